@@ -1,0 +1,3 @@
+"""The broker without its sockets: vocabulary, wire, records, state machines, log, runtime and APIs."""
+
+__version__ = "0.1.0"

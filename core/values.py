@@ -1,0 +1,83 @@
+"""The vocabulary every stratum shares, and its glossary.
+
+- *offset*: a record's number in its partition. *LEO* (log end offset): the offset the next record will get.
+- *HW* (high watermark): records below it are on every in-sync replica; readers see nothing above it.
+- *LSO* (last stable offset): the first offset of the oldest open transaction, else HW.
+- *ISR*: in-sync replicas. *ELR*: eligible leader replicas (KIP-966).
+- *leader epoch*: counts the leaders of a partition; every batch carries that of the leader which took it.
+- *broker epoch*: counts the registrations of a broker with the controller.
+- *producer id, producer epoch, sequence*: what makes a producer idempotent (KIP-98).
+"""
+
+import base64
+import binascii
+from typing import Final, NamedTuple
+
+Uuid = bytes
+"""Sixteen bytes, as on the wire; `uuid_text` is how Kafka prints them."""
+
+ZERO_UUID: Final[Uuid] = bytes(16)
+"""On the wire: no id."""
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTIONS_TOPIC: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+
+NO_OFFSET: Final = -1
+NO_TIMESTAMP: Final = -1
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_SEQUENCE: Final = -1
+NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
+NO_NODE: Final = -1
+
+MAX_TOPIC_NAME_CHARS: Final = 249
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic, by name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class TopicIdPartition(NamedTuple):
+    """One partition of one topic, by the topic's id: a topic made again under the same name has another."""
+
+    topic_id: Uuid
+    partition: int
+
+
+def uuid_text(value: Uuid) -> str:
+    """The 22 characters by which Kafka prints an id (base64url without padding)."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> Uuid:
+    """The id printed as `text`. Raises ValueError where it is none."""
+    try:
+        value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, UnicodeEncodeError) as e:
+        raise ValueError(f"not an id: {text!r}") from e
+    if len(value) != 16:
+        raise ValueError(f"not an id of 16 bytes: {text!r}")
+    return value
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java, by which Kafka maps groups and transactional ids to coordinators."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(data), 2):
+        value = (31 * value + (data[i] << 8) + data[i + 1]) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def coordinator_partition(key: str, partitions: int) -> int:
+    """The partition of an internal topic that holds the state of group or transactional id `key`."""
+    return (java_string_hash(key) & 0x7FFFFFFF) % partitions
