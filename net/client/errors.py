@@ -1,0 +1,65 @@
+"""What a client can run into besides a `KafkaError` that a broker answered."""
+
+from pk.core.errors import ErrorCode, KafkaError
+
+
+class ClientError(Exception):
+    """Base of the errors that arise on this side of the connection."""
+
+
+class ConfigError(ClientError, ValueError):
+    """A config key that is unknown or unsupported, or a value that is not valid for it."""
+
+
+class ConnectFailed(ClientError):
+    """No connection came about. `address` is the one asked for, `reason` a phrase that says what happened."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"{address}: {reason}")
+        self.address = address
+        self.reason = reason
+
+
+class NoBrokers(ClientError):
+    """None of the brokers known could be reached; `failures` says why, one per address tried."""
+
+    def __init__(self, failures: list[ConnectFailed]) -> None:
+        asked = "; ".join(str(failure) for failure in failures) or "no addresses to try"
+        super().__init__(f"no broker could be reached: {asked}")
+        self.failures = failures
+
+
+class Disconnected(ClientError):
+    """The connection was lost while a request was under way; whether the broker acted on it is unknown."""
+
+
+class RequestTimedOut(ClientError):
+    """No answer within `request.timeout.ms` (or the time given for the whole operation)."""
+
+
+class Closed(ClientError):
+    """The client was used after its `async with` block had ended."""
+
+
+class BufferExhausted(ClientError):
+    """`max.block.ms` passed while `buffer.memory` was full or the topic's metadata was unknown."""
+
+
+class NoOffset(ClientError):
+    """`auto.offset.reset` is `none`, and a partition has no committed offset, or one out of range."""
+
+
+class LogTruncated(ClientError):
+    """Records this consumer has read were truncated by an unclean election, and `auto.offset.reset` is `none`."""
+
+
+class FencedProducer(KafkaError):
+    """Another producer took over this producer's id or transactional id: this one cannot go on."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(ErrorCode.PRODUCER_FENCED, message)
+
+
+def unsupported(api: str, node: str, why: str) -> KafkaError:
+    """The error for a request that the broker at hand cannot be asked."""
+    return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{node} does not serve {api} {why}")

@@ -1,0 +1,458 @@
+"""What the admin client takes and gives: frozen values with Kafka's words, in snake_case.
+
+A batch operation answers a dict from item to its result or its `KafkaError`; where there is no result but success, the
+value is None. Times are epoch milliseconds, sizes bytes, absent numbers -1 as on the wire unless the type says None.
+"""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from pk.core.values import TopicPartition, Uuid
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+"""The special timestamps of ListOffsets; any other value is a time in epoch milliseconds."""
+
+NO_OPERATIONS: Final = -2147483648
+"""`authorized_operations` when they were not asked for."""
+
+
+class ResourceType(IntEnum):
+    """What a config belongs to (ConfigResource.Type)."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Which layer a config value comes from (DescribeConfigs)."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class ConfigType(IntEnum):
+    """The type of a config value (DescribeConfigs 3+)."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does with a key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ElectionType(IntEnum):
+    """Which leader ElectLeaders is to elect."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class CoordinatorType(IntEnum):
+    """Whose coordinator FindCoordinator looks for."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class IsolationLevel(IntEnum):
+    """How far a reader may see: up to the high watermark, or up to the last stable offset."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker, as the cluster names it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    fenced: bool = False
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster: who is in it and who leads it (DescribeCluster, or Metadata where that is missing)."""
+
+    cluster_id: str | None
+    controller_id: int
+    brokers: tuple[Node, ...]
+    authorized_operations: int = NO_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRange:
+    """The versions of one API: what the broker serves and which one this client uses (None: it cannot)."""
+
+    api_key: int
+    name: str
+    min_version: int
+    max_version: int
+    used_version: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SupportedFeature:
+    """A feature with the versions a broker supports."""
+
+    name: str
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizedFeature:
+    """A feature with the level the cluster has settled on."""
+
+    name: str
+    min_version_level: int
+    max_version_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureDescription:
+    """Features as one broker answers them; `finalized_epoch` is -1 where it knows none."""
+
+    supported: tuple[SupportedFeature, ...]
+    finalized: tuple[FinalizedFeature, ...]
+    finalized_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A voter or observer of the metadata log. Times are -1 where the broker does not say."""
+
+    replica_id: int
+    directory_id: Uuid
+    log_end_offset: int
+    last_fetch_timestamp_ms: int
+    last_caught_up_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumDescription:
+    """The controller quorum (DescribeQuorum)."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+    nodes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Controller id → its listeners as NAME://host:port."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """A topic's name, id and size."""
+
+    name: str
+    topic_id: Uuid
+    internal: bool
+    partition_count: int
+    replication_factor: int
+    """Of the partition with the most replicas; 0 where a topic has no partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """A partition and its replicas; `leader_id` is -1 where it has none."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    """Both None where the broker does not know them (before DescribeTopicPartitions)."""
+
+    error_code: int = 0
+
+    @property
+    def under_replicated(self) -> bool:
+        return len(self.isr) < len(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and its partitions, in order."""
+
+    name: str
+    topic_id: Uuid
+    internal: bool
+    partitions: tuple[PartitionDescription, ...]
+    authorized_operations: int = NO_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. -1 leaves a number to the broker; `assignments` (partition → brokers) excludes both numbers."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: dict[int, tuple[int, ...]] | None = None
+    configs: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic as the broker made it; numbers are -1 and configs empty where it answers in a version before 5."""
+
+    name: str
+    topic_id: Uuid
+    partitions: int
+    replication_factor: int
+    configs: tuple["ConfigEntry", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """The total a topic is to grow to, and on which brokers the new ones are to lie (None: the broker's choice)."""
+
+    total: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """An answer of ListOffsets; offset -1 means that no record matched."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndOffset:
+    """Where an epoch ends in its leader's log; both -1 where the leader does not know it."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResource:
+    """What configs are asked of or set on; a BROKER with the empty name is the cluster-wide default."""
+
+    type: ResourceType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """A layer below (or equal to) the one a value comes from."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A config value, and where it comes from. A sensitive value is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    type: ConfigType = ConfigType.UNKNOWN
+    documentation: str | None = None
+    synonyms: tuple[ConfigSynonym, ...] = ()
+
+    @property
+    def is_default(self) -> bool:
+        return self.source == ConfigSource.DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """A change to one key; `value` is None for DELETE."""
+
+    name: str
+    value: str | None
+    operation: ConfigOperation = ConfigOperation.SET
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group as its coordinator lists it. State and type are "" where the broker is too old to say."""
+
+    group_id: str
+    protocol_type: str
+    state: str
+    type: str
+    """`Classic`, `Consumer`, `Share` or `Streams`."""
+
+    coordinator_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroups:
+    """The groups of all brokers that answered, and why the others did not."""
+
+    groups: tuple[GroupListing, ...]
+    errors: dict[int, Exception] = field(default_factory=dict)
+    """Broker id → `KafkaError` or `ClientError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDescription:
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    assignment: tuple[TopicPartition, ...]
+    subscribed_topics: tuple[str, ...] = ()
+    subscribed_regex: str | None = None
+    rack_id: str | None = None
+    member_epoch: int = -1
+    """-1 in a classic group."""
+
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    """What the member is to have once it has caught up (KIP-848); None in a classic group."""
+
+    uses_classic_protocol: bool | None = None
+    """Whether a member of a consumer group still speaks the classic protocol; None where the broker does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group and its members, classic or KIP-848 (`type` says which)."""
+
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[MemberDescription, ...]
+    coordinator: Node
+    group_epoch: int = -1
+    assignment_epoch: int = -1
+    authorized_operations: int = NO_OPERATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A committed offset: the next record to read; `leader_epoch` is -1 where unknown."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberToRemove:
+    """A member to remove from a group: by instance id if it has one, else by member id."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSize:
+    """A replica in a log directory; `offset_lag` is behind the high watermark (or behind the current replica)."""
+
+    partition: TopicPartition
+    size_bytes: int
+    offset_lag: int
+    future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """A log directory of a broker; byte totals are -1 where the broker does not say (before version 4)."""
+
+    path: str
+    error_code: int
+    replicas: tuple[ReplicaSize, ...]
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    cordoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A producer that a partition's leader remembers; `transaction_start_offset` is -1 outside a transaction."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition whose replicas are being moved."""
+
+    replicas: tuple[int, ...]
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionListing:
+    """A transaction as its coordinator lists it."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """The state of one transactional id; `start_ms` is -1 while no transaction is open."""
+
+    coordinator_id: int
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    partitions: tuple[TopicPartition, ...]
