@@ -1,0 +1,460 @@
+"""Starts a real Apache Kafka to compare with, and runs its command-line tools.
+
+Used by the tests that carry the mark `peer` and by the benchmark. The jars come from Maven, once, into
+the user's cache (`$XDG_CACHE_HOME` or `~/.cache`, then `pk-apache-kafka/<version>`); a file lock makes
+parallel test workers fetch them once. Nothing here is needed to use pk.
+
+By hand: `python tests/clients/apache_kafka.py --brokers 3` starts a cluster, prints its bootstrap
+addresses, and ends it on end of input or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+VERSION = "4.3.1"
+JAVA_MIN = 17
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 30.0
+
+# The collector and pauses of Kafka's own start script; the heap is the caller's choice.
+SERVER_JVM = (
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+)
+# A tool that runs for a second or two spends most of it in the optimising compiler.
+SHORT_JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+PERF_JVM = ("-Xmx768m",)
+
+_LOG4J = """\
+rootLogger.level=WARN
+rootLogger.appenderRef.c.ref=C
+appender.c.type=Console
+appender.c.name=C
+appender.c.target=SYSTEM_ERR
+appender.c.layout.type=PatternLayout
+appender.c.layout.pattern=%d %p %c %m%n
+"""
+
+
+class ApacheKafkaError(Exception):
+    """Apache Kafka could not be fetched or started; the message holds the end of its log."""
+
+
+def java() -> str | None:
+    """Path of the java that JAVA_HOME or PATH names, or None."""
+    home = os.environ.get("JAVA_HOME")
+    if home and os.access(Path(home, "bin", "java"), os.X_OK):
+        return str(Path(home, "bin", "java"))
+    return shutil.which("java")
+
+
+def _java_version(program: str) -> int | None:
+    ran = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', ran.stderr + ran.stdout)
+    if not found:
+        return None
+    major = int(found[1])
+    return int(found[2] or 0) if major == 1 else major
+
+
+def available() -> str | None:
+    """None if Apache Kafka can run here, else the reason why it cannot, in a few words."""
+    program = java()
+    if program is None:
+        return "java is not installed"
+    version = _java_version(program)
+    if version is None or version < JAVA_MIN:
+        return f"java is older than {JAVA_MIN}"
+    if not _complete_mark().exists() and shutil.which("mvn") is None:
+        return "mvn is not installed"
+    return None
+
+
+def _home() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "pk-apache-kafka" / VERSION
+
+
+def _complete_mark() -> Path:
+    return _home() / ".complete"
+
+
+def _pom() -> str:
+    def dependency(group: str, artifact: str, version: str) -> str:
+        return (
+            f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+            f"<version>{version}</version></dependency>"
+        )
+
+    dependencies = "".join(
+        (
+            dependency("org.apache.kafka", "kafka_2.13", VERSION),
+            dependency("org.apache.kafka", "kafka-tools", VERSION),
+            dependency("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3"),
+            dependency("org.apache.logging.log4j", "log4j-core", "2.24.3"),
+        )
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>pk</groupId><artifactId>peer</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>\n"
+    )
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock on `path` (made if need be), between processes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def jars() -> Path:
+    """The folder of all of Apache Kafka's jars, fetched by Maven at the first call ever.
+
+    Raises ApacheKafkaError with Maven's last words if it fails.
+    """
+    home = _home()
+    if _complete_mark().exists():
+        return home / "libs"
+    with locked(home / ".lock"):
+        if not _complete_mark().exists():
+            home.joinpath("pom.xml").write_text(_pom())
+            home.joinpath("log4j2.properties").write_text(_LOG4J)
+            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={home / 'libs'}"]
+            ran = subprocess.run(
+                ["mvn", "-q", "-B", "-f", str(home / "pom.xml"), *goal],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            if ran.returncode:
+                raise ApacheKafkaError(f"mvn failed: {(ran.stdout + ran.stderr)[-2000:]}")
+            _complete_mark().touch()
+    return home / "libs"
+
+
+def java_command(class_name: str, *args: str, jvm: Sequence[str] = SHORT_JVM) -> list[str]:
+    """The command line that runs one of the jars' classes.
+
+    Raises ApacheKafkaError where `available()` has a reason.
+    """
+    program = java()
+    if program is None:
+        raise ApacheKafkaError("java is not installed")
+    libs = jars()
+    log4j = libs.parent / "log4j2.properties"
+    options = [*jvm, f"-Dlog4j2.configurationFile={log4j}", "-cp", f"{libs}/*"]
+    return [program, *options, class_name, *args]
+
+
+def run_tool(
+    class_name: str,
+    *args: str,
+    input: str | None = None,
+    timeout: float = 60.0,
+    jvm: Sequence[str] = SHORT_JVM,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a tool (e.g. `org.apache.kafka.tools.TopicCommand`) to its end.
+
+    Its exit code is the caller's to judge.
+
+    Raises subprocess.TimeoutExpired after `timeout` seconds.
+    """
+    return subprocess.run(
+        java_command(class_name, *args, jvm=jvm),
+        input=input if input is not None else "",
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def start_tool(
+    class_name: str,
+    *args: str,
+    jvm: Sequence[str] = SHORT_JVM,
+    stderr: int | IO[bytes] = subprocess.DEVNULL,
+) -> subprocess.Popen[str]:
+    """Starts a tool in the background with pipes for its input and output; the caller ends it."""
+    return subprocess.Popen(
+        java_command(class_name, *args, jvm=jvm),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that were free a moment ago, all different."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def brokers_alive(host: str, port: int, timeout: float = 5.0) -> int | None:
+    """How many brokers this broker's Metadata answer (version 1) lists; None if there is none."""
+    request = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+    try:
+        with socket.create_connection((host, port), timeout) as connection:
+            connection.sendall(struct.pack(">i", len(request)) + request)
+            answer = b""
+            while len(answer) < 12:
+                piece = connection.recv(4096)
+                if not piece:
+                    return None
+                answer += piece
+            return int.from_bytes(answer[8:12], "big")
+    except OSError:
+        return None
+
+
+class ApacheKafka:
+    """A KRaft cluster of `brokers` nodes on loopback, for the length of a `with` block.
+
+    Node ids count from 1; up to three of them are controllers too. `properties` are added to each
+    node's server.properties, and win over the defaults below. Data lies in `directory`, else in a
+    temporary folder that is removed at the end. `heap` is each node's Java heap, e.g. "1G".
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        properties: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        heap: str = "512m",
+    ) -> None:
+        self.brokers = brokers
+        self.heap = heap
+        self.properties = dict(properties or {})
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._given_directory = directory
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        ports = free_ports(2 * brokers)
+        self._broker_ports, self._controller_ports = ports[:brokers], ports[brokers:]
+
+    # -- what it is
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port of every broker, separated by commas."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._broker_ports)
+
+    @property
+    def directory(self) -> Path:
+        """The folder that holds `node-<id>/` with server.properties, server.log and data."""
+        if self._given_directory is not None:
+            return self._given_directory
+        if self._temporary is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="pk-apache-kafka-")
+        return Path(self._temporary.name)
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the nodes that run."""
+        return [each.pid for each in self._processes.values() if each.poll() is None]
+
+    def port(self, node_id: int) -> int:
+        """The client port of a node."""
+        return self._broker_ports[node_id - 1]
+
+    def log_dir(self, node_id: int) -> Path:
+        """The data directory (`log.dirs`) of a node."""
+        return self.directory / f"node-{node_id}" / "data"
+
+    def log_text(self, node_id: int) -> str:
+        """What a node wrote to its console so far."""
+        return (self.directory / f"node-{node_id}" / "server.log").read_text(errors="replace")
+
+    # -- life
+
+    def __enter__(self) -> ApacheKafka:
+        try:
+            self.format()
+            for node_id in range(1, self.brokers + 1):
+                self.start(node_id, wait=False)
+            self.wait_until_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stops all nodes and removes the temporary folder."""
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.terminate()
+        for node_id in list(self._processes):
+            self.stop(node_id)
+        if self._temporary is not None:
+            self._temporary.cleanup()
+            self._temporary = None
+
+    def format(self) -> None:
+        """Writes each node's server.properties and formats its data directory.
+
+        Raises ApacheKafkaError if the storage tool refuses.
+        """
+        cluster_id = base64.urlsafe_b64encode(b"\x40" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        for node_id in range(1, self.brokers + 1):
+            path = self._properties_path(node_id)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lines = (f"{key}={value}\n" for key, value in self._server_properties(node_id).items())
+            path.write_text("".join(lines))
+            ran = run_tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(path))
+            if ran.returncode:
+                raise ApacheKafkaError(f"format failed: {ran.stdout}{ran.stderr}")
+
+    def start(self, node_id: int, *, wait: bool = True) -> None:
+        """Starts a node that is not running; with `wait`, returns when the cluster lists it."""
+        command = java_command(
+            "kafka.Kafka",
+            str(self._properties_path(node_id)),
+            jvm=(f"-Xms{self.heap}", f"-Xmx{self.heap}", *SERVER_JVM),
+        )
+        with (self.directory / f"node-{node_id}" / "server.log").open("ab") as log:
+            self._processes[node_id] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        if wait:
+            self.wait_until_ready()
+
+    def stop(self, node_id: int) -> None:
+        """Ends a node in order (SIGTERM), by force after 30 s."""
+        self._end(node_id, signal.SIGTERM)
+
+    def kill(self, node_id: int) -> None:
+        """Ends a node at once (SIGKILL)."""
+        self._end(node_id, signal.SIGKILL)
+
+    def wait_until_ready(self, timeout: float = START_TIMEOUT_S) -> None:
+        """Waits until every running node's Metadata answer lists all running nodes.
+
+        Raises ApacheKafkaError when a node dies or `timeout` seconds have passed.
+        """
+        deadline = time.monotonic() + timeout
+        running = {n: p for n, p in self._processes.items() if p.poll() is None}
+        for node_id, process in self._processes.items():
+            while brokers_alive("127.0.0.1", self.port(node_id)) != len(running):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(0.05)  # the pause between two questions; ends early if it dies
+                    raise self._failed(node_id, "ended")
+                if time.monotonic() > deadline:
+                    raise self._failed(node_id, f"did not answer within {timeout:.0f} s")
+
+    # -- inside
+
+    def _end(self, node_id: int, number: int) -> None:
+        process = self._processes.pop(node_id)
+        process.send_signal(number)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _failed(self, node_id: int, what: str) -> ApacheKafkaError:
+        return ApacheKafkaError(
+            f"Apache Kafka node {node_id} {what}:\n{self.log_text(node_id)[-3000:]}"
+        )
+
+    def _properties_path(self, node_id: int) -> Path:
+        return self.directory / f"node-{node_id}" / "server.properties"
+
+    def _server_properties(self, node_id: int) -> dict[str, str]:
+        # An even quorum survives no more deaths than the odd one below it.
+        controllers = 1 if self.brokers < 3 else 3
+        voters = ",".join(
+            f"{n}@127.0.0.1:{self._controller_ports[n - 1]}" for n in range(1, controllers + 1)
+        )
+        copies = str(min(3, self.brokers))
+        plain = f"PLAINTEXT://127.0.0.1:{self.port(node_id)}"
+        is_controller = node_id <= controllers
+        controller = f",CONTROLLER://127.0.0.1:{self._controller_ports[node_id - 1]}"
+        return {
+            "process.roles": "broker,controller" if is_controller else "broker",
+            "node.id": str(node_id),
+            "controller.quorum.voters": voters,
+            "listeners": plain + (controller if is_controller else ""),
+            "advertised.listeners": plain,
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": str(self.log_dir(node_id)),
+            "offsets.topic.replication.factor": copies,
+            "transaction.state.log.replication.factor": copies,
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+        } | self.properties
+
+
+def main() -> int:
+    """Runs a cluster until standard input (or the named pipe of `--until-eof-of`) ends."""
+    parser = argparse.ArgumentParser(description="Run an Apache Kafka cluster on loopback.")
+    parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument("--heap", default="512m")
+    parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--until-eof-of", type=Path, metavar="PIPE")
+    options = parser.parse_args()
+    reason = available()
+    if reason is not None:
+        print(f"Apache Kafka cannot run here: {reason}", file=sys.stderr)
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the nodes end too
+    properties = dict(each.split("=", 1) for each in options.property)
+    with contextlib.ExitStack() as stack:
+        end = sys.stdin.buffer
+        if options.until_eof_of is not None:
+            end = stack.enter_context(options.until_eof_of.open("rb"))
+        kafka = ApacheKafka(options.brokers, properties=properties, heap=options.heap)
+        try:
+            with kafka:
+                print(kafka.bootstrap, flush=True)
+                while end.read(1):
+                    pass
+        except KeyboardInterrupt:
+            return 130
+        except ApacheKafkaError as error:
+            print(error, file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
