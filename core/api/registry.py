@@ -1,0 +1,85 @@
+"""What an API is to the server: its versions, its handler, and how it says that a request failed.
+
+A handler is `handle(context, request)`. It returns the response, or an awaitable of it where it must wait. A plain
+function that returns a response runs without a checkpoint, and the next frame is handled at once. An awaitable is parked:
+
+- `parks=True`: the requests behind it on the connection are handled meanwhile (answers keep their order). For what waits
+  long and owns no view of the connection's buffer: Produce after its append, Fetch, JoinGroup, SyncGroup, commits.
+- otherwise the connection handles nothing more until it is done, as Kafka does with every request.
+- `Holding(awaitable)`: so too, for one request of an API that parks: it still uses the buffer. What it comes to may be an
+  awaitable again, which is then parked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from pk.core.broker.context import Context
+from pk.core.errors import KafkaError
+
+Handler = Callable[[Context, Any], Any]
+ErrorResponse = Callable[[Any, KafkaError, int], Any]
+"""(request, error, version) → the response that says so."""
+
+
+class Operation(IntEnum):
+    """What an API does to a resource, as ACLs name it."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+NO_RESPONSE: Final = object()
+"""What a handler returns when the client wants no answer (Produce with acks=0)."""
+
+
+@dataclass(slots=True)
+class Holding:
+    """Wait for this before anything else of the connection is handled: it still reads the connection's buffer."""
+
+    work: Awaitable[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API as this broker serves it."""
+
+    key: int
+    versions: tuple[int, int]
+    """First and last version that is honoured."""
+    handle: Handler
+    operation: Operation
+    error_response: ErrorResponse | None = None
+    """None: the response's own `error_code` (and `error_message`, where it has one)."""
+    parks: bool = False
+    advertised: tuple[int, int] | None = None
+    """What ApiVersions says where it differs from `versions` (Produce: KAFKA-18659)."""
+
+
+def error_response(api: Api, response_class: type[Any], request: Any, error: KafkaError, version: int) -> Any:
+    """The response by which `api` says that the whole request failed.
+
+    Raises TypeError where the API has no way to say it; the connection is closed then.
+    """
+    if api.error_response is not None:
+        return api.error_response(request, error, version)
+    response = response_class()
+    if not hasattr(response, "error_code"):
+        raise TypeError(f"{response_class.__name__} has no place for {error}")
+    response.error_code = error.code
+    if hasattr(response, "error_message"):
+        response.error_message = error.message
+    return response

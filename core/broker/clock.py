@@ -1,0 +1,45 @@
+"""Time, as an argument: the wall clock for timestamps, trio's clock for waiting."""
+
+import time
+from typing import Protocol
+
+import trio
+
+
+class Clock(Protocol):
+    """What the broker knows of time."""
+
+    def now_ms(self) -> int:
+        """The time of day, in ms since 1970."""
+        ...
+
+    def time(self) -> float:
+        """Seconds of trio's clock, for deadlines."""
+        ...
+
+
+class SystemClock:
+    """The machine's time."""
+
+    def now_ms(self) -> int:
+        """The time of day, in ms since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def time(self) -> float:
+        """Seconds of trio's clock."""
+        return trio.current_time()
+
+
+class TrioClock:
+    """A time of day that follows trio's clock, so that a mock clock moves both."""
+
+    def __init__(self, start_ms: int = 1_700_000_000_000) -> None:
+        self._start_ms = start_ms
+
+    def now_ms(self) -> int:
+        """`start_ms` plus what trio's clock says."""
+        return self._start_ms + int(trio.current_time() * 1000)
+
+    def time(self) -> float:
+        """Seconds of trio's clock."""
+        return trio.current_time()

@@ -1,0 +1,47 @@
+"""Who asks, and through what: handed to every handler beside the request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+
+ANONYMOUS = "User:ANONYMOUS"
+"""The principal of a connection that did not authenticate."""
+
+
+@dataclass(slots=True)
+class Context:
+    """One request's surroundings. A connection keeps one and changes what differs between its requests."""
+
+    broker: Broker
+    api_key: int = 0
+    api_version: int = 0
+    correlation_id: int = 0
+    client_id: str | None = None
+    client_host: str = ""
+    """The peer's address, without a port, as Kafka shows it in DescribeGroups: `/127.0.0.1`."""
+    listener: str = "PLAINTEXT"
+    principal: str = ANONYMOUS
+    connection_id: int = 0
+    client_software: tuple[str, str] = ("unknown", "unknown")
+    """Name and version that the client gave in ApiVersions (KIP-511)."""
+
+    def of_request(
+        self, api_key: int, api_version: int, correlation_id: int, client_id: str | None
+    ) -> Context:
+        """The context of one request of this connection."""
+        return Context(
+            self.broker,
+            api_key,
+            api_version,
+            correlation_id,
+            client_id,
+            self.client_host,
+            self.listener,
+            self.principal,
+            self.connection_id,
+            self.client_software,
+        )

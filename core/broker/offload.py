@@ -1,0 +1,60 @@
+"""Work that blocks, off the loop.
+
+fsync, renames, scans and cold reads take milliseconds to seconds; the loop serves every connection and must not. They run
+in threads, with a limiter a log directory, so that one slow disk leaves threads for the others.
+
+Under the simulator's clock a call in a thread looks idle and every timeout would fire at once. There `inline()` makes the
+same calls run where they stand, which is what makes a simulated run a function of its seed.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeVar, TypeVarTuple, Unpack
+
+import trio
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
+
+THREADS_PER_DIRECTORY = 8
+
+_inline: ContextVar[bool] = ContextVar("inline", default=False)
+_limiters: ContextVar[dict[str, trio.CapacityLimiter] | None] = ContextVar("limiters", default=None)
+
+
+async def offload(fn: Callable[[Unpack[Args]], T], *args: Unpack[Args], directory: str = "") -> T:
+    """Run `fn(*args)` in a thread and wait for it, cancelled or not: half-done disk work has no owner.
+
+    `directory` names the log directory the work touches; each has `THREADS_PER_DIRECTORY` threads at most.
+    """
+    if _inline.get():
+        await trio.lowlevel.checkpoint()
+        return fn(*args)
+    return await trio.to_thread.run_sync(fn, *args, limiter=_limiter(directory))
+
+
+@contextmanager
+def inline() -> Iterator[None]:
+    """Within it, and in tasks started within it, offloaded work runs on the loop."""
+    token = _inline.set(True)
+    try:
+        yield
+    finally:
+        _inline.reset(token)
+
+
+def is_inline() -> bool:
+    """Whether offloaded work runs on the loop here."""
+    return _inline.get()
+
+
+def _limiter(directory: str) -> trio.CapacityLimiter:
+    limiters = _limiters.get()
+    if limiters is None:
+        limiters = {}
+        _limiters.set(limiters)
+    limiter = limiters.get(directory)
+    if limiter is None:
+        limiter = limiters[directory] = trio.CapacityLimiter(THREADS_PER_DIRECTORY)
+    return limiter

@@ -1,0 +1,212 @@
+"""A partition as its broker sees it: the log, who leads it, how far its readers may read.
+
+The high watermark is the least log end of the in-sync replicas, and, where `flush.messages` asks for it, not beyond what is
+synced: Kafka syncs inside the append, so nobody reads what a power cut could take back. Here the append returns at once and
+the watermark waits; one sync serves every produce that waits for it (group commit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pk.core.broker.purgatory import Purgatory
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.image import PartitionImage
+from pk.core.record.batch import BatchHeader, read_header
+from pk.core.values import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from pk.core.log.log import Appended, Log
+
+READ_COMMITTED = 1
+
+
+class Partition:
+    """One replica of one partition, on this broker. Also the purgatory's key for whoever waits on it."""
+
+    __slots__ = (
+        "_flush",
+        "_flushing",
+        "_purgatory",
+        "high_watermark",
+        "image",
+        "leader_epoch",
+        "leads",
+        "log",
+        "node_id",
+        "offline",
+        "synced_offset",
+        "topic_id",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        topic_id: Uuid,
+        log: Log,
+        *,
+        node_id: int,
+        purgatory: Purgatory,
+        flush: Callable[[Partition], None],
+    ) -> None:
+        """`flush(partition)` starts a sync of the log off the loop, and calls `flushed` when it is through."""
+        self.tp = tp
+        self.topic_id = topic_id
+        self.log = log
+        self.node_id = node_id
+        self.image: PartitionImage | None = None
+        self.leader_epoch = NO_EPOCH
+        self.leads = False
+        self.offline: KafkaError | None = None
+        self.high_watermark = log.log_start_offset
+        self.synced_offset = log.log_end_offset
+        self._purgatory = purgatory
+        self._flush = flush
+        self._flushing = False
+
+    def apply(self, image: PartitionImage) -> None:
+        """Take what the controller committed: who leads, in which epoch, who is in sync.
+
+        A new epoch of our own leadership is written to the log's epochs before its first append (KIP-101).
+        """
+        self.image = image
+        leads = image.leader == self.node_id
+        if leads and image.leader_epoch != self.leader_epoch:
+            self.log.assign_epoch_start(image.leader_epoch)
+        self.leader_epoch = image.leader_epoch
+        self.leads = leads
+        if leads:
+            self.advance_high_watermark()
+        self._purgatory.touch(self)
+
+    def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """Raise what a client is told when it asks the wrong broker, or asks with an old or a future epoch (KIP-320)."""
+        if self.offline is not None:
+            raise self.offline
+        if not self.leads:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            self.check_epoch(current_leader_epoch)
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; an epoch of -1 is not checked."""
+        if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    @property
+    def leader(self) -> int:
+        """The node that leads the partition, or -1."""
+        return self.image.leader if self.image is not None else NO_LEADER
+
+    def check_in_sync(self) -> None:
+        """Raise NOT_ENOUGH_REPLICAS where acks=all could not be promised (`min.insync.replicas`)."""
+        image = self.image
+        if image is not None and len(image.isr) < self.log.config.min_insync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.tp}: {len(image.isr)} of the replicas are in sync, "
+                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
+            )
+
+    def append(
+        self,
+        batch: Any,
+        header: BatchHeader | None = None,
+        *,
+        acks_all: bool = True,
+        now_ms: int | None = None,
+    ) -> Appended:
+        """Append one batch as the leader; its records were validated by the caller.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, what the log finds wrong, KAFKA_STORAGE_ERROR.
+        """
+        self.check_leader()
+        if acks_all:
+            self.check_in_sync()
+        log = self.log
+        if header is None:
+            header = read_header(batch, 0)
+        appended = log.append_as_leader(batch, header, self.leader_epoch, now_ms)
+        if not appended.duplicate:
+            self.appended()
+        return appended
+
+    def appended(self) -> None:
+        """The log has grown: start the sync that `flush.messages` asks for, else let readers see it."""
+        log = self.log
+        if self._flushing or log.unflushed_records >= log.config.flush_messages:
+            if not self._flushing:
+                self._flushing = True
+                self._flush(self)
+        else:
+            self.advance_high_watermark()
+
+    def flushed(self, offset: int) -> None:
+        """The log is synced below `offset`: go on syncing if more has come that asks for it, else let readers see it."""
+        self.synced_offset = max(self.synced_offset, offset)
+        log = self.log
+        if log.unflushed_records >= log.config.flush_messages and self.offline is None:
+            self.advance_high_watermark(self.synced_offset)
+            self._flush(self)
+            return
+        self._flushing = False
+        self.advance_high_watermark()
+
+    @property
+    def flushing(self) -> bool:
+        """Whether a sync is under way that produces wait for."""
+        return self._flushing
+
+    def advance_high_watermark(self, limit: int | None = None) -> None:
+        """Move the high watermark to the least log end of the in-sync replicas, at most `limit`; wake who waits."""
+        end = self.log.log_end_offset
+        if limit is not None and limit < end:
+            end = limit
+        if end > self.high_watermark:
+            self.high_watermark = end
+            self._purgatory.touch(self)
+
+    def end_offset(self, isolation_level: int) -> int:
+        """Where a reader of this isolation level has to stop."""
+        if isolation_level == READ_COMMITTED:
+            return self.log.last_stable_offset(self.high_watermark)
+        return self.high_watermark
+
+    async def wait_for_high_watermark(self, offset: int, deadline: float) -> bool:
+        """Wait until the high watermark has reached `offset`; False when `deadline` (trio's clock) passes first.
+
+        Raises NOT_LEADER_OR_FOLLOWER when leadership is lost meanwhile, KAFKA_STORAGE_ERROR when the disk is.
+        """
+        epoch = self.leader_epoch
+
+        def ready() -> bool:
+            return (
+                self.high_watermark >= offset
+                or self.offline is not None
+                or self.leader_epoch != epoch
+                or not self.leads
+            )
+
+        if not ready():
+            await self._purgatory.until(ready, (self,), deadline)
+        if self.offline is not None:
+            raise self.offline
+        if self.high_watermark < offset and (self.leader_epoch != epoch or not self.leads):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.high_watermark >= offset
+
+    def fail(self, error: KafkaError) -> None:
+        """The disk below is gone: everyone who waits is told, and whoever comes."""
+        self.offline = error
+        self._flushing = False
+        self._purgatory.touch(self)
+
+    def stop(self) -> None:
+        """The partition is deleted or moved away."""
+        self.leads = False
+        self._purgatory.touch(self)

@@ -1,0 +1,157 @@
+"""Incremental fetch sessions (KIP-227).
+
+A consumer of a thousand partitions that named them all in each fetch would send and receive a hundred kilobytes to learn
+that nothing is new. In a session it names only what changed since its last request, and is told only what changed since the
+last answer. Both sides count the epoch of the session, so that a lost request or answer is noticed.
+
+    epoch  0, any id    close that session, open a new one; the request is full
+    epoch -1, any id    close that session; the request is full, without a session
+    epoch  n, id        the next request of that session, n is what we expect
+
+The cache is bounded (`max.incremental.fetch.session.cache.slots`). A full cache opens a session only in the place of one
+that was idle for `min.incremental.fetch.session.eviction.ms`; other clients are answered without a session, session id 0.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
+from random import Random
+
+from pk.core.errors import ErrorCode, KafkaError
+
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+NO_SESSION = 0
+
+
+class FetchedPartition:
+    """What a session knows of one partition: what the client wants of it, and what it was told last."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "high_watermark",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "partition",
+        "partition_max_bytes",
+        "told_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: bytes, partition: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.partition = partition
+        self.fetch_offset = 0
+        self.partition_max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.log_start_offset = -1
+        self.high_watermark = -1
+        """As the client was told last."""
+        self.told_log_start_offset = -1
+
+    def want(
+        self, offset: int, bytes_max: int, leader_epoch: int, fetched_epoch: int, start: int
+    ) -> None:
+        """Take the request's wishes for this partition."""
+        self.fetch_offset = offset
+        self.partition_max_bytes = bytes_max
+        self.current_leader_epoch = leader_epoch
+        self.last_fetched_epoch = fetched_epoch
+        self.log_start_offset = start
+
+    @property
+    def key(self) -> Hashable:
+        """What names the partition in its session: the topic's id where the client uses ids."""
+        return (self.topic_id or self.topic, self.partition)
+
+
+Partitions = dict[Hashable, FetchedPartition]
+
+
+class FetchSession:
+    """One client's session."""
+
+    __slots__ = ("by_id", "created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged")
+
+    def __init__(
+        self, session_id: int, partitions: Partitions, by_id: bool, privileged: bool, now_ms: int
+    ) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.partitions = partitions
+        self.by_id = by_id
+        self.privileged = privileged
+        """A follower's: not evicted for a consumer's."""
+        self.created_ms = now_ms
+        self.last_used_ms = now_ms
+
+
+class FetchSessions:
+    """All sessions of a broker, the least recently used first."""
+
+    def __init__(self, slots: int, eviction_ms: int, random: Random) -> None:
+        self._slots = slots
+        self._eviction_ms = eviction_ms
+        self._random = random
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(
+        self, partitions: Partitions, *, by_id: bool, privileged: bool, now_ms: int
+    ) -> FetchSession | None:
+        """A new session over `partitions`, or None where the cache is full of busier ones."""
+        if len(self._sessions) >= self._slots and not self._evict(privileged, now_ms):
+            return None
+        session_id = 0
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._random.randrange(1, 1 << 31)
+        session = FetchSession(session_id, partitions, by_id, privileged, now_ms)
+        self._sessions[session_id] = session
+        return session
+
+    def close(self, session_id: int) -> None:
+        """Forget a session, if it is there."""
+        self._sessions.pop(session_id, None)
+
+    def next(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession:
+        """The session whose next request this is.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.epoch = 1 if epoch == 0x7FFFFFFF else epoch + 1
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def _evict(self, privileged: bool, now_ms: int) -> bool:
+        """Make room for a newcomer, by KIP-227's rules."""
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is not None and now_ms - oldest.last_used_ms > self._eviction_ms:
+            del self._sessions[oldest.id]
+            return True
+        if privileged:
+            for session in self._sessions.values():
+                if not session.privileged:
+                    del self._sessions[session.id]
+                    return True
+        return False
+
+
+def forget(session: FetchSession, keys: Iterable[Hashable]) -> None:
+    """Drop partitions that the client no longer fetches."""
+    for key in keys:
+        session.partitions.pop(key, None)

@@ -1,0 +1,375 @@
+"""The client's config keys: Kafka's own names, parsed into typed, frozen values.
+
+A key that Kafka's clients know and this one does not (yet) is refused with the reason, unless it is given its neutral value
+(`security.protocol=PLAINTEXT`); a key nobody knows is refused with the nearest name. Nothing is accepted and ignored.
+"""
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from pk.net.client.errors import ConfigError
+
+INT_MAX: Final = 2**31 - 1
+LONG_MAX: Final = 2**63 - 1
+
+_DURATION = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d{1,9})?)S)?)?", re.IGNORECASE
+)
+
+
+def duration_ms(text: str) -> int:
+    """Milliseconds of an ISO 8601 duration `PnDTnHnMn.nS`. Raises ValueError where it is none."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        raise ValueError(f"not a duration like P1DT2H3M4.5S: {text!r}")
+    days, hours, minutes, seconds = match.groups()
+    whole = (int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)
+    return whole * 60_000 + int(float(seconds or 0) * 1000)
+
+
+def _key(
+    default: object,
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    one_of: tuple[str, ...] = (),
+    check: Callable[[Any], str | None] | None = None,
+) -> Any:
+    meta = {"low": low, "high": high, "one_of": one_of, "check": check}
+    return field(default=default, metadata=meta)  # type: ignore[call-overload]
+
+
+def _plaintext(value: str) -> str | None:
+    if value.upper() == "PLAINTEXT":
+        return None
+    if value.upper() in ("SSL", "SASL_SSL", "SASL_PLAINTEXT"):
+        return "TLS and SASL come later; only PLAINTEXT connections are built"
+    return "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"
+
+
+def _dns(value: str) -> str | None:
+    if value == "resolve_canonical_bootstrap_servers_only":
+        return "that lookup serves Kerberos, which is not built; only use_all_dns_ips"
+    return None if value == "use_all_dns_ips" else "must be use_all_dns_ips"
+
+
+def _offset_reset(value: str) -> str | None:
+    if value in ("latest", "earliest", "none"):
+        return None
+    if value.startswith("by_duration:"):
+        try:
+            duration_ms(value.removeprefix("by_duration:"))
+        except ValueError as e:
+            return str(e)
+        return None
+    return "must be latest, earliest, none or by_duration:PnDTnHnMn.nS"
+
+
+def _group_protocol(value: str) -> str | None:
+    if value.lower() == "consumer":
+        return "joining by the KIP-848 protocol comes later; only classic is built"
+    return None if value.lower() == "classic" else "must be classic or consumer"
+
+
+ASSIGNORS: Final = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.StickyAssignor": "sticky",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""The assignors by the class names that Java's clients are configured with."""
+
+
+def _assignors(value: tuple[str, ...]) -> str | None:
+    if not value:
+        return "must name at least one assignor"
+    unknown = [name for name in value if ASSIGNORS.get(name, name) not in ASSIGNORS.values()]
+    names = ", ".join(sorted(ASSIGNORS.values()))
+    return f"{unknown[0]!r} is none of {names}" if unknown else None
+
+
+def _partitioner(value: str) -> str | None:
+    if value in ("", "org.apache.kafka.clients.producer.RoundRobinPartitioner", "roundrobin"):
+        return None
+    return "is a Java class; pass a function as `partitioner` (built in: roundrobin)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What every client has. Attributes are the keys with `_` for `.`; times in ms, sizes in bytes."""
+
+    client_id: str = _key("pk")
+    client_dns_lookup: str = _key("use_all_dns_ips", check=_dns)
+    security_protocol: str = _key("PLAINTEXT", check=_plaintext)
+    request_timeout_ms: int = _key(30_000, low=0, high=INT_MAX)
+    connections_max_idle_ms: int = _key(540_000, high=LONG_MAX)
+    reconnect_backoff_ms: int = _key(50, low=0, high=LONG_MAX)
+    reconnect_backoff_max_ms: int = _key(1_000, low=0, high=LONG_MAX)
+    retry_backoff_ms: int = _key(100, low=0, high=LONG_MAX)
+    retry_backoff_max_ms: int = _key(1_000, low=0, high=LONG_MAX)
+    socket_connection_setup_timeout_ms: int = _key(10_000, low=1, high=LONG_MAX)
+    socket_connection_setup_timeout_max_ms: int = _key(30_000, low=1, high=LONG_MAX)
+    receive_buffer_bytes: int = _key(-1, low=-1, high=INT_MAX)
+    send_buffer_bytes: int = _key(-1, low=-1, high=INT_MAX)
+    metadata_max_age_ms: int = _key(300_000, low=0, high=LONG_MAX)
+    metadata_recovery_strategy: str = _key("rebootstrap", one_of=("rebootstrap", "none"))
+    metadata_recovery_rebootstrap_trigger_ms: int = _key(300_000, low=0, high=LONG_MAX)
+    pk_response_max_bytes: int = _key(268_435_456, low=1024, high=INT_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """The keys of an admin client."""
+
+    default_api_timeout_ms: int = _key(60_000, low=0, high=INT_MAX)
+    retries: int = _key(INT_MAX, low=0, high=INT_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """The keys of a producer."""
+
+    acks: str = _key("all", one_of=("all", "-1", "0", "1"))
+    batch_size: int = _key(16_384, low=0, high=INT_MAX)
+    buffer_memory: int = _key(33_554_432, low=0, high=LONG_MAX)
+    compression_type: str = _key("none", one_of=("none", "gzip", "snappy", "lz4", "zstd"))
+    compression_gzip_level: int = _key(-1, low=-1, high=9)
+    compression_lz4_level: int = _key(9, low=1, high=17)
+    compression_zstd_level: int = _key(3, low=-131_072, high=22)
+    delivery_timeout_ms: int = _key(120_000, low=0, high=INT_MAX)
+    enable_idempotence: bool = _key(True)
+    linger_ms: int = _key(5, low=0, high=LONG_MAX)
+    max_block_ms: int = _key(60_000, low=0, high=LONG_MAX)
+    max_in_flight_requests_per_connection: int = _key(5, low=1, high=INT_MAX)
+    max_request_size: int = _key(1_048_576, low=0, high=INT_MAX)
+    metadata_max_idle_ms: int = _key(300_000, low=5_000, high=LONG_MAX)
+    partitioner_adaptive_partitioning_enable: bool = _key(True)
+    partitioner_availability_timeout_ms: int = _key(0, low=0, high=LONG_MAX)
+    partitioner_class: str = _key("", check=_partitioner)
+    partitioner_ignore_keys: bool = _key(False)
+    retries: int = _key(INT_MAX, low=0, high=INT_MAX)
+
+    @property
+    def required_acks(self) -> int:
+        """`acks` as the wire has it."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level of the codec in use, None for the codec's own default."""
+        levels = {
+            "gzip": None if self.compression_gzip_level == -1 else self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }
+        return levels.get(self.compression_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """The keys of a consumer."""
+
+    allow_auto_create_topics: bool = _key(True)
+    auto_commit_interval_ms: int = _key(5_000, low=0, high=INT_MAX)
+    auto_offset_reset: str = _key("latest", check=_offset_reset)
+    check_crcs: bool = _key(True)
+    client_rack: str = _key("")
+    default_api_timeout_ms: int = _key(60_000, low=0, high=INT_MAX)
+    enable_auto_commit: bool = _key(True)
+    exclude_internal_topics: bool = _key(True)
+    fetch_max_bytes: int = _key(52_428_800, low=0, high=INT_MAX)
+    fetch_max_wait_ms: int = _key(500, low=0, high=INT_MAX)
+    fetch_min_bytes: int = _key(1, low=0, high=INT_MAX)
+    group_id: str | None = _key(None)
+    group_instance_id: str | None = _key(None)
+    group_protocol: str = _key("classic", check=_group_protocol)
+    heartbeat_interval_ms: int = _key(3_000, low=1, high=INT_MAX)
+    isolation_level: str = _key(
+        "read_uncommitted", one_of=("read_committed", "read_uncommitted")
+    )
+    max_partition_fetch_bytes: int = _key(1_048_576, low=0, high=INT_MAX)
+    max_poll_interval_ms: int = _key(300_000, low=1, high=INT_MAX)
+    max_poll_records: int = _key(500, low=1, high=INT_MAX)
+    partition_assignment_strategy: tuple[str, ...] = _key(
+        ("range", "cooperative-sticky"), check=_assignors
+    )
+    session_timeout_ms: int = _key(45_000, low=1, high=INT_MAX)
+
+    @property
+    def assignors(self) -> tuple[str, ...]:
+        """The assignors' protocol names, in order of preference."""
+        return tuple(ASSIGNORS.get(name, name) for name in self.partition_assignment_strategy)
+
+
+_TRANSACTIONS = "transactions come later"
+_TELEMETRY = "pushing client metrics to the broker (KIP-714) comes later"
+_METRICS = "this client keeps no metrics of Java's kind"
+_BYTES = "names a Java class; keys and values are bytes here"
+_CLASSES = "names Java classes"
+
+_REFUSED: Final[dict[str, tuple[str | None, str]]] = {
+    "transactional.id": (None, _TRANSACTIONS),
+    "transaction.timeout.ms": (None, _TRANSACTIONS),
+    "transaction.two.phase.commit.enable": ("false", _TRANSACTIONS),
+    "enable.metrics.push": ("false", _TELEMETRY),
+    "metric.reporters": ("", _METRICS),
+    "metrics.num.samples": (None, _METRICS),
+    "metrics.recording.level": (None, _METRICS),
+    "metrics.sample.window.ms": (None, _METRICS),
+    "key.serializer": (None, _BYTES),
+    "value.serializer": (None, _BYTES),
+    "key.deserializer": (None, _BYTES),
+    "value.deserializer": (None, _BYTES),
+    "interceptor.classes": ("", _CLASSES),
+    "config.providers": ("", _CLASSES),
+    "security.providers": ("", _CLASSES),
+    "group.remote.assignor": (None, "belongs to the KIP-848 protocol, which comes later"),
+    "share.acknowledgement.mode": (None, "share groups come later"),
+    "share.acquire.mode": (None, "share groups come later"),
+    "bootstrap.controllers": (None, "give a broker's address instead"),
+}
+"""Known keys that are refused: the value that may be given all the same (None: none), and why."""
+
+_OWNERS: Final[dict[str, type[ClientConfig]]] = {
+    "an admin client": AdminConfig,
+    "a producer": ProducerConfig,
+    "a consumer": ConsumerConfig,
+}
+
+C = TypeVar("C", bound=ClientConfig)
+
+
+@cache
+def keys(cls: type[ClientConfig]) -> dict[str, "dataclasses.Field[Any]"]:
+    """The keys of `cls`: Kafka's name → its field."""
+    return {f.name.replace("_", "."): f for f in dataclasses.fields(cls)}
+
+
+def parse(cls: type[C], config: Mapping[str, object] | None) -> C:
+    """The typed config. `bootstrap.servers` is not one of its keys. Raises ConfigError naming the key."""
+    known = keys(cls)
+    values: dict[str, Any] = {}
+    for name, value in (config or {}).items():
+        if name in known:
+            values[known[name].name] = _parse_value(name, known[name], value)
+        else:
+            _refuse(cls, name, value)
+    parsed = cls(**values)
+    _check_together(parsed)
+    return parsed
+
+
+def _parse_value(name: str, f: "dataclasses.Field[Any]", value: object) -> object:
+    meta, default = f.metadata, f.default
+    parsed: Any
+    if isinstance(default, bool):
+        parsed = _parse_bool(name, value)
+    elif isinstance(default, int):
+        parsed = _parse_int(name, value, meta["low"], meta["high"])
+    elif isinstance(default, tuple):
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            raise ConfigError(f"{name}: must be a list, is {value!r}")
+        parsed = tuple(str(part).strip() for part in parts)
+    else:
+        if value is not None and not isinstance(value, str | int):
+            raise ConfigError(f"{name}: must be text, is {value!r}")
+        parsed = value if value is None else str(value)
+        if default is None and parsed == "":
+            raise ConfigError(f"{name}: must not be empty")
+        if default is not None and parsed is None:
+            raise ConfigError(f"{name}: must be given")
+    if meta["one_of"]:
+        parsed = parsed.lower()
+        if parsed not in meta["one_of"]:
+            raise ConfigError(f"{name}: must be one of {', '.join(meta['one_of'])}, is {value!r}")
+    if meta["check"] and (wrong := meta["check"](parsed)):
+        raise ConfigError(f"{name}={value}: {wrong}")
+    return parsed
+
+
+def _parse_bool(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{name}: must be true or false, is {value!r}")
+    return text == "true"
+
+
+def _parse_int(name: str, value: object, low: int | None, high: int | None) -> int:
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise ValueError
+        number = int(value)
+    except ValueError:
+        raise ConfigError(f"{name}: must be a whole number, is {value!r}") from None
+    if (low is not None and number < low) or (high is not None and number > high):
+        raise ConfigError(f"{name}: must be from {low} to {high}, is {number}")
+    return number
+
+
+def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
+    if name in _REFUSED:
+        allowed, why = _REFUSED[name]
+        if allowed is not None and str(value).lower() == allowed:
+            return
+        raise ConfigError(f"{name} is not supported: {why}")
+    if name.startswith(("ssl.", "sasl.")):
+        raise ConfigError(f"{name} is not supported: TLS and SASL come later")
+    if name == "bootstrap.servers":
+        raise ConfigError("bootstrap.servers: pass the addresses as the first argument")
+    owners = [who for who, other in _OWNERS.items() if name in keys(other)]
+    if owners:
+        here = next((who for who, other in _OWNERS.items() if other is cls), "this client")
+        raise ConfigError(f"{name} is a key of {' and of '.join(owners)}, not of {here}")
+    near = difflib.get_close_matches(name, [*keys(cls), *_REFUSED], n=1)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise ConfigError(f"{name} is not a config key of Kafka's clients{hint}")
+
+
+def _check_together(config: ClientConfig) -> None:
+    if isinstance(config, ProducerConfig):
+        if config.delivery_timeout_ms < config.linger_ms + config.request_timeout_ms:
+            raise ConfigError(
+                "delivery.timeout.ms: must be at least linger.ms + request.timeout.ms"
+                f" ({config.linger_ms} + {config.request_timeout_ms})"
+            )
+        if config.compression_gzip_level == 0:
+            raise ConfigError("compression.gzip.level: must be from 1 to 9, or -1")
+    if isinstance(config, ConsumerConfig):
+        if config.heartbeat_interval_ms >= config.session_timeout_ms:
+            raise ConfigError("heartbeat.interval.ms: must be less than session.timeout.ms")
+        if config.fetch_max_wait_ms >= config.request_timeout_ms:
+            raise ConfigError("fetch.max.wait.ms: must be less than request.timeout.ms")
+
+
+def idempotence(config: ProducerConfig, given: Mapping[str, object] | None) -> bool:
+    """Whether the producer is idempotent: as Java, a conflicting key turns off what was not asked for by name.
+
+    Raises ConfigError where `enable.idempotence=true` was given and another key forbids it.
+    """
+    if not config.enable_idempotence:
+        return False
+    conflict = None
+    if config.required_acks != -1:
+        conflict = "acks must be all"
+    elif config.retries == 0:
+        conflict = "retries must be above 0"
+    elif config.max_in_flight_requests_per_connection > 5:
+        conflict = "max.in.flight.requests.per.connection must be at most 5"
+    if conflict is None:
+        return True
+    if given is not None and "enable.idempotence" in given:
+        raise ConfigError(f"enable.idempotence=true: {conflict}")
+    if config.max_in_flight_requests_per_connection > 5:
+        raise ConfigError(
+            "max.in.flight.requests.per.connection: must be at most 5 for an idempotent producer;"
+            " set enable.idempotence=false to allow more"
+        )
+    return False

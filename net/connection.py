@@ -1,0 +1,286 @@
+"""One client's connection: frames in, answers out, in order.
+
+The reader handles every whole frame of its buffer before it sends or reads again, so a client that pipelines pays one
+`recv`, one `send` and one turn of the loop for many requests. What would starve the others is cut off by time: after
+`pk.loop.slice.us` the reader sends what it has and yields.
+
+Answers keep the order of their requests. While nothing is parked they go straight to `_out`. Behind a parked request each
+answer gets a slot in `_parked`, and whoever completes the first slot moves all completed ones that follow to `_out`. The
+reader and the parked tasks both flush; `_sending` makes one of them do it for all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from inspect import isawaitable
+from time import perf_counter
+from typing import Any
+
+import trio
+
+from pk.core.api.registry import NO_RESPONSE, Api, Holding, error_response
+from pk.core.broker.broker import Broker
+from pk.core.broker.context import Context
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.wire.codec import decode_whole
+from pk.core.wire.header import RequestHead, frame_response, parse_request_header
+from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.api_versions import ApiVersionsResponse
+from pk.net.frames import FrameBuffer, RequestMemory
+from pk.net.transport import Part, Transport
+
+logger = logging.getLogger("pk.server")
+
+API_VERSIONS = 18
+MEMORY_WAIT_S = 10
+"""How long a connection that cannot grow its buffer waits for others to finish before it is closed."""
+
+GOODBYE_S = 0.5
+"""How long a peer that broke the protocol gets to take the answers to what it asked before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one connection may take."""
+
+    frame_bytes_max: int
+    parked_max: int
+    slice_s: float
+
+
+class _Slot:
+    """The place of an answer that is not there yet."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: list[Part] | None = None
+
+
+class Connection:
+    """Serves one transport until the peer leaves, misbehaves, idles too long, or the server drains."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        broker: Broker,
+        apis: dict[int, Api],
+        limits: Limits,
+        memory: RequestMemory,
+        context: Context,
+        peer: str,
+    ) -> None:
+        """`context` is the pattern of every request's: broker, listener, host."""
+        self.peer = peer
+        self.last_active = trio.current_time()
+        self._transport = transport
+        self._broker = broker
+        self._apis = apis
+        self._limits = limits
+        self._buffer = FrameBuffer(memory, limits.frame_bytes_max)
+        self._context = context
+        self._out: list[Part] = []
+        self._sending = False
+        self._sent: trio.Event | None = None
+        self._parked: deque[_Slot] = deque()
+        self._less_parked = trio.Event()
+        self._reading = trio.CancelScope()
+        self._nursery: trio.Nursery
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is still owed."""
+        return bool(self._parked or self._out or self._sending)
+
+    def stop_reading(self) -> None:
+        """Take no more requests; `serve` returns when the answers that are owed are sent."""
+        self._reading.cancel()
+
+    async def serve(self) -> None:
+        """Read, handle and answer until the end."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                with self._reading:
+                    try:
+                        await self._read()
+                    except ProtocolError:
+                        with trio.move_on_after(GOODBYE_S):
+                            await self._flush()
+                        raise
+                    nursery.cancel_scope.cancel()
+        except* ProtocolError as group:
+            logger.warning("%s: %s; connection closed", self.peer, _first(group))
+        except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            pass
+        finally:
+            self._buffer.close()
+            await self._transport.aclose()
+
+    async def _read(self) -> None:
+        buffer, limits = self._buffer, self._limits
+        while True:
+            count = await self._transport.receive(buffer)
+            if count == 0:
+                return
+            if count is None:
+                await self._wait_for_memory()
+                continue
+            started = perf_counter()
+            self.last_active = trio.current_time()
+            while (frame := buffer.next_frame()) is not None:
+                hold = self._handle(*frame)
+                if hold is not None:
+                    await hold
+                if len(self._parked) >= limits.parked_max:
+                    await self._wait_for_answers()
+                if perf_counter() - started > limits.slice_s:
+                    await self._flush()
+                    await trio.lowlevel.checkpoint()
+                    started = perf_counter()
+            if self._out:
+                await self._flush()
+            if perf_counter() - started > limits.slice_s:
+                await trio.lowlevel.checkpoint()
+
+    def _handle(self, start: int, end: int) -> Awaitable[None] | None:
+        """Handle one frame: answer it, or park it, or return what must be awaited before the next one."""
+        with memoryview(self._buffer.data)[start:end] as frame:
+            head = parse_request_header(frame, 0)
+            api = self._apis.get(head.api_key)
+            if api is None or not api.versions[0] <= head.api_version <= api.versions[1]:
+                self._refuse(head, api)
+                return None
+            request = decode_whole(
+                MESSAGES[head.api_key].request, frame, head.api_version, head.body_position
+            )
+        context = self._context.of_request(
+            head.api_key, head.api_version, head.correlation_id, head.client_id
+        )
+        try:
+            result = api.handle(context, request)
+        except Exception as e:
+            result = self._failure(api, head, request, e)
+        if isinstance(result, Holding):
+            return self._hold(api, head, request, result.work)
+        if isawaitable(result):
+            if api.parks:
+                self._park(api, head, request, result)
+                return None
+            return self._hold(api, head, request, result)
+        if result is not NO_RESPONSE:
+            self._answer(head, result)
+        return None
+
+    def _refuse(self, head: RequestHead, api: Api | None) -> None:
+        """An API or a version we do not serve: only ApiVersions has an answer to that (KIP-35)."""
+        if head.api_key != API_VERSIONS or api is None:
+            raise ProtocolError(
+                f"api {head.api_key} version {head.api_version} is not served here"
+            )
+        context = self._context.of_request(API_VERSIONS, 0, head.correlation_id, head.client_id)
+        answer: ApiVersionsResponse = api.handle(context, None)
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        self._answer(head._replace(api_version=0), answer)
+
+    def _failure(self, api: Api, head: RequestHead, request: Any, error: Exception) -> Any:
+        """The response that says so; a fault of ours is logged with its traceback."""
+        if isinstance(error, ProtocolError):
+            raise error
+        if not isinstance(error, KafkaError):
+            logger.error(
+                "%s: api %d version %d failed", self.peer, head.api_key, head.api_version,
+                exc_info=error,
+            )  # fmt: skip
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        response_class = MESSAGES[head.api_key].response
+        return error_response(api, response_class, request, error, head.api_version)
+
+    def _answer(self, head: RequestHead, response: Any) -> None:
+        parts = frame_response(response, head.api_key, head.api_version, head.correlation_id)
+        if self._parked:
+            slot = _Slot()
+            slot.parts = parts
+            self._parked.append(slot)
+        else:
+            self._out.extend(parts)
+
+    def _park(self, api: Api, head: RequestHead, request: Any, work: Awaitable[Any]) -> None:
+        slot = _Slot()
+        self._parked.append(slot)
+        self._nursery.start_soon(self._complete, slot, api, head, request, work)
+
+    async def _hold(self, api: Api, head: RequestHead, request: Any, work: Awaitable[Any]) -> None:
+        """Await `work` before anything else of this connection is handled; what is owed is sent meanwhile."""
+        if self._out:
+            self._nursery.start_soon(self._flush)
+        try:
+            result = await work
+        except Exception as e:
+            result = self._failure(api, head, request, e)
+        self.last_active = trio.current_time()
+        if isawaitable(result):
+            self._park(api, head, request, result)
+        elif result is not NO_RESPONSE:
+            self._answer(head, result)
+
+    async def _complete(
+        self, slot: _Slot, api: Api, head: RequestHead, request: Any, work: Awaitable[Any]
+    ) -> None:
+        """A parked request's task."""
+        try:
+            result = await work
+        except Exception as e:
+            result = self._failure(api, head, request, e)
+        if result is NO_RESPONSE:
+            slot.parts = []
+        else:
+            slot.parts = frame_response(
+                result, head.api_key, head.api_version, head.correlation_id
+            )
+        self.last_active = trio.current_time()
+        parked = self._parked
+        while parked and parked[0].parts is not None:
+            self._out.extend(parked.popleft().parts or ())
+        self._less_parked.set()
+        await self._flush()
+
+    async def _flush(self) -> None:
+        """Send all that is in `_out`; where somebody is at it, wait for them: that is the backpressure on the reader."""
+        while self._sending:
+            if self._sent is None:
+                self._sent = trio.Event()
+            await self._sent.wait()
+        self._sending = True
+        try:
+            while self._out:
+                parts, self._out = self._out, []
+                await self._transport.send(parts)
+        finally:
+            self._sending = False
+            if self._sent is not None:
+                self._sent.set()
+                self._sent = None
+
+    async def _wait_for_answers(self) -> None:
+        """Enough is parked: read no more until some of it is answered (backpressure by not reading)."""
+        await self._flush()
+        while len(self._parked) >= self._limits.parked_max:
+            self._less_parked = trio.Event()
+            await self._less_parked.wait()
+
+    async def _wait_for_memory(self) -> None:
+        with trio.move_on_after(MEMORY_WAIT_S):
+            while self._buffer.room() is None:
+                await trio.sleep(0.05)
+            return
+        raise ProtocolError("all memory for requests is taken (pk.request.bytes.max)")
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first leaf of a group: one line in the log is enough."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

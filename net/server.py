@@ -1,0 +1,146 @@
+"""The broker's front door: listeners, limits on who may come in, idle connections, and an orderly end."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import Counter
+from collections.abc import Iterable
+
+import trio
+
+from pk.core.api.registry import Api
+from pk.core.broker.broker import Broker
+from pk.core.broker.context import Context
+from pk.core.config import BrokerConfig
+from pk.net.connection import Connection, Limits
+from pk.net.frames import RequestMemory
+from pk.net.transport import SocketTransport
+
+logger = logging.getLogger("pk.server")
+
+SWEEP_S = 5
+"""How often idle connections are looked for."""
+
+BACKLOG = 1024
+
+
+class Server:
+    """Serves a broker's APIs on sockets."""
+
+    def __init__(self, broker: Broker, apis: Iterable[Api], config: BrokerConfig) -> None:
+        self._broker = broker
+        self._apis = {api.key: api for api in apis}
+        self._config = config
+        self._limits = Limits(
+            frame_bytes_max=config.socket_request_max_bytes,
+            parked_max=config.pk_connection_max_parked,
+            slice_s=config.pk_loop_slice_us / 1e6,
+        )
+        self._memory = RequestMemory(config.pk_request_bytes_max)
+        self._connections: set[Connection] = set()
+        self._by_host: Counter[str] = Counter()
+        self._ids = 0
+        self._accepting = trio.CancelScope()
+        self._empty = trio.Event()
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    async def serve(
+        self,
+        listener_name: str,
+        listeners: list[trio.SocketListener],
+        *,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Accept on `listeners` until `drain`; returns when the last connection is gone.
+
+        A full table of descriptors ends nothing: trio waits and accepts again.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sweep)
+            async with trio.open_nursery() as connections:
+                with self._accepting:
+                    async def handle(stream: trio.SocketStream) -> None:
+                        await self._serve_stream(stream, listener_name)
+
+                    task_status.started()
+                    await trio.serve_listeners(handle, listeners, handler_nursery=connections)
+            nursery.cancel_scope.cancel()
+
+    async def drain(self, grace_s: float) -> None:
+        """Stop accepting and reading; give the answers that are owed `grace_s` seconds to leave."""
+        self._accepting.cancel()
+        for connection in list(self._connections):
+            connection.stop_reading()
+        with trio.move_on_after(grace_s):
+            while self._connections:
+                self._empty = trio.Event()
+                await self._empty.wait()
+
+    async def _serve_stream(self, stream: trio.SocketStream, listener_name: str) -> None:
+        try:
+            host, port = stream.socket.getpeername()[:2]
+        except OSError:
+            await trio.aclose_forcefully(stream)
+            return
+        if not self._admits(host):
+            await trio.aclose_forcefully(stream)
+            return
+        sock = socket.socket(fileno=stream.socket.detach())
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._ids += 1
+        context = Context(
+            self._broker,
+            client_host=f"/{host}",
+            listener=listener_name,
+            connection_id=self._ids,
+        )
+        connection = Connection(
+            SocketTransport(sock),
+            self._broker,
+            self._apis,
+            self._limits,
+            self._memory,
+            context,
+            f"{host}:{port}",
+        )
+        self._connections.add(connection)
+        self._by_host[host] += 1
+        try:
+            await connection.serve()
+        except Exception:
+            logger.exception("connection of %s failed", connection.peer)
+        finally:
+            self._connections.discard(connection)
+            self._by_host[host] -= 1
+            if not self._by_host[host]:
+                del self._by_host[host]
+            if not self._connections:
+                self._empty.set()
+
+    def _admits(self, host: str) -> bool:
+        config = self._config
+        if len(self._connections) >= config.max_connections:
+            logger.warning("%s refused: max.connections is %d", host, config.max_connections)
+            return False
+        limit = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
+        if self._by_host[host] >= limit:
+            logger.warning("%s refused: it has its %d connections", host, limit)
+            return False
+        return True
+
+    async def _sweep(self) -> None:
+        """Close who has been silent for `connections.max.idle.ms` and is owed nothing."""
+        idle_s = self._config.connections_max_idle_ms / 1000
+        if idle_s < 0:
+            return
+        while True:
+            await trio.sleep(min(SWEEP_S, max(idle_s / 2, 0.05)))
+            oldest = trio.current_time() - idle_s
+            for connection in list(self._connections):
+                if connection.last_active < oldest and not connection.busy:
+                    connection.stop_reading()
