@@ -28,7 +28,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Self
 
 VERSION = "4.3.1"
 JAVA_MIN = 17
@@ -295,7 +295,7 @@ class ApacheKafka:
 
     # -- life
 
-    def __enter__(self) -> ApacheKafka:
+    def __enter__(self) -> Self:
         try:
             self.format()
             for node_id in range(1, self.brokers + 1):
@@ -430,6 +430,7 @@ def main() -> int:
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--heap", default="512m")
     parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--directory", type=Path, help="where data lies; else a temporary folder")
     parser.add_argument("--until-eof-of", type=Path, metavar="PIPE")
     options = parser.parse_args()
     reason = available()
@@ -442,7 +443,14 @@ def main() -> int:
         end = sys.stdin.buffer
         if options.until_eof_of is not None:
             end = stack.enter_context(options.until_eof_of.open("rb"))
-        kafka = ApacheKafka(options.brokers, properties=properties, heap=options.heap)
+        kafka = ApacheKafka(
+            options.brokers,
+            properties=properties,
+            heap=options.heap,
+            directory=options.directory,
+        )
+        if options.directory is not None:
+            stack.enter_context(locked(options.directory / "running"))
         try:
             with kafka:
                 print(kafka.bootstrap, flush=True)
