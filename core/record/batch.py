@@ -1,0 +1,415 @@
+"""The record batch, format v2 (magic 2; KIP-98), as it is sent, stored and fetched.
+
+```
+ 0 base offset        int64     outside the CRC, so that a broker may set them in place:
+ 8 length             int32       (bytes after this field)
+12 leader epoch       int32
+16 magic              int8
+17 CRC                uint32    CRC-32C of all that follows
+21 attributes         int16     codec (3 bits), log append time, transactional, control, delete horizon
+23 last offset delta  int32
+27 base timestamp     int64     milliseconds since 1970, or the delete horizon
+35 max timestamp      int64
+43 producer id        int64     -1: neither idempotent nor transactional
+51 producer epoch     int16
+53 base sequence      int32
+57 count              int32
+61 records, one after another, compressed together if there is a codec; a record is
+
+   length varint, attributes int8, timestamp delta varlong, offset delta varint,
+   key (varint length, -1 null), value (the same), headers (varint count; each: key, value)
+```
+
+Brokers work on headers only; what is inside is looked at once, by `validate_records`, when a producer hands it over.
+"""
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.compress import Codec, decompress
+from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
+from pk.core.record.walk import invalid_record, walk
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_BYTES: Final = 61
+LENGTH_END: Final = 12
+"""Bytes up to and including the length field; the length counts what follows them."""
+
+MAGIC: Final = 2
+SEQUENCES: Final = 1 << 31
+"""Sequence numbers wrap from 2³¹ - 1 to 0."""
+
+DECOMPRESSED_BYTES_MAX: Final = 128 << 20
+"""Beyond this a batch's records are not unpacked, whatever the caller's wish, unless it names another bound."""
+
+LOG_APPEND_TIME_BIT: Final = 1 << 3
+TRANSACTIONAL_BIT: Final = 1 << 4
+CONTROL_BIT: Final = 1 << 5
+DELETE_HORIZON_BIT: Final = 1 << 6
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+_CRC: Final = Struct(">I")
+_CRC_AT: Final = 17
+_ATTRIBUTES_AT: Final = 21
+_ATTRIBUTES: Final = Struct(">h")
+_LEADER_EPOCH: Final = Struct(">i")
+_LEADER_EPOCH_AT: Final = 12
+_INT64: Final = Struct(">q")
+_MAX_TIMESTAMP_AT: Final = 35
+_LENGTH: Final = Struct(">i")
+_new = tuple.__new__
+
+
+class CorruptBatch(KafkaError):
+    """Bytes that are no batch of format v2, or whose CRC is wrong (CORRUPT_MESSAGE)."""
+
+    def __init__(self, message: str, code: int = ErrorCode.CORRUPT_MESSAGE) -> None:
+        super().__init__(code, message)
+
+
+class TimestampType(IntEnum):
+    """Whose clock a batch's timestamps are: the producer's, or the broker's when it appended the batch."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The header of a batch. `size` is that of the whole batch in bytes, the first twelve included."""
+
+    base_offset: int
+    size: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @property
+    def codec(self) -> Codec:
+        """How the records are compressed. Raises KafkaError(UNSUPPORTED_COMPRESSION_TYPE)."""
+        return Codec.from_attributes(self.attributes)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds a control record (a transaction's end, a leader change) instead of data."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it is part of a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def log_append_time(self) -> bool:
+        """Whether `max_timestamp`, the broker's time of append, is the timestamp of every record."""
+        return bool(self.attributes & LOG_APPEND_TIME_BIT)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whose clock the timestamps are."""
+        return TimestampType(self.attributes >> 3 & 1)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the log cleaner may drop the tombstones within, if it has said so (KIP-534)."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record there was when it was written; compaction keeps it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, or -1 without an idempotent producer."""
+        if self.base_sequence < 0:
+            return self.base_sequence
+        return (self.base_sequence + self.last_offset_delta) % SEQUENCES
+
+
+class Record(NamedTuple):
+    """One record, its key and value copied out of the batch. `timestamp` is milliseconds since 1970 or -1."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Timestamps(NamedTuple):
+    """The earliest and latest timestamp among the records of a batch."""
+
+    earliest: int
+    latest: int
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The header of the batch at `position`, whose bytes must be there to the end.
+
+    Raises CorruptBatch: CORRUPT_MESSAGE for what is cut off, too small or of an unknown magic;
+    UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats v0 and v1.
+    """
+    if len(buffer) - position < HEADER_BYTES:
+        raise _short(buffer, position)
+    base_offset, length, epoch, magic, *rest = HEADER.unpack_from(buffer, position)
+    if magic != MAGIC:
+        raise _wrong_magic(magic)
+    size = length + LENGTH_END
+    if not HEADER_BYTES <= size <= len(buffer) - position:
+        raise CorruptBatch(f"a batch claims {size} bytes, {len(buffer) - position} are there")
+    return _new(BatchHeader, (base_offset, size, epoch, magic, *rest))
+
+
+def _wrong_magic(magic: int) -> CorruptBatch:
+    if magic in (0, 1):
+        return CorruptBatch(
+            f"message format v{magic} is older than record batches",
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        )
+    return CorruptBatch(f"there is no message format v{magic}")
+
+
+def _short(buffer: Buffer, position: int) -> CorruptBatch:
+    """Old messages are shorter than the header of a batch: they have a right to their own error."""
+    if len(buffer) - position > 16 and buffer[position + 16] in (0, 1):
+        return _wrong_magic(buffer[position + 16])
+    return CorruptBatch(f"a batch header cut off after {max(len(buffer) - position, 0)} bytes")
+
+
+def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
+    """Raises CorruptBatch unless the batch at `position` has the CRC that its header says."""
+    with (
+        memoryview(buffer) as view,
+        view[position + _ATTRIBUTES_AT : position + header.size] as covered,
+    ):
+        actual = crc32c(covered)
+    if actual != header.crc:
+        raise CorruptBatch(f"CRC is {actual:08x}, the batch says {header.crc:08x}")
+
+
+def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch in `buffer`; stops before a last one that is not there to its end.
+
+    Raises CorruptBatch as `read_header` does, but not for a batch that is merely cut off.
+    """
+    end = len(buffer)
+    while end - position >= HEADER_BYTES:
+        length = _LENGTH.unpack_from(buffer, position + 8)[0]
+        if length > end - position - LENGTH_END and buffer[position + 16] == MAGIC:
+            return
+        header = read_header(buffer, position)
+        yield position, header
+        position += header.size
+    if end - position > 16 and buffer[position + 16] != MAGIC:
+        raise _short(buffer, position)
+
+
+def assign(
+    buffer: bytearray | memoryview,
+    position: int,
+    base_offset: int,
+    leader_epoch: int,
+    log_append_time_ms: int | None = None,
+    *,
+    max_timestamp: int | None = None,
+) -> None:
+    """Gives the batch at `position` its place in the log: offset and leader epoch, and where asked its times.
+
+    `log_append_time_ms` stamps every record (topics with `message.timestamp.type=LogAppendTime`); `max_timestamp`
+    corrects what a producer wrote. The CRC is computed anew only where one of these changes the header.
+    """
+    _INT64.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
+    if log_append_time_ms is None and max_timestamp is None:
+        return
+    attributes = _ATTRIBUTES.unpack_from(buffer, position + _ATTRIBUTES_AT)[0]
+    if log_append_time_ms is not None:
+        wanted, timestamp = attributes | LOG_APPEND_TIME_BIT, log_append_time_ms
+    else:
+        wanted, timestamp = attributes & ~LOG_APPEND_TIME_BIT, max_timestamp
+    if (wanted, timestamp) != (
+        attributes,
+        _INT64.unpack_from(buffer, position + _MAX_TIMESTAMP_AT)[0],
+    ):
+        _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, wanted)
+        _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_AT, timestamp)
+        write_crc(buffer, position)
+
+
+def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
+    """Sets the CRC of the batch at `position`, whose other fields are in place."""
+    end = position + LENGTH_END + _LENGTH.unpack_from(buffer, position + 8)[0]
+    with memoryview(buffer) as view, view[position + _ATTRIBUTES_AT : end] as covered:
+        _CRC.pack_into(buffer, position + _CRC_AT, crc32c(covered))
+
+
+def body(
+    batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> Buffer:
+    """The records of the batch at the start of `batch_buffer`, decompressed; a view of it where they are not compressed.
+
+    Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, MESSAGE_TOO_LARGE (beyond `bytes_max`).
+    """
+    data = memoryview(batch_buffer)[HEADER_BYTES : header.size]
+    if not header.attributes & 7:
+        return data
+    return decompress(header.codec, data, bytes_max)
+
+
+def validate_records(
+    batch_buffer: Buffer,
+    header: BatchHeader,
+    *,
+    compacted: bool = False,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> Timestamps:
+    """Looks at every record of a producer's batch, which begins `batch_buffer`, as Apache's LogValidator does.
+
+    Refused with KafkaError(INVALID_RECORD): a base offset other than 0, a control batch, a producer id without a
+    sequence, a count or last offset that is not that of the records, offset deltas other than 0, 1, 2…, lengths that
+    do not add up, bytes left over, a null key where the topic is compacted; INVALID_TIMESTAMP: log append time claimed
+    by the producer; what `body` raises. The CRC is not looked at. Returns the timestamps that are really there:
+    the caller holds them against the topic's bounds and corrects `max_timestamp` (`assign`).
+    """
+    count = header.count
+    if header.base_offset:
+        raise _invalid(f"a producer's base offset is 0, not {header.base_offset}")
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise _invalid(f"{count} records, but the last has offset delta {header.last_offset_delta}")
+    if header.attributes & (CONTROL_BIT | LOG_APPEND_TIME_BIT):
+        if header.attributes & CONTROL_BIT:
+            raise _invalid("clients are not allowed to write control records")
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise _invalid(f"producer id {header.producer_id} with sequence {header.base_sequence}")
+    least, most = walk(body(batch_buffer, header, decompressed_bytes_max), count, compacted)
+    base = header.base_timestamp
+    return _new(Timestamps, (base + least, base + most))
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def records(
+    batch_buffer: Buffer,
+    header: BatchHeader | None = None,
+    *,
+    decompressed_bytes_max: int = DECOMPRESSED_BYTES_MAX,
+) -> Iterator[Record]:
+    """The records of the batch at the start of `batch_buffer`, in order; of a control batch the control records.
+
+    Raises CorruptBatch for the header, what `body` raises, and KafkaError(INVALID_RECORD) at a record that is malformed.
+    """
+    if header is None:
+        header = read_header(batch_buffer)
+    data = bytes(body(batch_buffer, header, decompressed_bytes_max))
+    return _records(data, header)
+
+
+def _records(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.log_append_time else None
+    position, end, count = 0, len(data), header.count
+    if count > end:
+        raise _invalid(f"{count} records claimed in {end} bytes")
+    new = _new
+    for index in range(count):
+        try:
+            size, position = _varint(data, position)
+            stop = position + size
+            if size < 0 or stop > end:
+                raise invalid_record(index, f"claims {size} bytes")
+            delta = data[position + 1]
+            if delta < 0x80:
+                delta, position = (delta >> 1) ^ -(delta & 1), position + 2
+            else:
+                delta, position = read_varint(data, position + 1, LONG_BYTES_MAX)
+            offset_delta, position = _varint(data, position)
+            size = data[position]
+            if size < 0x80 and not size & 1:
+                position += 1
+                key = data[position : (position := position + (size >> 1))]
+            else:
+                key, position = _bytes(data, position)
+            size = data[position]
+            if size < 0x80 and not size & 1:
+                position += 1
+                value = data[position : (position := position + (size >> 1))]
+            else:
+                value, position = _bytes(data, position)
+            headers = ()
+            if data[position]:
+                headers, position = _headers(data, position)
+            else:
+                position += 1
+        except IndexError:
+            raise invalid_record(index, "is cut off") from None
+        if position != stop:
+            raise invalid_record(index, "has a length other than its fields have")
+        yield new(
+            Record,
+            (
+                base_offset + offset_delta,
+                base_timestamp + delta if append_time is None else append_time,
+                key,
+                value,
+                headers,
+            ),
+        )
+    if position != end:
+        raise _invalid(f"{end - position} bytes after the last record")
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    second = data[position + 1]
+    if second < 0x80:
+        code = byte & 0x7F | second << 7
+        return (code >> 1) ^ -(code & 1), position + 2
+    return read_varint(data, position, INT_BYTES_MAX)
+
+
+def _bytes(data: bytes, position: int) -> tuple[bytes | None, int]:
+    """A length and that many bytes; None for length -1. What is cut off shows in the position."""
+    size, position = _varint(data, position)
+    if size < 0:
+        if size < -1:
+            raise _invalid(f"a length of {size}")
+        return None, position
+    return data[position : position + size], position + size
+
+
+def _headers(data: bytes, position: int) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    count, position = _varint(data, position)
+    if not 0 <= count <= len(data) - position:
+        raise _invalid(f"{count} headers")
+    out: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        key, position = _bytes(data, position)
+        if key is None:
+            raise _invalid("a header without a key")
+        value, position = _bytes(data, position)
+        out.append((key.decode(errors="replace"), value))
+    return tuple(out), position

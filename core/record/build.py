@@ -1,0 +1,244 @@
+"""Records into batches of format v2."""
+
+from collections.abc import Iterable, Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.batch import (
+    CONTROL_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_END,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    Record,
+    write_crc,
+)
+from pk.core.record.compress import Codec, compress
+from pk.core.record.varint import VARINTS
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+BATCH_BYTES_MAX: Final = 0x7FFFFFFF
+"""The length field of a batch is a signed 32-bit number."""
+
+
+class ControlType(IntEnum):
+    """What a control record says: the second number of its key."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+_CONTROL_KEY: Final = Struct(">hh")
+_END_TXN_MARKER: Final = Struct(">hi")
+
+
+class BatchBuilder:
+    """Gathers records for one batch. Not to be used after `build`.
+
+    `bytes_max` bounds the batch before compression; a first record is taken whatever its size.
+    """
+
+    __slots__ = ("_base", "_body", "_bytes_max", "_codec", "_latest", "_level", "count")
+
+    def __init__(
+        self, codec: Codec = Codec.NONE, level: int | None = None, bytes_max: int = BATCH_BYTES_MAX
+    ) -> None:
+        self._codec = codec
+        self._level = level
+        self._bytes_max = bytes_max
+        self._body = bytearray(HEADER_BYTES)
+        self._base = self._latest = -1
+        self.count = 0
+        """Records so far."""
+
+    @property
+    def size_estimate(self) -> int:
+        """Bytes of the batch before compression."""
+        return len(self._body)
+
+    def append(
+        self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: Headers = ()
+    ) -> bool:
+        """Adds a record; False, and nothing added, where it does not fit."""
+        body, varints, count = self._body, VARINTS, self.count
+        if not count:
+            self._base = self._latest = timestamp_ms
+        record = b"".join(
+            (
+                b"\0",
+                varints[timestamp_ms - self._base],
+                varints[count],
+                b"\x01" if key is None else varints[len(key)],
+                key or b"",
+                b"\x01" if value is None else varints[len(value)],
+                value or b"",
+                _headers(headers) if headers else b"\0",
+            )
+        )
+        size = varints[len(record)]
+        if count and len(body) + len(size) + len(record) > self._bytes_max:
+            return False
+        body += size
+        body += record
+        self._latest = max(self._latest, timestamp_ms)
+        self.count = count + 1
+        return True
+
+    def build(
+        self,
+        base_offset: int = 0,
+        leader_epoch: int = -1,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        *,
+        transactional: bool = False,
+        control: bool = False,
+        log_append_time_ms: int | None = None,
+    ) -> bytearray:
+        """The finished batch, with its CRC. Raises ValueError without records, KafkaError(MESSAGE_TOO_LARGE)."""
+        if not self.count:
+            raise ValueError("a batch of no records")
+        batch = self._body
+        if self._codec != Codec.NONE:
+            with memoryview(batch) as view, view[HEADER_BYTES:] as plain:
+                packed = compress(self._codec, plain, self._level)
+            batch[HEADER_BYTES:] = packed
+        if len(batch) > BATCH_BYTES_MAX:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes")
+        append_time = log_append_time_ms is not None
+        HEADER.pack_into(
+            batch,
+            0,
+            base_offset,
+            len(batch) - LENGTH_END,
+            leader_epoch,
+            MAGIC,
+            0,
+            self._codec
+            | LOG_APPEND_TIME_BIT * append_time
+            | TRANSACTIONAL_BIT * transactional
+            | CONTROL_BIT * control,
+            self.count - 1,
+            self._base,
+            self._latest if log_append_time_ms is None else log_append_time_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            self.count,
+        )
+        write_crc(batch)
+        return batch
+
+
+def _headers(headers: Headers) -> bytes:
+    parts = [VARINTS[len(headers)]]
+    for name, value in headers:
+        key = name.encode()
+        parts += (VARINTS[len(key)], key)
+        parts += (b"\x01",) if value is None else (VARINTS[len(value)], value)
+    return b"".join(parts)
+
+
+def build_batch(
+    records: Iterable[tuple[int, bytes | None, bytes | None, Headers]],
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    *,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time_ms: int | None = None,
+) -> bytearray:
+    """One batch of all `records` (timestamp in ms, key, value, headers). Raises as `BatchBuilder.build`."""
+    builder = BatchBuilder(codec, level)
+    for timestamp_ms, key, value, headers in records:
+        builder.append(timestamp_ms, key, value, headers)
+    return builder.build(
+        base_offset,
+        leader_epoch,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        transactional=transactional,
+        control=control,
+        log_append_time_ms=log_append_time_ms,
+    )
+
+
+def control_batch(
+    control_type: ControlType,
+    value: bytes,
+    timestamp_ms: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    transactional: bool = False,
+) -> bytearray:
+    """A control batch of one record, whose value is the encoded message of that type."""
+    return build_batch(
+        [(timestamp_ms, _CONTROL_KEY.pack(0, control_type), value, ())],
+        base_offset,
+        leader_epoch,
+        producer_id,
+        producer_epoch,
+        transactional=transactional,
+        control=True,
+    )
+
+
+def end_transaction_batch(
+    commit: bool,
+    coordinator_epoch: int,
+    producer_id: int,
+    producer_epoch: int,
+    timestamp_ms: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+) -> bytearray:
+    """The marker that ends a transaction in a partition (EndTxnMarker, KIP-98)."""
+    return control_batch(
+        ControlType.COMMIT if commit else ControlType.ABORT,
+        _END_TXN_MARKER.pack(0, coordinator_epoch),
+        timestamp_ms,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+    )
+
+
+def control_type(record: Record) -> ControlType | None:
+    """What a control record says, or None for a type newer than this program. Raises KafkaError(INVALID_RECORD)."""
+    key = record.key
+    if key is None or len(key) < _CONTROL_KEY.size:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a control record without its type")
+    try:
+        return ControlType(_CONTROL_KEY.unpack_from(key)[1])
+    except ValueError:
+        return None
+
+
+def coordinator_epoch(record: Record) -> int:
+    """The coordinator epoch in the value of an end-of-transaction marker. Raises KafkaError(INVALID_RECORD)."""
+    if record.value is None or len(record.value) < _END_TXN_MARKER.size:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a transaction marker without its epoch")
+    return _END_TXN_MARKER.unpack_from(record.value)[1]

@@ -1,0 +1,62 @@
+"""Zigzag varints, by which the records inside a batch write every number.
+
+A signed number is folded so that small magnitudes have small codes (0, -1, 1, -2 become 0, 1, 2, 3), and the code is
+written seven bits a byte, lowest first, the high bit saying that another byte follows (`ByteUtils` in Apache Kafka).
+"""
+
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError
+
+INT_BYTES_MAX: Final = 5
+"""Bytes of the longest varint of 32 bits: lengths, counts and offset deltas."""
+
+LONG_BYTES_MAX: Final = 10
+"""Bytes of the longest varint of 64 bits: timestamp deltas."""
+
+_REMEMBERED: Final = range(-64, 1 << 15)
+"""Numbers whose bytes are kept once written: the usual lengths and deltas."""
+
+
+def encode_varint(number: int) -> bytes:
+    """The zigzag varint of `number`, which lies within 64 signed bits."""
+    code = (number << 1) ^ (number >> 63)
+    if code < 0x80:
+        return bytes((code,))
+    out = bytearray()
+    while code > 0x7F:
+        out.append((code & 0x7F) | 0x80)
+        code >>= 7
+    out.append(code)
+    return bytes(out)
+
+
+class _Varints(dict[int, bytes]):
+    """Number → its varint, filled as numbers are asked for: a lookup costs a tenth of an encoding."""
+
+    def __missing__(self, number: int) -> bytes:
+        data = encode_varint(number)
+        if number in _REMEMBERED:
+            self[number] = data
+        return data
+
+
+VARINTS: Final = _Varints()
+"""`VARINTS[n]` is `encode_varint(n)`, remembered for small n."""
+
+
+def read_varint(buffer: bytes | memoryview, position: int, bytes_max: int) -> tuple[int, int]:
+    """The number at `position` and the position after it; as Java's reader, one that is longer than it need be is taken.
+
+    Raises KafkaError(INVALID_RECORD) for one that is longer than `bytes_max` and IndexError for one that is cut off.
+    """
+    code = shift = 0
+    for _ in range(bytes_max):
+        byte = buffer[position]
+        position += 1
+        code |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            code &= 0xFFFFFFFF if bytes_max == INT_BYTES_MAX else 0xFFFFFFFFFFFFFFFF
+            return (code >> 1) ^ -(code & 1), position
+        shift += 7
+    raise KafkaError(ErrorCode.INVALID_RECORD, f"a number of more than {bytes_max} bytes")
