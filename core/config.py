@@ -1,0 +1,545 @@
+"""Configuration: every broker, topic, group and client metrics key once, and typed views of them.
+
+`BrokerConfig` is what one broker runs with: its static keys (a file, options), above them what the cluster keeps for all
+brokers, above that what it keeps for this one. `TopicConfig` is what one topic's logs run with: its own keys above what
+its broker would do (`retention.ms` over `log.retention.ms`, `.minutes`, `.hours`). Attributes are parsed on first use
+and cost a plain attribute access afterwards; both views are immutable, so a change makes a new one.
+
+Keys of Kafka's whose feature does not exist here are accepted, described, and named in one warning
+(`unsupported_keys`); keys nobody knows are refused.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, overload
+
+from pk.core import config_broker, config_coordinators, config_log, config_remote, config_security
+from pk.core.config_keys import (
+    ConfigError,
+    Key,
+    Scope,
+    Type,
+    Value,
+    nearest,
+    parse_properties,
+    read_table,
+    value_text,
+    without_secrets,
+)
+from pk.core.config_topic import CLIENT_METRICS, GROUP, TOPIC
+
+__all__ = [
+    "BROKER_KEYS",
+    "CLIENT_METRICS_KEYS",
+    "GROUP_KEYS",
+    "TOPIC_KEYS",
+    "BrokerConfig",
+    "ConfigError",
+    "Key",
+    "Listener",
+    "Scope",
+    "TopicConfig",
+    "Type",
+    "Value",
+    "parse_properties",
+    "unsupported_keys",
+    "value_text",
+    "without_secrets",
+]
+
+BROKER_KEYS: Final = read_table(
+    config_broker.BROKER,
+    config_broker.OWN,
+    config_log.LOG,
+    config_coordinators.COORDINATORS,
+    config_security.SECURITY,
+    config_remote.QUORUM_AND_REMOTE,
+)
+TOPIC_KEYS: Final = read_table(TOPIC)
+GROUP_KEYS: Final = read_table(GROUP)
+CLIENT_METRICS_KEYS: Final = read_table(CLIENT_METRICS)
+
+TOPIC_SYNONYMS: Final = {
+    "cleanup.policy": ("log.cleanup.policy",),
+    "compression.gzip.level": ("compression.gzip.level",),
+    "compression.lz4.level": ("compression.lz4.level",),
+    "compression.type": ("compression.type",),
+    "compression.zstd.level": ("compression.zstd.level",),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+    "flush.messages": ("log.flush.interval.messages",),
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "index.interval.bytes": ("log.index.interval.bytes",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
+    "local.retention.ms": ("log.local.retention.ms",),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+    "max.message.bytes": ("message.max.bytes",),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+    "message.timestamp.type": ("log.message.timestamp.type",),
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+    "min.insync.replicas": ("min.insync.replicas",),
+    "preallocate": ("log.preallocate",),
+    "retention.bytes": ("log.retention.bytes",),
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "segment.bytes": ("log.segment.bytes",),
+    "segment.index.bytes": ("log.index.size.max.bytes",),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+}
+"""Topic key -> the broker keys that give its default, the first that is set wins."""
+
+GROUP_SYNONYMS: Final = {
+    name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS
+}
+"""Group key -> the broker key that gives its default."""
+
+_UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
+
+PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""Keys that Kafka's own authorizer reads, though no table of Kafka's has them."""
+
+UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "transactions": ("transaction.", "transactional.", "add.partitions.to.txn."),
+    "share groups": ("share.", "group.share."),
+    "streams groups": ("group.streams.",),
+    "remote storage": ("remote.", "log.local.", "follower.fetch.last.tiered."),
+    "KRaft quorums": ("controller.quorum.", "metadata."),
+    "TLS": ("ssl.", "security.providers"),
+    "SASL": ("sasl.", "connections.max.reauth.ms", "connection.failed.authentication."),
+    "delegation tokens": ("delegation.token.",),
+    "authorization": ("authorizer.", "principal.builder.", *sorted(PLUGIN_KEYS)),
+    "quotas": ("client.quota.", "quota.window.", "controller.quota.", "max.connection.creation."),
+    "Java plug-ins": (
+        "alter.config.policy.",
+        "config.providers",
+        "create.topic.policy.",
+        "kafka.metrics.",
+        "metric.reporters",
+    ),
+    "Java's threads": (
+        "background.threads",
+        "group.coordinator.background.threads",
+        "group.coordinator.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.",
+        "num.replica.alter.log.dirs.threads",
+        "queued.max.requests",
+    ),
+}
+"""Feature that does not exist here -> beginnings of the broker keys that would steer it."""
+
+TOPIC_KEYS_NOT_ENFORCED: Final = (
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+)
+"""Topic keys that are validated, stored and described, and steer nothing."""
+
+
+def unsupported_keys(given: Iterable[str]) -> list[str]:
+    """Those of `given` that belong to a feature which does not exist here, for one warning at the start."""
+    beginnings = tuple(start for starts in UNSUPPORTED.values() for start in starts)
+    return sorted(name for name in given if _base_name(name).startswith(beginnings))
+
+
+def _base_name(name: str) -> str:
+    """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: what a listener's own key overrides."""
+    if name.startswith("listener.name."):
+        rest = name.split(".", 3)
+        if len(rest) == 4:
+            # `listener.name.L.scram-sha-256.sasl.jaas.config` carries a mechanism as well.
+            found = [k for k in BROKER_KEYS if rest[3] == k or rest[3].endswith(f".{k}")]
+            return max(found, key=len, default=name)
+    return name
+
+
+def broker_key(name: str) -> Key:
+    """The key `name`, also of one listener (`listener.name.L.KEY`). Raises ConfigError where there is none."""
+    key = BROKER_KEYS.get(name) or BROKER_KEYS.get(_base_name(name))
+    if key is not None:
+        return key
+    if name in PLUGIN_KEYS:
+        return Key(name, Type.STRING, None, "Read by the authorizer.")
+    raise ConfigError(nearest(name, BROKER_KEYS))
+
+
+def key_of(keys: Mapping[str, Key], name: str) -> Key:
+    """The key `name` of a table. Raises ConfigError, naming the nearest one, where there is none."""
+    try:
+        return keys[name]
+    except KeyError:
+        raise ConfigError(nearest(name, keys)) from None
+
+
+T = TypeVar("T")
+
+
+class Setting(Generic[T]):
+    """An attribute that is a key's value, parsed on first access and then kept in the instance."""
+
+    def __init__(self, compute: "str | Callable[[Any], T]") -> None:
+        self._compute = compute
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "Setting[T]": ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        compute = self._compute
+        value = instance[compute] if isinstance(compute, str) else compute(instance)
+        # The instance's own dictionary is looked at first from now on: no descriptor, no parsing.
+        instance.__dict__[self._name] = value
+        return value
+
+
+class Listener(NamedTuple):
+    """One endpoint of a broker."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
+
+
+class BrokerConfig:
+    """What one broker runs with. `config["any.key"]` is the parsed value of any key, attributes those that are enforced.
+
+    A value set nowhere is the key's default. All values given were parsed when this was made.
+    """
+
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        dynamic_default: Mapping[str, str] | None = None,
+        dynamic: Mapping[str, str] | None = None,
+    ) -> None:
+        """Raises ConfigError for a key that nobody knows or a value that is refused."""
+        self.static = dict(static)
+        """As given at the start: DescribeConfigs calls their source STATIC_BROKER_CONFIG."""
+        self.dynamic_default = dict(dynamic_default or {})
+        """What the cluster keeps for all brokers."""
+        self.dynamic = dict(dynamic or {})
+        """What the cluster keeps for this broker."""
+        self._given = {**self.static, **self.dynamic_default, **self.dynamic}
+        self._values: dict[str, Value] = {}
+        for name, text in self._given.items():
+            self._values[name] = broker_key(name).parse(text)
+        self._topics = TopicConfig({}, self)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> "BrokerConfig":
+        """The configuration that a mapping of keys to text says, checked as a whole (see `check`)."""
+        config = cls(given)
+        config.check()
+        return config
+
+    @classmethod
+    def from_properties(cls, text: str) -> "BrokerConfig":
+        """The configuration that a `server.properties` file says."""
+        return cls.parse(parse_properties(text))
+
+    def with_dynamic(
+        self, dynamic_default: Mapping[str, str], dynamic: Mapping[str, str]
+    ) -> "BrokerConfig":
+        """The same broker after the cluster's keys changed.
+
+        Unlike a start, this never fails: a value that this program cannot parse (a newer controller wrote it) is left
+        out, because a broker must not die of what it reads in the metadata log.
+        """
+        return BrokerConfig(self.static, _parsable(dynamic_default), _parsable(dynamic))
+
+    def __getitem__(self, name: str) -> Value:
+        if name in self._values:
+            return self._values[name]
+        value = self._values[name] = broker_key(name).default_value()
+        return value
+
+    def given(self, name: str) -> str | None:
+        """The text that is in force for `name`, None where it is the default."""
+        return self._given.get(name)
+
+    def topic(self, overrides: Mapping[str, str]) -> "TopicConfig":
+        """What a topic with keys of its own runs with on this broker."""
+        return TopicConfig(overrides, self) if overrides else self._topics
+
+    def check(self) -> None:
+        """Raises ConfigError where keys contradict each other."""
+        if self.node_id >= 0 and self["broker.id"] not in (-1, self.node_id):
+            raise ConfigError("node.id and broker.id are both given and differ")
+        names = [listener.name for listener in self.listeners]
+        if len(set(names)) != len(names):
+            raise ConfigError("listeners names a listener twice")
+        ports = [(li.host, li.port) for li in self.listeners if li.port]
+        if len(set(ports)) != len(ports):
+            raise ConfigError("listeners has two listeners on one port")
+        if stray := {li.name for li in self.advertised_listeners} - set(names):
+            raise ConfigError(f"advertised.listeners has {min(stray)}, which listeners has not")
+        if any(li.host == "0.0.0.0" for li in self.advertised_listeners):
+            raise ConfigError("advertised.listeners must name a host that clients can reach")
+        if self.inter_broker_listener_name not in names:
+            said = self.inter_broker_listener_name
+            raise ConfigError(f"listeners has no {said}, by which brokers reach each other")
+        if self.offsets_topic_compression_codec not in range(5):
+            raise ConfigError("offsets.topic.compression.codec must be between 0 and 4")
+        self._topics.check()
+
+    # Identity and place
+    node_id = Setting[int](lambda c: c["node.id"] if c["node.id"] is not None else c["broker.id"])
+    broker_rack = Setting["str | None"]("broker.rack")
+    log_dirs = Setting[tuple[str, ...]](lambda c: c["log.dirs"] or c["log.dir"])
+    listeners = Setting[tuple[Listener, ...]](lambda c: _listeners(c, "listeners"))
+    advertised_listeners = Setting[tuple[Listener, ...]](lambda c: _advertised(c))
+    inter_broker_listener_name = Setting[str](lambda c: _inter_broker_listener_name(c))
+
+    # The server
+    connections_max_idle_ms = Setting[int]("connections.max.idle.ms")
+    max_connections = Setting[int]("max.connections")
+    max_connections_per_ip = Setting[int]("max.connections.per.ip")
+    max_connections_per_ip_overrides = Setting[dict[str, int]](lambda c: _per_ip(c))
+    socket_listen_backlog_size = Setting[int]("socket.listen.backlog.size")
+    socket_receive_buffer_bytes = Setting[int]("socket.receive.buffer.bytes")
+    socket_request_max_bytes = Setting[int]("socket.request.max.bytes")
+    socket_send_buffer_bytes = Setting[int]("socket.send.buffer.bytes")
+    request_timeout_ms = Setting[int]("request.timeout.ms")
+    pk_connection_max_parked = Setting[int]("pk.connection.max.parked")
+    pk_loop_slice_us = Setting[int]("pk.loop.slice.us")
+    pk_memory_bytes_max = Setting[int]("pk.memory.bytes.max")
+    pk_metadata_log_bytes_between_snapshots = Setting[int](
+        "pk.metadata.log.bytes.between.snapshots"
+    )
+    pk_metadata_store = Setting[str]("pk.metadata.store")
+    pk_request_bytes_max = Setting[int]("pk.request.bytes.max")
+
+    # Topics
+    auto_create_topics_enable = Setting[bool]("auto.create.topics.enable")
+    default_replication_factor = Setting[int]("default.replication.factor")
+    delete_topic_enable = Setting[bool]("delete.topic.enable")
+    max_request_partition_size_limit = Setting[int]("max.request.partition.size.limit")
+    message_max_bytes = Setting[int]("message.max.bytes")
+    num_partitions = Setting[int]("num.partitions")
+
+    # Fetch and replication
+    auto_leader_rebalance_enable = Setting[bool]("auto.leader.rebalance.enable")
+    broker_heartbeat_interval_ms = Setting[int]("broker.heartbeat.interval.ms")
+    broker_session_timeout_ms = Setting[int]("broker.session.timeout.ms")
+    controlled_shutdown_enable = Setting[bool]("controlled.shutdown.enable")
+    fetch_max_bytes = Setting[int]("fetch.max.bytes")
+    leader_imbalance_check_interval_seconds = Setting[int](
+        "leader.imbalance.check.interval.seconds"
+    )
+    max_incremental_fetch_session_cache_slots = Setting[int](
+        "max.incremental.fetch.session.cache.slots"
+    )
+    num_replica_fetchers = Setting[int]("num.replica.fetchers")
+    replica_fetch_backoff_ms = Setting[int]("replica.fetch.backoff.ms")
+    replica_fetch_max_bytes = Setting[int]("replica.fetch.max.bytes")
+    replica_fetch_min_bytes = Setting[int]("replica.fetch.min.bytes")
+    replica_fetch_response_max_bytes = Setting[int]("replica.fetch.response.max.bytes")
+    replica_fetch_wait_max_ms = Setting[int]("replica.fetch.wait.max.ms")
+    replica_high_watermark_checkpoint_interval_ms = Setting[int](
+        "replica.high.watermark.checkpoint.interval.ms"
+    )
+    replica_lag_time_max_ms = Setting[int]("replica.lag.time.max.ms")
+    replica_selector_class = Setting["str | None"]("replica.selector.class")
+    replica_socket_timeout_ms = Setting[int]("replica.socket.timeout.ms")
+
+    # Logs
+    log_cleaner_backoff_ms = Setting[int]("log.cleaner.backoff.ms")
+    log_cleaner_dedupe_buffer_size = Setting[int]("log.cleaner.dedupe.buffer.size")
+    log_cleaner_enable = Setting[bool]("log.cleaner.enable")
+    log_cleaner_io_buffer_load_factor = Setting[float]("log.cleaner.io.buffer.load.factor")
+    log_cleaner_io_buffer_size = Setting[int]("log.cleaner.io.buffer.size")
+    log_cleaner_io_max_bytes_per_second = Setting[float]("log.cleaner.io.max.bytes.per.second")
+    log_cleaner_threads = Setting[int]("log.cleaner.threads")
+    log_dir_failure_timeout_ms = Setting[int]("log.dir.failure.timeout.ms")
+    log_flush_offset_checkpoint_interval_ms = Setting[int](
+        "log.flush.offset.checkpoint.interval.ms"
+    )
+    log_flush_scheduler_interval_ms = Setting[int]("log.flush.scheduler.interval.ms")
+    log_flush_start_offset_checkpoint_interval_ms = Setting[int](
+        "log.flush.start.offset.checkpoint.interval.ms"
+    )
+    log_retention_check_interval_ms = Setting[int]("log.retention.check.interval.ms")
+    producer_id_expiration_ms = Setting[int]("producer.id.expiration.ms")
+
+    # Groups
+    group_consumer_assignors = Setting[tuple[str, ...]]("group.consumer.assignors")
+    group_consumer_heartbeat_interval_ms = Setting[int]("group.consumer.heartbeat.interval.ms")
+    group_consumer_max_heartbeat_interval_ms = Setting[int](
+        "group.consumer.max.heartbeat.interval.ms"
+    )
+    group_consumer_max_session_timeout_ms = Setting[int]("group.consumer.max.session.timeout.ms")
+    group_consumer_max_size = Setting[int]("group.consumer.max.size")
+    group_consumer_migration_policy = Setting[str](
+        lambda c: c["group.consumer.migration.policy"].lower()
+    )
+    group_consumer_min_heartbeat_interval_ms = Setting[int](
+        "group.consumer.min.heartbeat.interval.ms"
+    )
+    group_consumer_min_session_timeout_ms = Setting[int]("group.consumer.min.session.timeout.ms")
+    group_consumer_session_timeout_ms = Setting[int]("group.consumer.session.timeout.ms")
+    group_coordinator_rebalance_protocols = Setting[tuple[str, ...]](
+        "group.coordinator.rebalance.protocols"
+    )
+    group_initial_rebalance_delay_ms = Setting[int]("group.initial.rebalance.delay.ms")
+    group_max_session_timeout_ms = Setting[int]("group.max.session.timeout.ms")
+    group_max_size = Setting[int]("group.max.size")
+    group_min_session_timeout_ms = Setting[int]("group.min.session.timeout.ms")
+    offset_metadata_max_bytes = Setting[int]("offset.metadata.max.bytes")
+    offsets_commit_timeout_ms = Setting[int]("offsets.commit.timeout.ms")
+    offsets_load_buffer_size = Setting[int]("offsets.load.buffer.size")
+    offsets_retention_check_interval_ms = Setting[int]("offsets.retention.check.interval.ms")
+    offsets_retention_minutes = Setting[int]("offsets.retention.minutes")
+    offsets_topic_compression_codec = Setting[int]("offsets.topic.compression.codec")
+    offsets_topic_num_partitions = Setting[int]("offsets.topic.num.partitions")
+    offsets_topic_replication_factor = Setting[int]("offsets.topic.replication.factor")
+    offsets_topic_segment_bytes = Setting[int]("offsets.topic.segment.bytes")
+    transaction_max_timeout_ms = Setting[int]("transaction.max.timeout.ms")
+
+
+class TopicConfig:
+    """What one topic's logs run with: its own keys above its broker's. `config["any.key"]` is any topic key's value."""
+
+    def __init__(self, overrides: Mapping[str, str], broker: BrokerConfig) -> None:
+        self.overrides = dict(overrides)
+        """The topic's own keys, as text."""
+        self._broker = broker
+
+    def __getitem__(self, name: str) -> Value:
+        key = TOPIC_KEYS[name]
+        text = self.overrides.get(name)
+        if text is not None:
+            try:
+                return key.parse(text)
+            except ConfigError:
+                # Stored by a program with other bounds: the default, rather than a partition that cannot load.
+                pass
+        return self.default(name)
+
+    def default(self, name: str) -> Value:
+        """What the topic would run with, had it no key `name` of its own."""
+        for synonym in TOPIC_SYNONYMS.get(name, ()):
+            value = self._broker[synonym]
+            if value is None:
+                continue
+            unit_ms = _UNIT_MS.get(synonym.rpartition(".")[2])
+            if unit_ms is None:
+                return value
+            assert isinstance(value, int)
+            # Hours and minutes below zero all mean "for ever", which the topic key spells -1.
+            return value * unit_ms if value >= 0 else -1
+        return TOPIC_KEYS[name].default_value()
+
+    def check(self) -> None:
+        """Raises ConfigError where keys contradict each other."""
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise ConfigError("min.compaction.lag.ms must not be above max.compaction.lag.ms")
+
+    cleanup_policy = Setting[tuple[str, ...]]("cleanup.policy")
+    compact = Setting[bool](lambda c: "compact" in c["cleanup.policy"])
+    delete = Setting[bool](lambda c: "delete" in c["cleanup.policy"])
+    compression_gzip_level = Setting[int]("compression.gzip.level")
+    compression_lz4_level = Setting[int]("compression.lz4.level")
+    compression_type = Setting[str]("compression.type")
+    compression_zstd_level = Setting[int]("compression.zstd.level")
+    delete_retention_ms = Setting[int]("delete.retention.ms")
+    file_delete_delay_ms = Setting[int]("file.delete.delay.ms")
+    flush_messages = Setting[int]("flush.messages")
+    flush_ms = Setting[int]("flush.ms")
+    index_interval_bytes = Setting[int]("index.interval.bytes")
+    max_compaction_lag_ms = Setting[int]("max.compaction.lag.ms")
+    max_message_bytes = Setting[int]("max.message.bytes")
+    message_timestamp_after_max_ms = Setting[int]("message.timestamp.after.max.ms")
+    message_timestamp_before_max_ms = Setting[int]("message.timestamp.before.max.ms")
+    message_timestamp_type = Setting[str]("message.timestamp.type")
+    log_append_time = Setting[bool](lambda c: c["message.timestamp.type"] == "LogAppendTime")
+    min_cleanable_dirty_ratio = Setting[float]("min.cleanable.dirty.ratio")
+    min_compaction_lag_ms = Setting[int]("min.compaction.lag.ms")
+    min_insync_replicas = Setting[int]("min.insync.replicas")
+    preallocate = Setting[bool]("preallocate")
+    retention_bytes = Setting[int]("retention.bytes")
+    retention_ms = Setting[int]("retention.ms")
+    segment_bytes = Setting[int]("segment.bytes")
+    segment_index_bytes = Setting[int]("segment.index.bytes")
+    segment_jitter_ms = Setting[int]("segment.jitter.ms")
+    segment_ms = Setting[int]("segment.ms")
+    unclean_leader_election_enable = Setting[bool]("unclean.leader.election.enable")
+
+
+def _parsable(given: Mapping[str, str]) -> dict[str, str]:
+    kept = {}
+    for name, text in given.items():
+        try:
+            broker_key(name).parse(text)
+        except ConfigError:
+            continue
+        kept[name] = text
+    return kept
+
+
+def _protocols(config: BrokerConfig) -> dict[str, str]:
+    pairs = cast(str, config["listener.security.protocol.map"]).split(",")
+    protocols = {}
+    for pair in filter(None, (p.strip() for p in pairs)):
+        name, colon, protocol = pair.rpartition(":")
+        if not colon or protocol.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            raise ConfigError(f"listener.security.protocol.map: {pair!r} is no NAME:PROTOCOL")
+        protocols[name.upper()] = protocol.upper()
+    return protocols
+
+
+def _listeners(config: BrokerConfig, key: str) -> tuple[Listener, ...]:
+    protocols = _protocols(config)
+    return tuple(_listener(key, text, protocols) for text in cast(tuple[str, ...], config[key]))
+
+
+def _listener(key: str, text: str, protocols: Mapping[str, str]) -> Listener:
+    name, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not separator or not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{key}: {text!r} is no NAME://HOST:PORT")
+    name = name.upper()
+    if name not in protocols:
+        raise ConfigError(f"{key}: listener.security.protocol.map does not say what {name} is")
+    return Listener(name, host.removeprefix("[").removesuffix("]"), int(port), protocols[name])
+
+
+def _advertised(config: BrokerConfig) -> tuple[Listener, ...]:
+    if config["advertised.listeners"]:
+        return _listeners(config, "advertised.listeners")
+    # "" listens on every address and advertises this machine's name, which only net/ can find out.
+    return tuple(li._replace(host="") if li.host == "0.0.0.0" else li for li in config.listeners)
+
+
+def _inter_broker_listener_name(config: BrokerConfig) -> str:
+    name = config["inter.broker.listener.name"]
+    if name is not None:
+        return cast(str, name).upper()
+    protocol = config["security.inter.broker.protocol"]
+    for listener in config.listeners:
+        if listener.security_protocol == protocol:
+            return listener.name
+    return cast(str, protocol)
+
+
+def _per_ip(config: BrokerConfig) -> dict[str, int]:
+    limits = {}
+    for pair in filter(None, cast(str, config["max.connections.per.ip.overrides"]).split(",")):
+        host, colon, count = pair.strip().rpartition(":")
+        if not colon or not count.isascii() or not count.isdigit():
+            raise ConfigError(f"max.connections.per.ip.overrides: {pair!r} is no HOST:COUNT")
+        limits[host] = int(count)
+    return limits

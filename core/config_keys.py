@@ -1,0 +1,326 @@
+"""What a configuration key is: its type, default, bounds and scope; how its text becomes a value.
+
+The tables (`config_*.py`) are text, because a table of 340 keys should read as one: a line that says what the key is,
+
+    NAME TYPE DEFAULT [valid=BOUNDS] [dynamic=cluster|broker]
+
+and, indented below it, one sentence of documentation. `null` is no default, `required` a key that must be given, `""` the
+empty string. Bounds are `1..` (at least), `1..9` (between), `-1|1..9` (or), `a,b,c` (one of), `~a,b` (the same, in any
+case), `*a,b` (a list of these), `nonempty`.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""A parsed value: lists are tuples, classes and passwords are strings."""
+
+
+class ConfigError(ValueError):
+    """A key or a value that is refused; the text is one sentence that names the key."""
+
+
+class Type(IntEnum):
+    """The types of values, by the numbers that DescribeConfigs (KIP-569) gives them."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Scope(IntEnum):
+    """Who may change a broker key while the broker runs (KIP-226)."""
+
+    READ_ONLY = 0
+    PER_BROKER = 1
+    """For one broker, never as the default of all."""
+
+    CLUSTER_WIDE = 2
+    """For one broker, or for all as their default."""
+
+
+_INT_BITS: Final = {Type.SHORT: 15, Type.INT: 31, Type.LONG: 63}
+_NUMBER_WORDS: Final = {
+    Type.SHORT: "a whole number of 16 bits",
+    Type.INT: "a whole number of 32 bits",
+    Type.LONG: "a whole number of 64 bits",
+    Type.DOUBLE: "a number",
+}
+_WHOLE: Final = re.compile(r"[+-]?[0-9]+")
+_COMMA: Final = re.compile(r"\s*,\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key."""
+
+    name: str
+    type: Type
+    default: str | None
+    """As text, None where there is none."""
+
+    doc: str
+    valid: str = ""
+    scope: Scope = Scope.READ_ONLY
+    required: bool = False
+    _bounds: "_Bounds" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_bounds", _parse_bounds(self.valid))
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value is a secret: never answered, never logged."""
+        return self.type is Type.PASSWORD
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether a running broker takes a new value."""
+        return self.scope is not Scope.READ_ONLY
+
+    def parse(self, text: str | None) -> Value:
+        """The value that `text` says. Raises ConfigError where it is none, or out of bounds."""
+        if text is None:
+            if self.default is None:
+                return None
+            raise ConfigError(f"{self.name} must have a value")
+        value = self._convert(text.strip())
+        self._bounds.check(self, value)
+        return value
+
+    def default_value(self) -> Value:
+        """The default, parsed. (A default need not lie within the bounds: null and "" say "not set".)"""
+        return None if self.default is None else self._convert(self.default)
+
+    def text(self, value: Value) -> str | None:
+        """`value` as DescribeConfigs prints it; None for a secret."""
+        if value is None or self.sensitive:
+            return None
+        return value_text(value)
+
+    def _convert(self, text: str) -> Value:
+        kind = self.type
+        if kind is Type.BOOLEAN:
+            lowered = text.lower()
+            if lowered not in ("true", "false"):
+                raise ConfigError(f"{self.name} must be true or false, not {text!r}")
+            return lowered == "true"
+        if kind in _INT_BITS:
+            bits = _INT_BITS[kind]
+            # An int of a million digits costs seconds: its length is looked at first.
+            if len(text) > 20 or not _WHOLE.fullmatch(text):
+                raise ConfigError(f"{self.name} must be {_NUMBER_WORDS[kind]}, not {text[:80]!r}")
+            number = int(text)
+            if not -(1 << bits) <= number < 1 << bits:
+                raise ConfigError(f"{self.name} must be {_NUMBER_WORDS[kind]}, not {text!r}")
+            return number
+        if kind is Type.DOUBLE:
+            try:
+                return float(text)
+            except ValueError:
+                message = f"{self.name} must be {_NUMBER_WORDS[kind]}, not {text[:80]!r}"
+                raise ConfigError(message) from None
+        if kind is Type.LIST:
+            return tuple(_COMMA.split(text)) if text else ()
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What a value must satisfy beyond its type."""
+
+    low: float | None = None
+    high: float | None = None
+    also: float | None = None
+    words: tuple[str, ...] = ()
+    fold: bool = False
+    nonempty: bool = False
+    text: str = ""
+
+    def check(self, key: Key, value: Value) -> None:
+        if self.low is not None or self.high is not None:
+            assert isinstance(value, (int, float))
+            inside = (self.low is None or value >= self.low) and (
+                self.high is None or value <= self.high
+            )
+            if not inside and value != self.also:
+                raise ConfigError(f"{key.name} must be {self.text}, not {value_text(value)}")
+        elif self.words:
+            self._check_words(key, value)
+        elif self.nonempty and not value:
+            raise ConfigError(f"{key.name} must not be empty")
+
+    def _check_words(self, key: Key, value: Value) -> None:
+        for word in value if isinstance(value, tuple) else (value,):
+            seen = word.lower() if self.fold and isinstance(word, str) else word
+            if seen not in self.words:
+                choice = ", ".join(self.words)
+                raise ConfigError(f"{key.name} must be one of {choice}, not {word!r}")
+        if isinstance(value, tuple) and len(set(value)) != len(value):
+            raise ConfigError(f"{key.name} names a value twice: {','.join(value)}")
+
+
+def _parse_bounds(text: str) -> _Bounds:
+    if not text:
+        return _Bounds()
+    if text == "nonempty":
+        return _Bounds(nonempty=True)
+    if ".." in text:
+        also, _, interval = text.rpartition("|")
+        low, _, high = interval.partition("..")
+        said = f"at least {low}" if not high else f"between {low} and {high}"
+        return _Bounds(
+            low=float(low),
+            high=float(high) if high else None,
+            also=float(also) if also else None,
+            text=f"{said}, or {also}" if also else said,
+        )
+    fold = text.startswith("~")
+    words = text.lstrip("~*").split(",")
+    return _Bounds(words=tuple(w.lower() if fold else w for w in words), fold=fold)
+
+
+def value_text(value: Value) -> str:
+    """`value` as Kafka prints it: `true`, `1,2`, `0.5`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return _java_double(value)
+    return "" if value is None else str(value)
+
+
+def _java_double(value: float) -> str:
+    """`Double.toString` of Java: 1.0E10 for ten milliards, 0.5 for a half."""
+    if not math.isfinite(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[repr(value)]
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    mantissa, _, exponent = f"{value:e}".partition("e")
+    digits = repr(value).lower().partition("e")[0].replace(".", "").lstrip("-0").rstrip("0") or "0"
+    sign = "-" if mantissa.startswith("-") else ""
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{int(exponent)}"
+
+
+_SCOPES: Final = {"cluster": Scope.CLUSTER_WIDE, "broker": Scope.PER_BROKER}
+
+
+def read_table(*tables: str) -> dict[str, Key]:
+    """The keys of `tables` by name, in order."""
+    return {key.name: key for table in tables for key in _read(table)}
+
+
+def _read(table: str) -> Iterator[Key]:
+    head: list[str] = []
+    doc: list[str] = []
+    for line in [*table.splitlines(), "end"]:
+        if line.startswith(" "):
+            doc.append(line.strip())
+            continue
+        if not line.strip():
+            continue
+        if head:
+            yield _key(head, " ".join(doc))
+        head, doc = line.split(), []
+
+
+def _key(head: list[str], doc: str) -> Key:
+    name, type_name, default, *rest = head
+    options = dict(option.split("=", 1) for option in rest)
+    return Key(
+        name=name,
+        type=Type[type_name],
+        default=None if default in ("null", "required") else "" if default == '""' else default,
+        doc=doc,
+        valid=options.get("valid", ""),
+        scope=_SCOPES[options["dynamic"]] if "dynamic" in options else Scope.READ_ONLY,
+        required=default == "required",
+    )
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """What to say of an unknown key: its name, and the nearest one that is known."""
+    found = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"there is no key {name}" + (f"; did you mean {found[0]}?" if found else "")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Keys and values of a `.properties` file as Java reads it: `#` and `!` comments, `=`, `:` or a space between key
+    and value, `\\` at the end of a line continues it, `\\t`, `\\uXXXX` and the like are escapes. The last of two wins.
+
+    Raises ConfigError where a `\\u` escape is broken.
+    """
+    given: dict[str, str] = {}
+    for line in _logical_lines(text):
+        key, value = _split_property(line)
+        given[_unescape(key)] = _unescape(value)
+    return given
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    held = ""
+    for raw in text.splitlines():
+        line = raw.lstrip(" \t\f")
+        if not held and (not line or line[0] in "#!"):
+            continue
+        slashes = len(line) - len(line.rstrip("\\"))
+        if slashes % 2:
+            held += line[:-1]
+            continue
+        yield held + line
+        held = ""
+    if held:
+        yield held
+
+
+def _split_property(line: str) -> tuple[str, str]:
+    escaped = False
+    for i, char in enumerate(line):
+        if escaped:
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char in "=: \t\f":
+            rest = line[i:].lstrip(" \t\f")
+            if rest[:1] and rest[0] in "=:":
+                rest = rest[1:].lstrip(" \t\f")
+            return line[:i], rest
+    return line, ""
+
+
+_ESCAPE: Final = re.compile(r"\\(u.{0,4}|.)", re.DOTALL)
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescape(text: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        code = match[1]
+        if code[0] != "u":
+            return _ESCAPES.get(code, code)
+        try:
+            return chr(int(code[1:].rjust(4, "x"), 16))
+        except ValueError:
+            raise ConfigError(f"broken escape in a properties file: \\{code}") from None
+
+    return _ESCAPE.sub(one, text) if "\\" in text else text
+
+
+def without_secrets(keys: Mapping[str, Key], given: Mapping[str, str]) -> dict[str, str]:
+    """`given` with every secret, and every key we do not know, as `[hidden]`: fit for a log."""
+    return {
+        name: "[hidden]" if name not in keys or keys[name].sensitive else value
+        for name, value in given.items()
+    }

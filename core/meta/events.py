@@ -1,0 +1,264 @@
+"""The events of the metadata log: everything that ever changes in a cluster, as frozen values.
+
+An event is a fact, not a request: the controller decided it, the log holds it, `MetadataImage.apply` replays it. Each is
+one record of the log, its value a CBOR document `[name, version, fields in the order declared here]`.
+
+How an event grows: a new field goes to the end, with a default, and the class's VERSION rises. An older program refuses
+the newer version (it would drop what it does not know); a newer one reads the shorter list of an older. Fields are never
+removed, reordered or given another meaning; an event that must change so gets a new name.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final, NamedTuple, Union
+
+from pk.core import cbor
+from pk.core.values import Uuid
+
+KIND: Final = "pk.metadata.event"
+ENVELOPE_VERSION: Final = 1
+
+# Resource types of configs, by their numbers in DescribeConfigs.
+TOPIC: Final = 2
+BROKER: Final = 4
+BROKER_LOGGER: Final = 8
+CLIENT_METRICS: Final = 16
+GROUP: Final = 32
+
+
+class Endpoint(NamedTuple):
+    """Where a broker listens: the address it advertises under a listener's name."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+    """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+
+class FeatureRange(NamedTuple):
+    """What levels of a feature a broker supports."""
+
+    name: str
+    level_min: int
+    level_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCreated:
+    """The first event of every log."""
+
+    VERSION: ClassVar[int] = 1
+    cluster_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerElected:
+    """Somebody took the log over: what is appended from here on was decided under `epoch`."""
+
+    VERSION: ClassVar[int] = 1
+    controller_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistered:
+    """A broker came, or came back: an incarnation with an epoch of its own, fenced until its first heartbeats."""
+
+    VERSION: ClassVar[int] = 1
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: Uuid
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+    log_dirs: tuple[Uuid, ...] = ()
+    features: tuple[FeatureRange, ...] = ()
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChanged:
+    """A registered broker changed in what is not None here."""
+
+    VERSION: ClassVar[int] = 1
+    broker_id: int
+    broker_epoch: int
+    fenced: bool | None = None
+    in_controlled_shutdown: bool | None = None
+    log_dirs: tuple[Uuid, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUnregistered:
+    """A broker was removed for good (UnregisterBroker)."""
+
+    VERSION: ClassVar[int] = 1
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """A topic, so far without partitions."""
+
+    VERSION: ClassVar[int] = 1
+    name: str
+    topic_id: Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic with its partitions and its configs is gone."""
+
+    VERSION: ClassVar[int] = 1
+    topic_id: Uuid
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCreated:
+    """One more partition of a topic; partitions come in order of their numbers."""
+
+    VERSION: ClassVar[int] = 1
+    topic_id: Uuid
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int = 0
+    partition_epoch: int = 0
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    directories: tuple[Uuid, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanged:
+    """A partition changed in what is not None here; its partition epoch rises by one.
+
+    A `leader` that is given (the same one, too) begins a new leader epoch.
+    """
+
+    VERSION: ClassVar[int] = 1
+    topic_id: Uuid
+    partition: int
+    leader: int | None = None
+    isr: tuple[int, ...] | None = None
+    elr: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+    replicas: tuple[int, ...] | None = None
+    adding: tuple[int, ...] | None = None
+    removing: tuple[int, ...] | None = None
+    directories: tuple[Uuid, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """A key of a resource has a value of its own, or (None) no longer."""
+
+    VERSION: ClassVar[int] = 1
+    resource_type: int
+    resource_name: str
+    key: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureChanged:
+    """A feature is finalized at `level`; 0 turns it off."""
+
+    VERSION: ClassVar[int] = 1
+    name: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdsAllocated:
+    """Producer ids below `next_producer_id` are given out; the last block went to `broker_id`."""
+
+    VERSION: ClassVar[int] = 1
+    broker_id: int
+    broker_epoch: int
+    next_producer_id: int
+
+
+Event = Union[  # noqa: UP007 - a runtime alias that type checkers narrow in `match`
+    ClusterCreated,
+    ControllerElected,
+    BrokerRegistered,
+    BrokerChanged,
+    BrokerUnregistered,
+    TopicCreated,
+    TopicDeleted,
+    PartitionCreated,
+    PartitionChanged,
+    ConfigChanged,
+    FeatureChanged,
+    ProducerIdsAllocated,
+]
+
+EVENTS: Final[dict[str, type[Any]]] = {
+    c.__name__: c
+    for c in (
+        ClusterCreated,
+        ControllerElected,
+        BrokerRegistered,
+        BrokerChanged,
+        BrokerUnregistered,
+        TopicCreated,
+        TopicDeleted,
+        PartitionCreated,
+        PartitionChanged,
+        ConfigChanged,
+        FeatureChanged,
+        ProducerIdsAllocated,
+    )
+}
+"""Every event by the name that the log knows it by."""
+
+_FIELDS: Final = {c: tuple(f.name for f in fields(c)) for c in EVENTS.values()}
+_NESTED: Final[dict[str, type[Any]]] = {"endpoints": Endpoint, "features": FeatureRange}
+
+
+def pack(event: Event) -> list[Any]:
+    """`event` as CBOR knows it: `[name, version, fields]`."""
+    cls = type(event)
+    return [cls.__name__, cls.VERSION, [getattr(event, name) for name in _FIELDS[cls]]]
+
+
+def unpack(packed: Any) -> Event:
+    """The event that `pack` made this of. Raises cbor.CborError for anything else, and for one that is too new."""
+    try:
+        name, version, values = packed
+        cls = EVENTS[name]
+    except (TypeError, ValueError, KeyError) as e:
+        raise cbor.CborError(f"no event of the metadata log: {packed!r:.80}") from e
+    if not isinstance(version, int) or version > cls.VERSION:
+        raise cbor.CborError(
+            f"{name}: version {version!r} is newer than this program knows ({cls.VERSION})"
+        )
+    names = _FIELDS[cls]
+    if not isinstance(values, list) or len(values) > len(names):
+        raise cbor.CborError(f"{name}: not its fields: {values!r:.80}")
+    try:
+        return cls(*(_unpack(n, v) for n, v in zip(names, values, strict=False)))
+    except TypeError as e:
+        raise cbor.CborError(f"{name}: {e}") from e
+
+
+def _unpack(name: str, value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    nested = _NESTED.get(name)
+    return tuple(value) if nested is None else tuple(nested(*item) for item in value)
+
+
+def encode(event: Event) -> bytes:
+    """`event` as the value of a record of the metadata log."""
+    return cbor.dumps(KIND, ENVELOPE_VERSION, pack(event))
+
+
+def decode(data: bytes | memoryview) -> Event:
+    """The event in a record's value. Raises cbor.CborError where it is damaged or too new."""
+    return unpack(cbor.loads(KIND, data, ENVELOPE_VERSION)[1])

@@ -1,0 +1,428 @@
+"""The cluster as its metadata log says it is: an immutable value, replaced when events are applied.
+
+Who holds an image may keep it, compare it, and read it across an await. `apply` copies each dictionary that its events
+touch once per call, however many events there are, so ten thousand partitions are created as one step, and everything
+untouched is shared with the old image. That sharing is what makes `changes(old, new)` cheap: same object, no change.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from pk.core.meta.events import (
+    BROKER,
+    TOPIC,
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ClusterCreated,
+    ConfigChanged,
+    ControllerElected,
+    Endpoint,
+    Event,
+    FeatureChanged,
+    FeatureRange,
+    PartitionChanged,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+    TopicDeleted,
+)
+from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, TopicPartition, Uuid
+
+ConfigResource = tuple[int, str]
+"""(resource type, resource name)."""
+
+_K = TypeVar("_K")
+
+NO_CONFIGS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One registered broker."""
+
+    broker_id: int
+    broker_epoch: int
+    incarnation_id: Uuid
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    log_dirs: tuple[Uuid, ...]
+    features: tuple[FeatureRange, ...]
+    fenced: bool
+    in_controlled_shutdown: bool
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where clients of `listener` reach the broker; None where it has no such listener."""
+        for endpoint in self.endpoints:
+            if endpoint.name == listener:
+                return endpoint
+        return None
+
+    @property
+    def may_lead(self) -> bool:
+        """Whether partitions may be led by it, or put on it."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition as the controller committed it."""
+
+    partition: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    elr: tuple[int, ...] = ()
+    """Eligible leader replicas: not in the ISR, but known to hold everything committed (KIP-966)."""
+    last_known_elr: tuple[int, ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    directories: tuple[Uuid, ...] = ()
+
+    @property
+    def preferred_leader(self) -> int:
+        """The first replica."""
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """One topic with its partitions, in order of their numbers from 0."""
+
+    name: str
+    topic_id: Uuid
+    partitions: tuple[PartitionImage, ...] = ()
+
+    @property
+    def internal(self) -> bool:
+        """Whether the topic is Kafka's own."""
+        return self.name in INTERNAL_TOPICS
+
+    def partition(self, partition: int) -> PartitionImage | None:
+        """Partition number `partition`, None where there is none."""
+        return self.partitions[partition] if 0 <= partition < len(self.partitions) else None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """The whole cluster at one offset of its metadata log."""
+
+    cluster_id: str = ""
+    offset: int = 0
+    """How many events made this image: the offset in the metadata log that the next one will get."""
+    controller_id: int = NO_NODE
+    controller_epoch: int = -1
+    brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    topics: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    """Finalized features and their levels; one that is off is absent."""
+    producer_id_next: int = 0
+
+    def topic_by_id(self, topic_id: Uuid) -> TopicImage | None:
+        """The topic with this id, None where there is none."""
+        return self.topics_by_id.get(topic_id)
+
+    def partition(self, topic: str, partition: int) -> PartitionImage | None:
+        """One partition by name and number, None where there is none."""
+        found = self.topics.get(topic)
+        return None if found is None else found.partition(partition)
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """The keys that a topic has of its own."""
+        return self.configs.get((TOPIC, topic), NO_CONFIGS)
+
+    def broker_configs(self, broker_id: int | None) -> Mapping[str, str]:
+        """The keys that the cluster keeps for one broker; for None those it keeps for all of them."""
+        name = "" if broker_id is None else str(broker_id)
+        return self.configs.get((BROKER, name), NO_CONFIGS)
+
+    def config(self, resource_type: int, name: str) -> Mapping[str, str]:
+        """The keys of any resource."""
+        return self.configs.get((resource_type, name), NO_CONFIGS)
+
+    @property
+    def alive_brokers(self) -> list[BrokerImage]:
+        """The brokers that are not fenced, by id."""
+        return [self.brokers[i] for i in sorted(self.brokers) if not self.brokers[i].fenced]
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions there are."""
+        return sum(len(topic.partitions) for topic in self.topics.values())
+
+    def apply(self, events: Iterable[Event]) -> "MetadataImage":
+        """The image after `events`. An event that contradicts the image is a damaged log: AssertionError."""
+        edit = _Edit(self)
+        for event in events:
+            edit.replay(event)
+        return edit.finish()
+
+
+class _Edit:
+    """An image while events are applied: a dictionary is copied when it is first written to."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._changed: dict[str, object] = {}
+        self._offset = image.offset
+        self._brokers: dict[int, BrokerImage] | None = None
+        self._topics: dict[str, TopicImage] | None = None
+        self._topics_by_id: dict[Uuid, TopicImage] = {}
+        self._partitions: dict[Uuid, list[PartitionImage]] = {}
+        self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
+        self._own_configs: dict[ConfigResource, dict[str, str]] = {}
+        self._features: dict[str, int] | None = None
+
+    def replay(self, event: Event) -> None:
+        match event:
+            case PartitionCreated():
+                self._create_partition(event)
+            case PartitionChanged():
+                partitions = self._partitions_of(event.topic_id)
+                partitions[event.partition] = changed(partitions[event.partition], event)
+            case TopicCreated():
+                self._create_topic(event)
+            case TopicDeleted():
+                self._delete_topic(event)
+            case ConfigChanged():
+                self._change_config(event)
+            case BrokerRegistered():
+                self._register(event)
+            case BrokerChanged():
+                self._change_broker(event)
+            case BrokerUnregistered():
+                del self._edit_brokers()[event.broker_id]
+            case FeatureChanged():
+                self._change_feature(event)
+            case ProducerIdsAllocated():
+                self._changed["producer_id_next"] = event.next_producer_id
+            case ClusterCreated():
+                self._changed["cluster_id"] = event.cluster_id
+            case ControllerElected():
+                self._changed["controller_id"] = event.controller_id
+                self._changed["controller_epoch"] = event.epoch
+        self._offset += 1
+
+    def finish(self) -> MetadataImage:
+        for topic_id, partitions in self._partitions.items():
+            topics, by_id = self._edit_topics()
+            old = by_id[topic_id]
+            topic = TopicImage(old.name, topic_id, tuple(partitions))
+            topics[topic.name] = by_id[topic_id] = topic
+        for resource, own in self._own_configs.items():
+            configs = self._edit_configs()
+            if own:
+                configs[resource] = own
+            else:
+                configs.pop(resource, None)
+        values = self._changed
+        for name, edited in (
+            ("brokers", self._brokers),
+            ("topics", self._topics),
+            ("configs", self._configs),
+            ("features", self._features),
+        ):
+            if edited is not None:
+                values[name] = edited
+        if self._topics is not None:
+            values["topics_by_id"] = self._topics_by_id
+        return replace(self._image, offset=self._offset, **values)
+
+    def _edit_brokers(self) -> dict[int, BrokerImage]:
+        if self._brokers is None:
+            self._brokers = dict(self._image.brokers)
+        return self._brokers
+
+    def _edit_topics(self) -> tuple[dict[str, TopicImage], dict[Uuid, TopicImage]]:
+        if self._topics is None:
+            self._topics = dict(self._image.topics)
+            self._topics_by_id = dict(self._image.topics_by_id)
+        return self._topics, self._topics_by_id
+
+    def _edit_configs(self) -> dict[ConfigResource, Mapping[str, str]]:
+        if self._configs is None:
+            self._configs = dict(self._image.configs)
+        return self._configs
+
+    def _partitions_of(self, topic_id: Uuid) -> list[PartitionImage]:
+        partitions = self._partitions.get(topic_id)
+        if partitions is None:
+            _, by_id = self._edit_topics()
+            partitions = self._partitions[topic_id] = list(by_id[topic_id].partitions)
+        return partitions
+
+    def _create_topic(self, event: TopicCreated) -> None:
+        topics, by_id = self._edit_topics()
+        assert event.name not in topics and event.topic_id not in by_id, event
+        topics[event.name] = by_id[event.topic_id] = TopicImage(event.name, event.topic_id)
+
+    def _delete_topic(self, event: TopicDeleted) -> None:
+        topics, by_id = self._edit_topics()
+        topic = by_id.pop(event.topic_id)
+        del topics[topic.name]
+        self._partitions.pop(event.topic_id, None)
+        resource = (TOPIC, topic.name)
+        if resource in self._own_configs or resource in self._image.configs:
+            self._own_configs[resource] = {}
+
+    def _create_partition(self, event: PartitionCreated) -> None:
+        partitions = self._partitions_of(event.topic_id)
+        assert event.partition == len(partitions), event
+        partitions.append(
+            PartitionImage(
+                event.partition,
+                event.replicas,
+                event.isr,
+                event.leader,
+                event.leader_epoch,
+                event.partition_epoch,
+                event.elr,
+                event.last_known_elr,
+                event.adding,
+                event.removing,
+                event.directories,
+            )
+        )
+
+    def _change_config(self, event: ConfigChanged) -> None:
+        resource = (event.resource_type, event.resource_name)
+        own = self._own_configs.get(resource)
+        if own is None:
+            own = self._own_configs[resource] = dict(self._image.config(*resource))
+        if event.value is None:
+            own.pop(event.key, None)
+        else:
+            own[event.key] = event.value
+
+    def _register(self, event: BrokerRegistered) -> None:
+        brokers = self._edit_brokers()
+        old = brokers.get(event.broker_id)
+        assert old is None or event.broker_epoch > old.broker_epoch, event
+        brokers[event.broker_id] = BrokerImage(
+            event.broker_id,
+            event.broker_epoch,
+            event.incarnation_id,
+            event.endpoints,
+            event.rack,
+            event.log_dirs,
+            event.features,
+            event.fenced,
+            event.in_controlled_shutdown,
+        )
+
+    def _change_broker(self, event: BrokerChanged) -> None:
+        brokers = self._edit_brokers()
+        old = brokers[event.broker_id]
+        assert event.broker_epoch == old.broker_epoch, event
+        shutdown = event.in_controlled_shutdown
+        brokers[event.broker_id] = replace(
+            old,
+            fenced=old.fenced if event.fenced is None else event.fenced,
+            in_controlled_shutdown=old.in_controlled_shutdown if shutdown is None else shutdown,
+            log_dirs=old.log_dirs if event.log_dirs is None else event.log_dirs,
+        )
+
+    def _change_feature(self, event: FeatureChanged) -> None:
+        if self._features is None:
+            self._features = dict(self._image.features)
+        if event.level:
+            self._features[event.name] = event.level
+        else:
+            self._features.pop(event.name, None)
+
+
+def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
+    """`old` after `event`: epochs only ever rise."""
+    return PartitionImage(
+        old.partition,
+        old.replicas if event.replicas is None else event.replicas,
+        old.isr if event.isr is None else event.isr,
+        old.leader if event.leader is None else event.leader,
+        old.leader_epoch + (event.leader is not None),
+        old.partition_epoch + 1,
+        old.elr if event.elr is None else event.elr,
+        old.last_known_elr if event.last_known_elr is None else event.last_known_elr,
+        old.adding if event.adding is None else event.adding,
+        old.removing if event.removing is None else event.removing,
+        old.directories if event.directories is None else event.directories,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """A partition that came or changed."""
+
+    topic: TopicImage
+    """As it is now."""
+    old: PartitionImage | None
+    """None where the partition is new."""
+    new: PartitionImage
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Which one, by name."""
+        return TopicPartition(self.topic.name, self.new.partition)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What differs between two images, for whoever must act on it. Deletions are to be acted on first: a topic that was
+    deleted and made again under its name is in both lists, with two ids."""
+
+    topics_deleted: list[TopicImage] = field(default_factory=list)
+    topics_created: list[TopicImage] = field(default_factory=list)
+    partitions: list[PartitionChange] = field(default_factory=list)
+    """Partitions that came (of new topics too) or changed; those of deleted topics are not listed."""
+    configs: list[ConfigResource] = field(default_factory=list)
+    """Resources whose own keys changed, came or went."""
+    brokers: list[int] = field(default_factory=list)
+    """Brokers that came, changed or went."""
+    features: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.topics_deleted
+            or self.topics_created
+            or self.partitions
+            or self.configs
+            or self.brokers
+            or self.features
+        )
+
+
+def changes(old: MetadataImage, new: MetadataImage) -> Changes:
+    """What to do to get from `old` to `new`. What both share is not looked at."""
+    result = Changes(features=old.features is not new.features and old.features != new.features)
+    if old.topics_by_id is not new.topics_by_id:
+        _topic_changes(old, new, result)
+    if old.configs is not new.configs:
+        result.configs = _differing(old.configs, new.configs)
+    if old.brokers is not new.brokers:
+        result.brokers = _differing(old.brokers, new.brokers)
+    return result
+
+
+def _topic_changes(old: MetadataImage, new: MetadataImage, result: Changes) -> None:
+    before, after = old.topics_by_id, new.topics_by_id
+    result.topics_deleted = [t for i, t in before.items() if i not in after]
+    for topic_id, topic in after.items():
+        was = before.get(topic_id)
+        if was is topic:
+            continue
+        if was is None:
+            result.topics_created.append(topic)
+        known = was.partitions if was is not None else ()
+        for partition in topic.partitions:
+            one = known[partition.partition] if partition.partition < len(known) else None
+            if one is not partition and one != partition:
+                result.partitions.append(PartitionChange(topic, one, partition))
+
+
+def _differing(old: Mapping[_K, object], new: Mapping[_K, object]) -> list[_K]:
+    found = [k for k, v in new.items() if old.get(k) is not v and old.get(k) != v]
+    return found + [k for k in old if k not in new]
