@@ -1,0 +1,307 @@
+"""The real disk: the only file of the log that knows `os`.
+
+Open files. 10,000 partitions have 30,000 files and more, a process has perhaps 1,024 descriptors. So a `RealFile` opens
+at first use, and the disk closes those that were not used lately, when more than 60 % of RLIMIT_NOFILE (its soft limit
+raised to the hard one) are open. Which ones is decided by *second chance*: every use sets a flag; who looks for a victim
+clears flags until it meets one that is clear. A use then costs the hot path one store, not a lock and a list.
+
+Closing a descriptor that another thread is about to use would be fatal: the number is reused at once, and the write goes
+into somebody else's file. So a descriptor is held by a `_Descriptor`, which closes it when the last reference to it
+goes; an operation holds a reference in a local variable, and evicting a file only drops the file's own. Nothing needs a
+lock between finding the descriptor and using it.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import resource
+import shutil
+import threading
+from collections import deque
+
+from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.log.slices import FileSlice
+
+__all__ = ["Data", "Disk", "Entry", "File", "Lock", "LockHeld", "MemoryDisk", "RealDisk", "this_process"]
+
+SHARE_OF_DESCRIPTORS = 0.6
+"""Of RLIMIT_NOFILE; the rest is for connections."""
+
+_DESCRIPTORS_MAX = 1 << 20
+_PROBE_BYTES = 32 * 1024
+_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of open files to the hard one; the limit after it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else hard
+    for limit in (wanted, min(wanted, 10_240)):  # macOS refuses more than OPEN_MAX though it says infinity
+        if soft != resource.RLIM_INFINITY and soft >= limit:
+            break
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+        except (ValueError, OSError):
+            continue
+        return limit
+    return _DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else soft
+
+
+def this_process() -> str:
+    """What a lock file says of its holder."""
+    return f"process {os.getpid()}"
+
+
+class _Descriptor:
+    """An open descriptor, closed with its last reference."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class RealFile:
+    """A file of a `RealDisk`."""
+
+    __slots__ = ("path", "_disk", "_open", "_used", "_pins", "_closing", "_listed")
+
+    def __init__(self, disk: "RealDisk", path: str) -> None:
+        self.path = path
+        self._disk = disk
+        self._open: _Descriptor | None = None
+        self._used = False
+        self._pins = 0
+        self._closing = False
+        self._listed = False
+        """Whether the disk's list of open files has this one."""
+
+    def pread(self, length: int, position: int) -> bytes:
+        descriptor = self._descriptor()
+        data = os.pread(descriptor.fd, length, position)
+        while len(data) < length:
+            more = os.pread(descriptor.fd, length - len(data), position + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwrite(self, data: Data, position: int) -> None:
+        descriptor = self._open
+        if descriptor is None:
+            descriptor = self._disk.reopen(self, create=True)
+        self._used = True
+        written = os.pwrite(descriptor.fd, data, position)
+        if written != len(data):
+            with memoryview(data) as view:
+                while written < len(view):
+                    with view[written:] as rest:
+                        written += os.pwrite(descriptor.fd, rest, position + written)
+
+    def size(self) -> int:
+        try:
+            return os.stat(self.path).st_size
+        except FileNotFoundError:
+            return 0
+
+    def truncate(self, length: int) -> None:
+        os.ftruncate(self._descriptor().fd, length)
+
+    def sync(self) -> None:
+        descriptor = self._descriptor()
+        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync leaves the bytes in the drive's cache
+            fcntl.fcntl(descriptor.fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fdatasync(descriptor.fd)
+
+    def close(self) -> None:
+        with self._disk.mutex:
+            self._closing = self._pins > 0
+            if not self._pins:
+                self._open = None
+
+    def rename(self, path: str) -> None:
+        os.rename(self.path, path)
+        self.path = path
+
+    def fileno(self) -> int | None:
+        descriptor = self._open
+        return descriptor.fd if descriptor is not None else None
+
+    def pin(self) -> None:
+        with self._disk.mutex:
+            self._pins += 1
+        try:
+            self._descriptor()
+        except OSError:
+            self.unpin()
+            raise
+
+    def unpin(self) -> None:
+        with self._disk.mutex:
+            self._pins -= 1
+            assert self._pins >= 0, f"{self.path}: unpinned more often than pinned"
+            if self._closing and not self._pins:
+                self._open = None
+                self._closing = False
+
+    def resident(self, position: int, length: int) -> bool:
+        """Linux answers a read that must not wait with EAGAIN where a page is missing (and begins to fetch it). One
+        byte every 32 kB is asked for: pages come and go in larger runs than that."""
+        if not _NOWAIT or not hasattr(os, "preadv"):
+            return False
+        fd = self._descriptor().fd
+        byte = (bytearray(1),)
+        last = position + length - 1
+        try:
+            for at in range(position, last, _PROBE_BYTES):
+                os.preadv(fd, byte, at, _NOWAIT)
+            os.preadv(fd, byte, max(last, position), _NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as e:
+            if e.errno in (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL):
+                return False
+            raise
+        return True
+
+    def slice(self, position: int, length: int) -> FileSlice:
+        return FileSlice(self, position, length)
+
+    def __repr__(self) -> str:
+        return f"RealFile({self.path!r})"
+
+    def _descriptor(self) -> _Descriptor:
+        self._used = True
+        descriptor = self._open
+        return descriptor if descriptor is not None else self._disk.reopen(self)
+
+
+class _RealLock:
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class RealDisk:
+    """The file system of this machine. `open_files_max` bounds the descriptors that logs keep open."""
+
+    def __init__(self, open_files_max: int | None = None) -> None:
+        self._open_max = open_files_max or int(raise_descriptor_limit() * SHARE_OF_DESCRIPTORS)
+        self._ring: deque[RealFile] = deque()
+        self.mutex = threading.Lock()
+
+    @property
+    def open_files(self) -> int:
+        """How many descriptors are open now."""
+        with self.mutex:
+            return sum(file._open is not None for file in self._ring)
+
+    def open(self, path: str) -> RealFile:
+        return RealFile(self, path)
+
+    def reopen(self, file: RealFile, create: bool = False) -> _Descriptor:
+        """Open `file`, closing another that was not used lately when there are too many. Only a write creates a file:
+        a late reader of a removed one must not bring its name back."""
+        with self.mutex:
+            if file._open is None:
+                flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+                descriptor = _Descriptor(os.open(file.path, flags, 0o644))
+                if not file._listed:
+                    if len(self._ring) >= self._open_max:
+                        self._evict()
+                    self._ring.append(file)
+                    file._listed = True
+                file._open = descriptor
+            file._used = True
+            return file._open
+
+    def _evict(self) -> None:
+        for _ in range(2 * len(self._ring)):
+            file = self._ring.popleft()
+            if file._open is None:
+                file._listed = False
+                return
+            if not file._pins and not file._used:
+                file._open = None
+                file._listed = False
+                return
+            file._used = False
+            self._ring.append(file)
+
+    def list(self, path: str) -> dict[str, Entry]:
+        found = {}
+        with os.scandir(path) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                    status = entry.stat()
+                    directory = entry.is_dir()
+                    found[entry.name] = Entry(
+                        0 if directory else status.st_size, status.st_mtime_ns // 1_000_000, directory
+                    )
+        return dict(sorted(found.items()))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def make(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if sync:
+            self.sync_dir(os.path.dirname(path) or ".")
+
+    def lock(self, path: str, text: str) -> Lock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, text.encode(), 0)
+        except BlockingIOError:
+            holder = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip()
+            os.close(fd)
+            raise LockHeld(path, holder) from None
+        except OSError:
+            os.close(fd)
+            raise
+        return _RealLock(fd)
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        status = os.statvfs(path)
+        return status.f_frsize * status.f_blocks, status.f_frsize * status.f_bavail

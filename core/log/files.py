@@ -1,0 +1,129 @@
+"""What the log needs of a disk: two small protocols, which `RealDisk` and `MemoryDisk` fulfil.
+
+The seam is cut at bytes and names, not at Kafka's meaning: everything above (segments, indexes, checkpoints) is written
+once, and runs on a real file system, in memory (`pk up --memory`), and in the simulator, where a disk can fail.
+
+Every operation raises `OSError`. Paths are strings with `/` between their parts.
+"""
+
+from typing import NamedTuple, Protocol, TypeAlias
+
+from pk.core.log.slices import Slice
+
+Data: TypeAlias = bytes | bytearray | memoryview
+"""What can be written. A memoryview counts bytes (format B)."""
+
+
+class Entry(NamedTuple):
+    """One name in a directory."""
+
+    size: int
+    """In bytes; 0 for a directory."""
+    modified_ms: int
+    is_directory: bool
+
+
+class LockHeld(OSError):
+    """Somebody else holds a lock file; `holder` is what they wrote into it."""
+
+    def __init__(self, path: str, holder: str) -> None:
+        super().__init__(f"{path} is held by {holder or 'another process'}")
+        self.holder = holder
+
+
+class Lock(Protocol):
+    """A held lock file."""
+
+    def release(self) -> None: ...
+
+
+class File(Protocol):
+    """One file. It opens at first use and may be closed and opened again behind its user's back."""
+
+    path: str
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, data: Data, position: int) -> None:
+        """Write all of `data`, creating the file when it does not exist."""
+        ...
+
+    def size(self) -> int:
+        """In bytes; 0 when the file does not exist."""
+        ...
+
+    def truncate(self, length: int) -> None: ...
+
+    def sync(self) -> None:
+        """Make the content durable (not the name: `Disk.sync_dir`)."""
+        ...
+
+    def close(self) -> None:
+        """Let the descriptor go, after the last `unpin`. The next use opens the file again."""
+        ...
+
+    def rename(self, path: str) -> None:
+        """Rename the file; readers in flight keep it."""
+        ...
+
+    def fileno(self) -> int | None: ...
+    def pin(self) -> None: ...
+    def unpin(self) -> None: ...
+
+    def resident(self, position: int, length: int) -> bool:
+        """Whether a read of these bytes would not wait for the disk, as far as a probe can tell."""
+        ...
+
+    def slice(self, position: int, length: int) -> Slice: ...
+
+
+class Disk(Protocol):
+    """A file system."""
+
+    def open(self, path: str) -> File:
+        """A file by its path; nothing happens on the disk until it is used."""
+        ...
+
+    def list(self, path: str) -> dict[str, Entry]:
+        """What is in a directory, by name in order."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def make(self, path: str) -> None:
+        """Make a directory and those above it; an existing one is no error."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or a directory, replacing a file of the new name."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """A whole small file."""
+        ...
+
+    def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
+        """Replace a small file whole: a reader (and, with `sync`, a crash) finds the old content or the new."""
+        ...
+
+    def lock(self, path: str, text: str) -> Lock:
+        """Hold a lock file and write `text` into it. Raises LockHeld."""
+        ...
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        """(total, usable) bytes of the file system that holds `path`."""
+        ...

@@ -1,0 +1,75 @@
+"""A piece of a log on its way to a reader: bytes in hand, or a stretch of a file that the kernel can send by itself."""
+
+from typing import Protocol, TypeAlias
+
+
+class SliceFile(Protocol):
+    """What a `FileSlice` needs of its file."""
+
+    def pread(self, length: int, position: int) -> bytes: ...
+    def fileno(self) -> int | None: ...
+    def pin(self) -> None: ...
+    def unpin(self) -> None: ...
+    def resident(self, position: int, length: int) -> bool: ...
+
+
+class BytesSlice:
+    """Bytes in hand (MemoryDisk, TLS, simulation)."""
+
+    __slots__ = ("data", "length")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.length = len(data)
+
+    def read(self) -> bytes:
+        """The bytes."""
+        return self.data
+
+    def __repr__(self) -> str:
+        return f"BytesSlice({self.length} bytes)"
+
+
+class FileSlice:
+    """`length` bytes of `file` from `position`.
+
+    Who sends it by descriptor calls `pin` before `fileno` and `unpin` after the last byte: between the two the
+    descriptor stays open and stays that file's, so that a reused number never sends another file's bytes. The file may
+    have been truncated meanwhile: a short send is the sign, and its connection must close.
+    """
+
+    __slots__ = ("file", "position", "length")
+
+    def __init__(self, file: SliceFile, position: int, length: int) -> None:
+        self.file = file
+        self.position = position
+        self.length = length
+
+    def read(self) -> bytes:
+        """The bytes, read from the file. Shorter than `length` when the file was truncated meanwhile."""
+        return self.file.pread(self.length, self.position)
+
+    def pin(self) -> None:
+        """Open the descriptor and keep it open. Raises OSError."""
+        self.file.pin()
+
+    def unpin(self) -> None:
+        """Undo one `pin`."""
+        self.file.unpin()
+
+    def fileno(self) -> int | None:
+        """The descriptor, valid while pinned; None where the disk has none."""
+        return self.file.fileno()
+
+    def resident(self) -> bool:
+        """Whether the bytes are in the page cache, as far as a probe can tell: if not, a send may block on the disk."""
+        return self.file.resident(self.position, self.length)
+
+    def __repr__(self) -> str:
+        return f"FileSlice({self.length} bytes at {self.position} of {self.file!r})"
+
+
+Slice: TypeAlias = BytesSlice | FileSlice
+
+EMPTY = BytesSlice(b"")
+"""The slice of nothing."""
