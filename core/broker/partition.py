@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pk.core.broker.purgatory import Purgatory
+from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import PartitionImage
 from pk.core.record.batch import BatchHeader, read_header
@@ -29,6 +30,8 @@ class Partition:
         "_flush",
         "_flushing",
         "_purgatory",
+        "config",
+        "epoch_start_offset",
         "high_watermark",
         "image",
         "leader_epoch",
@@ -46,6 +49,7 @@ class Partition:
         tp: TopicPartition,
         topic_id: Uuid,
         log: Log,
+        config: TopicConfig,
         *,
         node_id: int,
         purgatory: Purgatory,
@@ -55,9 +59,12 @@ class Partition:
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
+        self.config = config
         self.node_id = node_id
         self.image: PartitionImage | None = None
         self.leader_epoch = NO_EPOCH
+        self.epoch_start_offset = log.log_end_offset
+        """Where our leadership began: below it, what the last leader acknowledged (KIP-207)."""
         self.leads = False
         self.offline: KafkaError | None = None
         self.high_watermark = log.log_start_offset
@@ -75,6 +82,7 @@ class Partition:
         leads = image.leader == self.node_id
         if leads and image.leader_epoch != self.leader_epoch:
             self.log.assign_epoch_start(image.leader_epoch)
+            self.epoch_start_offset = self.log.log_end_offset
         self.leader_epoch = image.leader_epoch
         self.leads = leads
         if leads:
@@ -103,14 +111,23 @@ class Partition:
         """The node that leads the partition, or -1."""
         return self.image.leader if self.image is not None else NO_LEADER
 
+    def follows(self, node_id: int) -> bool:
+        """Whether `node_id` is a replica of the partition."""
+        return self.image is not None and node_id in self.image.replicas
+
+    def delete_before(self, offset: int) -> None:
+        """Drop what lies before `offset`, which is not above the high watermark (DeleteRecords)."""
+        self.log.delete_before(offset)
+        self._purgatory.touch(self)
+
     def check_in_sync(self) -> None:
         """Raise NOT_ENOUGH_REPLICAS where acks=all could not be promised (`min.insync.replicas`)."""
         image = self.image
-        if image is not None and len(image.isr) < self.log.config.min_insync_replicas:
+        if image is not None and len(image.isr) < self.config.min_insync_replicas:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.tp}: {len(image.isr)} of the replicas are in sync, "
-                f"min.insync.replicas is {self.log.config.min_insync_replicas}",
+                f"min.insync.replicas is {self.config.min_insync_replicas}",
             )
 
     def append(
@@ -139,7 +156,7 @@ class Partition:
     def appended(self) -> None:
         """The log has grown: start the sync that `flush.messages` asks for, else let readers see it."""
         log = self.log
-        if self._flushing or log.unflushed_records >= log.config.flush_messages:
+        if self._flushing or log.unflushed_records >= self.config.flush_messages:
             if not self._flushing:
                 self._flushing = True
                 self._flush(self)
@@ -149,8 +166,9 @@ class Partition:
     def flushed(self, offset: int) -> None:
         """The log is synced below `offset`: go on syncing if more has come that asks for it, else let readers see it."""
         self.synced_offset = max(self.synced_offset, offset)
+        self._purgatory.touch(self)
         log = self.log
-        if log.unflushed_records >= log.config.flush_messages and self.offline is None:
+        if log.unflushed_records >= self.config.flush_messages and self.offline is None:
             self.advance_high_watermark(self.synced_offset)
             self._flush(self)
             return
@@ -199,6 +217,17 @@ class Partition:
         if self.high_watermark < offset and (self.leader_epoch != epoch or not self.leads):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.high_watermark >= offset
+
+    async def wait_for_flush(self, offset: int, deadline: float) -> bool:
+        """Wait until what lies below `offset` is synced, or no sync is asked for any more. Raises as the above."""
+
+        def ready() -> bool:
+            return self.synced_offset >= offset or not self._flushing
+
+        await self._purgatory.until(ready, (self,), deadline)
+        if self.offline is not None:
+            raise self.offline
+        return ready()
 
     def fail(self, error: KafkaError) -> None:
         """The disk below is gone: everyone who waits is told, and whoever comes."""

@@ -1,0 +1,43 @@
+"""DescribeProducers (61), version 0: who writes to a partition, and with which sequence (KIP-664)."""
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import KafkaError
+from pk.core.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def handle(context: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """The producers that each partition remembers."""
+    response = DescribeProducersResponse()
+    for topic in request.topics:
+        answers: list[PartitionResponse] = []
+        response.topics.append(TopicResponse(name=topic.name, partitions=answers))
+        for index in topic.partition_indexes:
+            answer = PartitionResponse(partition_index=index)
+            answers.append(answer)
+            try:
+                partition = context.broker.replicas.partition(topic.name, index)
+                partition.check_leader()
+                answer.active_producers = [
+                    ProducerState(
+                        producer_id=state.producer_id,
+                        producer_epoch=state.producer_epoch,
+                        last_sequence=state.last_sequence,
+                        last_timestamp=state.last_timestamp_ms,
+                        coordinator_epoch=state.coordinator_epoch,
+                        current_txn_start_offset=state.current_txn_start_offset,
+                    )
+                    for state in partition.log.producers.active()
+                ]
+            except KafkaError as e:
+                answer.error_code, answer.error_message = e.code, e.message
+    return response
+
+
+API = Api(key=61, versions=(0, 0), handle=handle, operation=Operation.READ)

@@ -1,0 +1,347 @@
+"""Fetch (1), versions 4–18: read whole batches from each partition named.
+
+KIP-74 (limits; the first batch goes out whole), KIP-98 (read_committed), KIP-227 (sessions: core/broker/sessions.py), KIP-320
+(epochs), KIP-392 (racks), KIP-516 (v13: topics by id), KIP-595 (diverging epochs), KIP-951 (the new leader in the answer).
+
+A fetch that finds less than `min_bytes` waits up to `max_wait_ms`, and looks again whenever one of its partitions moves.
+Records never pass through here: an answer carries slices of files, and the connection has the kernel send them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.broker.partition import READ_COMMITTED, Partition
+from pk.core.broker.sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSession,
+    Partitions,
+    forget,
+)
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.slices import EMPTY, Slice
+from pk.core.record.compress import Codec
+from pk.core.values import NO_EPOCH, ZERO_UUID
+from pk.core.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+VERSION_SESSION = 7
+VERSION_ZSTD = 10
+VERSION_TOPIC_ID = 13
+VERSION_REPLICA_STATE = 15
+VERSION_NODE_ENDPOINTS = 16
+CONSUMER = -1
+DEBUGGING_CONSUMER = -2
+"""Reads up to the log end, from any replica."""
+
+LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+_NO_DATA = (EMPTY, None, None)
+
+
+class _Fetch:
+    """One request: which partitions it wants, and what the latest look at them found."""
+
+    __slots__ = (
+        "bytes",
+        "context",
+        "found",
+        "incremental",
+        "max_bytes",
+        "replica_id",
+        "request",
+        "session",
+        "urgent",
+        "wanted",
+    )
+
+    def __init__(self, context: Context, request: FetchRequest) -> None:
+        self.context = context
+        self.request = request
+        self.session: FetchSession | None = None
+        self.incremental = False
+        self.wanted: Partitions = {}
+        self.replica_id = (
+            request.replica_state.replica_id
+            if context.api_version >= VERSION_REPLICA_STATE
+            else request.replica_id
+        )
+        self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self.found: list[tuple[FetchedPartition, PartitionData]] = []
+        self.bytes = 0
+        self.urgent = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Find the session, or open one, and what is wanted in it."""
+        request, broker = self.request, self.context.broker
+        sessions, now_ms = broker.sessions, broker.clock.now_ms()
+        by_id = self.context.api_version >= VERSION_TOPIC_ID
+        session_id, epoch = request.session_id, request.session_epoch
+        if self.context.api_version < VERSION_SESSION or epoch == FINAL_EPOCH:
+            if session_id != NO_SESSION:
+                sessions.close(session_id)
+            self.wanted = self._name({})
+            return
+        if epoch == INITIAL_EPOCH:
+            sessions.close(session_id)
+            self.wanted = self._name({})
+            if self.wanted:
+                self.session = sessions.open(
+                    self.wanted, by_id=by_id, privileged=self.replica_id >= 0, now_ms=now_ms
+                )
+            return
+        session = sessions.next(session_id, epoch, by_id, now_ms)
+        forget(
+            session,
+            (
+                (topic.topic_id if by_id else topic.topic, partition)
+                for topic in request.forgotten_topics_data
+                for partition in topic.partitions
+            ),
+        )
+        self._name(session.partitions)
+        self.wanted = session.partitions
+        if not session.partitions:
+            sessions.close(session.id)
+            return
+        self.session = session
+        self.incremental = True
+
+    def _name(self, partitions: Partitions) -> Partitions:
+        """Enter what the request names into `partitions`."""
+        by_id = self.context.api_version >= VERSION_TOPIC_ID
+        image = self.context.broker.image
+        for topic in self.request.topics:
+            name, topic_id = topic.topic, ZERO_UUID
+            if by_id:
+                topic_id = topic.topic_id
+                known = image.topic_by_id(topic_id)
+                name = known.name if known is not None else ""
+            for wish in topic.partitions:
+                key: Hashable = (topic_id if by_id else name, wish.partition)
+                fetched = partitions.get(key)
+                if fetched is None:
+                    fetched = FetchedPartition(name, topic_id, wish.partition)
+                    if not by_id:
+                        fetched.topic_id = b""
+                    partitions[key] = fetched
+                fetched.want(
+                    wish.fetch_offset,
+                    wish.partition_max_bytes,
+                    wish.current_leader_epoch,
+                    wish.last_fetched_epoch,
+                    wish.log_start_offset,
+                )
+        return partitions
+
+    def look(self) -> bool:
+        """Read what is there now; True when it is enough to answer."""
+        self.found = []
+        self.bytes = 0
+        self.urgent = False
+        left = self.max_bytes
+        for fetched in self.wanted.values():
+            data = self._look_at(fetched, left)
+            if data is None:
+                continue
+            self.found.append((fetched, data))
+            if data.error_code:
+                self.urgent = True
+            elif data.records is not None:
+                length = data.records.length
+                left -= length
+                self.bytes += length
+        return self.urgent or self.bytes >= self.request.min_bytes
+
+    def _look_at(self, fetched: FetchedPartition, left: int) -> PartitionData | None:
+        """The answer for one partition; None where a session's client knows it all already."""
+        try:
+            partition = self._partition(fetched)
+            records, aborted, diverging = self._read(partition, fetched, left)
+        except KafkaError as e:
+            answer = PartitionData(
+                partition_index=fetched.partition,
+                error_code=e.code,
+                high_watermark=-1,
+                records=EMPTY,
+            )
+            if e.code in LEADER_ERRORS:
+                self._name_leader(answer, fetched)
+            return answer
+        log = partition.log
+        high_watermark = partition.high_watermark
+        if (
+            self.incremental
+            and not records.length
+            and diverging is None
+            and fetched.high_watermark == high_watermark
+            and fetched.told_log_start_offset == log.log_start_offset
+        ):
+            return None
+        answer = PartitionData(
+            partition_index=fetched.partition,
+            high_watermark=high_watermark,
+            last_stable_offset=log.last_stable_offset(high_watermark),
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=aborted,
+            records=records,
+        )
+        if diverging is not None:
+            answer.diverging_epoch = diverging
+            self.urgent = True
+        return answer
+
+    def _partition(self, fetched: FetchedPartition) -> Partition:
+        """The partition, led here, in the epoch the client knows. Raises KafkaError."""
+        broker = self.context.broker
+        if not fetched.topic:
+            known = broker.image.topic_by_id(fetched.topic_id)
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            fetched.topic = known.name
+        try:
+            partition = broker.replicas.partition(fetched.topic, fetched.partition)
+        except KafkaError:
+            if fetched.topic_id and broker.image.topic_by_id(fetched.topic_id) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID) from None
+            raise
+        if fetched.topic_id and partition.topic_id != fetched.topic_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        if self.replica_id == DEBUGGING_CONSUMER:
+            partition.check_epoch(fetched.current_leader_epoch)
+        else:
+            partition.check_leader(fetched.current_leader_epoch)
+            if self.replica_id >= 0 and not partition.follows(self.replica_id):
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return partition
+
+    def _read(
+        self, partition: Partition, fetched: FetchedPartition, left: int
+    ) -> tuple[Slice, list[AbortedTransaction] | None, EpochEndOffset | None]:
+        """(records, aborted transactions, where the client's log diverges from ours)."""
+        request, log, offset = self.request, partition.log, fetched.fetch_offset
+        if fetched.last_fetched_epoch != NO_EPOCH:
+            diverging = _divergence(partition, fetched)
+            if diverging is not None:
+                return EMPTY, None, diverging
+        committed = request.isolation_level == READ_COMMITTED
+        end = (
+            partition.end_offset(request.isolation_level)
+            if self.replica_id == CONSUMER
+            else log.log_end_offset
+        )
+        if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
+            return EMPTY, [] if committed else None, None
+        limit = min(left, fetched.partition_max_bytes)
+        read = log.read(offset, limit, end, minimum_one=self.bytes == 0)
+        if self.context.api_version < VERSION_ZSTD and _holds_zstd(read.slice):
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
+        if not committed or not read.slice.length:
+            return read.slice, [] if committed else None, None
+        return read.slice, _aborted(partition, offset, end), None
+
+    def _name_leader(self, answer: PartitionData, fetched: FetchedPartition) -> None:
+        """KIP-951: who leads now."""
+        if self.context.api_version >= VERSION_NODE_ENDPOINTS:
+            leader = self.context.broker.image.leader_of(fetched.topic, fetched.partition)
+            if leader is not None:
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader[0], leader_epoch=leader[1]
+                )
+
+    def keys(self) -> list[Partition]:
+        """Whom to wait for."""
+        replicas = self.context.broker.replicas
+        found = (replicas.find(f.topic, f.partition) for f in self.wanted.values())
+        return [partition for partition in found if partition is not None]
+
+    def answer(self) -> FetchResponse:
+        """The response: by topic, and in a session only what is news."""
+        response = FetchResponse(session_id=self.session.id if self.session is not None else 0)
+        topics: dict[Hashable, FetchableTopicResponse] = {}
+        for fetched, data in self.found:
+            name = fetched.topic_id or fetched.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = FetchableTopicResponse(
+                    topic=fetched.topic, topic_id=fetched.topic_id or ZERO_UUID
+                )
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            if self.session is not None:
+                fetched.high_watermark = data.high_watermark
+                fetched.told_log_start_offset = data.log_start_offset
+                if self.incremental and data.records is not None and data.records.length:
+                    # Whoever was served goes to the end, so that a byte limit starves nobody.
+                    self.wanted[fetched.key] = self.wanted.pop(fetched.key)
+        if self.context.api_version >= VERSION_NODE_ENDPOINTS:
+            self._add_endpoints(response)
+        return response
+
+    def _add_endpoints(self, response: FetchResponse) -> None:
+        """Where the leaders that the answer names listen."""
+        leaders = {data.current_leader.leader_id for _, data in self.found if data.error_code}
+        for leader in sorted(leaders):
+            endpoint = self.context.broker.endpoint(leader, self.context.listener)
+            if endpoint is not None:
+                host, port, rack = endpoint
+                response.node_endpoints.append(
+                    NodeEndpoint(node_id=leader, host=host, port=port, rack=rack)
+                )
+
+
+def handle(context: Context, request: FetchRequest) -> Any:
+    """Answer at once where there is enough, or nothing to wait for; else wait."""
+    fetch = _Fetch(context, request)
+    if fetch.look() or request.max_wait_ms <= 0 or not fetch.wanted:
+        return fetch.answer()
+    return _wait(fetch)
+
+
+async def _wait(fetch: _Fetch) -> FetchResponse:
+    """Look again whenever a partition moves, until there is enough or the time is up."""
+    broker = fetch.context.broker
+    deadline = broker.clock.time() + fetch.request.max_wait_ms / 1000
+    await broker.purgatory.until(fetch.look, fetch.keys(), deadline)
+    return fetch.answer()
+
+
+def _divergence(partition: Partition, fetched: FetchedPartition) -> EpochEndOffset | None:
+    """Where a follower's log leaves ours, by the epoch of its last record (KIP-595)."""
+    epoch, end = partition.log.end_offset_for_epoch(fetched.last_fetched_epoch)
+    if end < 0 or epoch < 0:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < fetched.last_fetched_epoch or end < fetched.fetch_offset:
+        return EpochEndOffset(epoch=epoch, end_offset=end)
+    return None
+
+
+def _aborted(partition: Partition, offset: int, end: int) -> list[AbortedTransaction]:
+    return [
+        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in partition.log.aborted_transactions(offset, end)
+    ]
+
+
+def _holds_zstd(records: Slice) -> bool:
+    """Whether the first batch is one that a client of this version cannot read."""
+    head = records.read()[22:23] if records.length else b""
+    return bool(head) and head[0] & 0x07 == Codec.ZSTD
+
+
+API = Api(key=1, versions=(4, 18), handle=handle, operation=Operation.READ, parks=True)

@@ -1,0 +1,119 @@
+"""ListOffsets (2), versions 1–11: the offset at a time, or at one of the places that have a name.
+
+KIP-79 (by time), KIP-98 (v2: isolation), KIP-207 (a new leader that does not know its high watermark), KIP-320 (v4: epochs),
+KIP-734 (v7: -3), KIP-405 (v8: -4, v9: -5), KIP-1005, KIP-1023 (v11: -6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.broker.offload import offload
+from pk.core.broker.partition import Partition
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+FIRST_VERSION: Final = {
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+VERSION_OFFSET_NOT_AVAILABLE: Final = 5
+CONSUMER: Final = -1
+DEBUGGING_CONSUMER: Final = -2
+
+Found = tuple[int, int, int]
+"""(offset, timestamp, leader epoch); -1 for what is not known."""
+NOTHING: Final[Found] = (-1, -1, -1)
+
+
+async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Look every partition up; one that cannot be says so in its own answer."""
+    response = ListOffsetsResponse()
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for wish in topic.partitions:
+            key = (topic.name, wish.partition_index)
+            (repeated if key in seen else seen).add(key)
+    for topic in request.topics:
+        answers: list[ListOffsetsPartitionResponse] = []
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        for wish in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=wish.partition_index)
+            answers.append(answer)
+            try:
+                if (topic.name, wish.partition_index) in repeated:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition named twice")
+                found = await _find(context, request, topic.name, wish)
+                answer.offset, answer.timestamp, answer.leader_epoch = found
+            except KafkaError as e:
+                answer.error_code = e.code
+    return response
+
+
+async def _find(
+    context: Context, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
+) -> Found:
+    """What `wish` asks for. Raises KafkaError."""
+    when = wish.timestamp
+    if when < EARLIEST_PENDING_UPLOAD or context.api_version < FIRST_VERSION.get(when, 1):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+    partition = context.broker.replicas.partition(topic, wish.partition_index)
+    if request.replica_id == DEBUGGING_CONSUMER:
+        partition.check_epoch(wish.current_leader_epoch)
+        end = partition.log.log_end_offset
+    else:
+        partition.check_leader(wish.current_leader_epoch)
+        end = (
+            partition.end_offset(request.isolation_level)
+            if request.replica_id == CONSUMER
+            else partition.log.log_end_offset
+        )
+    if when == LATEST and partition.high_watermark < partition.epoch_start_offset:
+        # KIP-207: what the last leader acknowledged may lie above the high watermark we know.
+        raise KafkaError(
+            ErrorCode.OFFSET_NOT_AVAILABLE
+            if context.api_version >= VERSION_OFFSET_NOT_AVAILABLE
+            else ErrorCode.LEADER_NOT_AVAILABLE
+        )
+    log = partition.log
+    if when == LATEST:
+        return end, -1, log.epoch_of(end) if end < log.log_end_offset else log.latest_epoch
+    if when in (EARLIEST, EARLIEST_LOCAL):
+        return log.log_start_offset, -1, log.epoch_of(log.log_start_offset)
+    if when in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOTHING
+    if when == MAX_TIMESTAMP:
+        return await _search(partition, end, log.offset_of_max_timestamp)
+    return await _search(partition, end, lambda: log.offset_for_time(when))
+
+
+async def _search(
+    partition: Partition, end: int, search: Callable[[], Any]
+) -> Found:
+    """A search through the log's files, off the loop; what lies at or above `end` is not told."""
+    found = await offload(search, directory=partition.log.directory)
+    if found is None or found[0] >= end:
+        return NOTHING
+    return found[0], found[1], found[2]
+
+
+API = Api(key=2, versions=(1, 11), handle=handle, operation=Operation.DESCRIBE)

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch (23), versions 2–4: where an epoch ends in the leader's log (KIP-101, KIP-279, KIP-320).
+
+A consumer asks to find out whether the log was truncated below its position, a follower to find out where to truncate.
+"""
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import KafkaError
+from pk.core.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    """The largest epoch not above the one asked for, and the offset at which it ends."""
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        answers: list[EpochEndOffset] = []
+        response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+        for wish in topic.partitions:
+            answer = EpochEndOffset(partition=wish.partition)
+            answers.append(answer)
+            try:
+                partition = context.broker.replicas.partition(topic.topic, wish.partition)
+                partition.check_leader(wish.current_leader_epoch)
+                answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+                    wish.leader_epoch
+                )
+            except KafkaError as e:
+                answer.error_code = e.code
+    return response
+
+
+API = Api(key=23, versions=(2, 4), handle=handle, operation=Operation.DESCRIBE)

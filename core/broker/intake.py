@@ -1,0 +1,105 @@
+"""What a producer's batch must pass before it is appended.
+
+As Kafka does, the records inside are looked at one by one: a batch that lies about its count, its lengths or its times
+would be found out by every consumer, for ever. Small batches are looked at on the loop, where that costs less than a turn
+through a thread; large ones, compressed ones and those that the topic wants in another codec are not.
+"""
+
+from typing import Any, Final
+
+from pk.core.config import TopicConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.batch import (
+    BatchHeader,
+    assign,
+    check_crc,
+    read_header,
+    validate_records,
+)
+from pk.core.record.compress import Codec
+from pk.core.record.recode import recode
+from pk.core.values import NO_EPOCH
+
+INLINE_BYTES: Final = 128 * 1024
+"""Batches up to this size are looked at on the loop."""
+INLINE_COMPRESSED_BYTES: Final = 16 * 1024
+"""The same where they must be decompressed first."""
+
+PRODUCER: Final = "producer"
+UNCOMPRESSED: Final = "uncompressed"
+
+
+def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHeader:
+    """The header of the one batch that `records` is. Raises KafkaError where it is more, less or too much."""
+    if records is None or not len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without a record batch")
+    header = read_header(records, 0)
+    if header.size != len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "more or less than one record batch")
+    if header.size > config.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {header.size} bytes: max.message.bytes is {config.max_message_bytes}",
+        )
+    return header
+
+
+def is_small(header: BatchHeader, config: TopicConfig) -> bool:
+    """Whether `admit` may run on the loop."""
+    if _codec_wanted(config, header) != header.attributes & 7:
+        return False
+    return header.size <= (INLINE_COMPRESSED_BYTES if header.attributes & 7 else INLINE_BYTES)
+
+
+def admit(
+    batch: Any, header: BatchHeader, config: TopicConfig, now_ms: int
+) -> tuple[Any, BatchHeader]:
+    """Look into a batch; what to append in its place: itself, unless the topic wants another codec.
+
+    Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    times = validate_records(batch, header, compacted=config.compact)
+    if not config.log_append_time:
+        _check_times(times, config, now_ms)
+        if times[1] != header.max_timestamp:
+            check_crc(batch, 0, header)
+            assign(batch, 0, header.base_offset, NO_EPOCH, max_timestamp=times[1])
+            header = read_header(batch, 0)
+    codec = _codec_wanted(config, header)
+    if codec != header.attributes & 7:
+        check_crc(batch, 0, header)
+        batch = recode(batch, header, Codec(codec), _level(config, Codec(codec)))
+        header = read_header(batch, 0)
+    return batch, header
+
+
+def _check_times(times: tuple[int, int], config: TopicConfig, now_ms: int) -> None:
+    """KIP-937: CreateTime must lie within the topic's bounds around now. -1 means that a record has none."""
+    least, most = times
+    if most - now_ms > config.message_timestamp_after_max_ms:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {most} is later than message.timestamp.after.max.ms allows",
+        )
+    if 0 <= least < now_ms - config.message_timestamp_before_max_ms:
+        raise KafkaError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {least} is earlier than message.timestamp.before.max.ms allows",
+        )
+
+
+def _codec_wanted(config: TopicConfig, header: BatchHeader) -> int:
+    """The codec in which the topic stores a batch (`compression.type`)."""
+    wanted = config.compression_type
+    if wanted == PRODUCER:
+        return header.attributes & 7
+    return Codec.NONE if wanted == UNCOMPRESSED else Codec.from_name(wanted)
+
+
+def _level(config: TopicConfig, codec: Codec) -> int | None:
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return levels.get(codec)

@@ -1,0 +1,30 @@
+"""Giving a batch another codec: what a topic's `compression.type` asks of batches that came with a different one."""
+
+import struct
+
+from pk.core.record.batch import HEADER_BYTES, BatchHeader, body, write_crc
+from pk.core.record.compress import Codec, compress
+
+Buffer = bytes | bytearray | memoryview
+
+_LENGTH_AT = 8
+_ATTRIBUTES_AT = 21
+_CODEC_BITS = 0x07
+
+
+def recode(batch: Buffer, header: BatchHeader, codec: Codec, level: int | None = None) -> bytearray:
+    """A copy of the batch at the start of `batch` with its records compressed by `codec`, everything else as it was.
+
+    Raises what `body` raises. The CRC of `batch` is not looked at: check it first, the copy gets its own.
+    """
+    records = body(batch, header)
+    packed = records if codec == Codec.NONE else compress(codec, records, level)
+    result = bytearray(HEADER_BYTES + len(packed))
+    with memoryview(batch) as view:
+        result[:HEADER_BYTES] = view[:HEADER_BYTES]
+    result[HEADER_BYTES:] = packed
+    struct.pack_into(">i", result, _LENGTH_AT, len(result) - 12)
+    attributes = header.attributes & ~_CODEC_BITS | codec
+    struct.pack_into(">h", result, _ATTRIBUTES_AT, attributes)
+    write_crc(result)
+    return result
