@@ -1,0 +1,209 @@
+"""Compiles a message and version into the function that decodes it.
+
+The function is `decode(buf, p) -> (message, position)`. Besides ProtocolError it raises struct.error, IndexError and
+UnicodeDecodeError for bytes that end too soon or are no text: `codec.decode` makes one of all. struct calls and
+indexing check the end by themselves; a slice does not, so every length is compared with the end first. A count is
+compared with what the bytes left could hold, before anything is made.
+"""
+
+from collections.abc import Callable
+from struct import unpack_from
+from typing import Any
+
+from pk.core.errors import ProtocolError
+from pk.core.wire.emit import Source, bytes_min, fields_of, uvarint_tail
+from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Struct
+from pk.core.wire.types import UUID, Fixed, Variable
+
+
+def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
+    """The decoder of `version`. Raises ValueError for a version that the message does not have."""
+    source = _Decoder(cls, version)
+    source.line("end = len(buf)")
+    source.read_struct(cls, "m")
+    source.flush()
+    source.line("return m, p")
+    return source.finish("decode", "buf, p")
+
+
+class _Decoder(Source):
+    """Emits the decoder. Reads of fixed width wait in `pending` until something needs the position after them."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        super().__init__(cls, version)
+        self.pending: list[tuple[str, Fixed]] = []
+
+        def fault(field: str, what: str) -> ProtocolError:
+            return ProtocolError(f"{cls.__name__} version {version}: {field} {what}")
+
+        self.scope |= {
+            "new": object.__new__,
+            "uvarint": uvarint_tail,
+            "unpack": unpack_from,
+            "view": memoryview,
+            "fault": fault,
+        }
+
+    def flush(self) -> None:
+        """Read what is pending with one call."""
+        if not self.pending:
+            return
+        targets = ", ".join(target for target, _ in self.pending)
+        if [kind.letter for _, kind in self.pending] == ["B"]:
+            self.line(f"{targets} = buf[p]")
+        else:
+            unpack = self.layout("unpack", "".join(kind.letter for _, kind in self.pending))
+            comma = "," if len(self.pending) == 1 else ""
+            self.line(f"{targets}{comma} = {unpack}(buf, p)")
+        self.line(f"p += {sum(kind.size for _, kind in self.pending)}")
+        self.pending.clear()
+
+    def uvarint(self) -> str:
+        """Read an unsigned varint; the name that holds it."""
+        n = self.name("n")
+        self.pending.append((n, Fixed("B", 1)))
+        self.flush()
+        with self.block(f"if {n} > 127:"):
+            self.line(f"{n}, p = uvarint(buf, p, {n})")
+        return n
+
+    def length(self, wide: bool) -> tuple[str, str]:
+        """Read a length; the name that holds it and the condition under which it is not null."""
+        if self.flexible:
+            n = self.uvarint()
+            return n, n
+        n = self.name("n")
+        self.pending.append((n, Fixed("i", 4) if wide else Fixed("h", 2)))
+        self.flush()
+        return n, f"{n} >= 0"
+
+    def read(self, kind: Kind, nullable: bool, target: str, field: str) -> None:
+        """Read a value of `kind` into `target`."""
+        if isinstance(kind, Fixed):
+            self.pending.append((target, kind))
+        elif isinstance(kind, Variable):
+            self.read_variable(kind, nullable, target, field)
+        elif isinstance(kind, Array):
+            self.read_array(kind, nullable, target, field)
+        elif nullable:
+            n = self.name("n")
+            self.pending.append((n, Fixed("b", 1)))
+            self.flush()
+            with self.block(f"if {n} < 0:"):
+                self.line(f"{target} = None")
+            with self.block("else:"):
+                self.read_struct(kind, target)
+                self.flush()
+        else:
+            self.read_struct(kind, target)
+
+    def read_variable(self, kind: Variable, nullable: bool, target: str, field: str) -> None:
+        """Read a string, bytes or records."""
+        n, present = self.length(wide=kind.name != "string")
+        with self.block(f"if {present}:"):
+            q = self.name("q")
+            self.line(f"{q} = p + {n}{' - 1' if self.flexible else ''}")
+            with self.block(f"if {q} > end:"):
+                self.line(f"raise fault({field!r}, 'ends beyond the message')")
+            made = {
+                "string": f"str(buf[p:{q}], 'utf-8')",
+                "bytes": f"bytes(buf[p:{q}])",
+                "records": f"view(buf)[p:{q}]",
+            }[kind.name]
+            self.line(f"{target} = {made}")
+            self.line(f"p = {q}")
+        self.read_null(nullable, target, field)
+
+    def read_null(self, nullable: bool, target: str, field: str) -> None:
+        """The branch for a length that says null."""
+        with self.block("else:"):
+            if nullable:
+                self.line(f"{target} = None")
+            else:
+                self.line(f"raise fault({field!r}, 'is null')")
+
+    def read_array(self, kind: Array, nullable: bool, target: str, field: str) -> None:
+        """Read an array: of fixed width by one call, of anything else by a loop."""
+        least = bytes_min(kind.element, self.version, self.flexible)
+        if not least:
+            raise TypeError(f"{field} of {self.cls.__name__} would be an array of nothing")
+        n, present = self.length(wide=True)
+        with self.block(f"if {present}:"):
+            if self.flexible:
+                self.line(f"{n} -= 1")
+            with self.block(f"if {n} * {least} > end - p:"):
+                self.line(f"raise fault({field!r}, 'counts more than the bytes that are left')")
+            if kind.element == UUID:
+                self.line(f"{target} = [bytes(buf[i:i+16]) for i in range(p, p + {n} * 16, 16)]")
+                self.line(f"p += {n} * 16")
+            elif isinstance(kind.element, Fixed):
+                self.line(f"{target} = list(unpack(f'>{{{n}}}{kind.element.letter}', buf, p))")
+                self.line(f"p += {n} * {kind.element.size}")
+            else:
+                self.read_elements(kind.element, n, target, field)
+        self.read_null(nullable, target, field)
+
+    def read_elements(self, element: Kind, n: str, target: str, field: str) -> None:
+        """The loop over the elements of an array."""
+        items, item = self.name("a"), self.name("o")
+        self.line(f"{target} = {items} = []")
+        with self.block(f"for _ in range({n}):"):
+            self.read(element, False, item, field)
+            self.flush()
+            self.line(f"{items}.append({item})")
+
+    def read_struct(self, cls: type[Struct], target: str) -> None:
+        """Read the fields of a struct, then its tagged ones."""
+        local = target
+        if not target.isidentifier():
+            local = self.name("o")
+        made = target if local == target else f"{target} = {local}"
+        self.scope[cls.__name__] = cls
+        self.line(f"{made} = new({cls.__name__})")
+        tagged: list[tuple[str, Kind, Field]] = []
+        for name, kind, f in fields_of(cls):
+            present = f.within(self.version)
+            if present and f.tag is None:
+                self.read(kind, f.nullable_in(self.version), f"{local}.{name}", name)
+                continue
+            self.assign_default(kind, f, f"{local}.{name}")
+            if present:
+                tagged.append((name, kind, f))
+        if self.flexible:
+            self.read_tags(tagged, local)
+
+    def assign_default(self, kind: Kind, f: Field, target: str) -> None:
+        """Give a field that is not on the wire its default."""
+        if f.default_factory is MISSING:
+            self.line(f"{target} = {f.default!r}")
+        elif not isinstance(kind, type):
+            self.line(f"{target} = []")
+        else:
+            local = self.name("o")
+            self.scope[kind.__name__] = kind
+            self.line(f"{target} = {local} = new({kind.__name__})")
+            for name, inner, inner_field in fields_of(kind):
+                self.assign_default(inner, inner_field, f"{local}.{name}")
+
+    def read_tags(self, tagged: list[tuple[str, Kind, Field]], owner: str) -> None:
+        """Read tagged fields in whatever order they come, skipping those that are not known."""
+        n = self.name("n")
+        self.pending.append((n, Fixed("B", 1)))
+        self.flush()
+        with self.block(f"if {n}:"):
+            with self.block(f"if {n} > 127:"):
+                self.line(f"{n}, p = uvarint(buf, p, {n})")
+            with self.block(f"for _ in range({n}):"):
+                tag = self.uvarint()
+                size = self.uvarint()
+                q = self.name("q")
+                self.line(f"{q} = p + {size}")
+                with self.block(f"if {q} > end:"):
+                    self.line(f"raise fault('tagged field', f'{{{tag}}} ends beyond the message')")
+                for name, kind, f in tagged:
+                    with self.block(f"if {tag} == {f.tag}:"):
+                        self.read(kind, f.nullable_in(self.version), f"{owner}.{name}", name)
+                        self.flush()
+                        with self.block(f"if p != {q}:"):
+                            self.line(f"raise fault({name!r}, 'has another size than it says')")
+                self.line(f"p = {q}")

@@ -1,0 +1,109 @@
+"""What both compilers share: lines of source with their indentation, fresh names, and the constants they refer to.
+
+The source that comes out calls nothing but struct, bytearray and str: nested structs are inlined, arrays are loops,
+and fields of fixed width that follow one another are read or written by a single struct call. Each function is in
+`linecache`, so a traceback shows the line that failed.
+"""
+
+import linecache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from struct import Struct as Layout
+from typing import Any
+
+from pk.core.errors import ProtocolError
+from pk.core.wire.schema import Array, Field, Kind, Message, Struct, kind_of
+from pk.core.wire.types import Fixed, Variable
+
+
+def fields_of(cls: type[Struct]) -> list[tuple[str, Kind, Field]]:
+    """The fields of `cls` in wire order, their types resolved."""
+    return [(name, kind_of(cls.ANNOTATIONS[name]), f) for name, f in cls.FIELDS.items()]
+
+
+def bytes_min(kind: Kind, version: int, flexible: bool) -> int:
+    """The fewest bytes that a value of `kind` takes: what bounds the count of an array by the bytes that are left."""
+    if isinstance(kind, Fixed):
+        return kind.size
+    if isinstance(kind, Variable):
+        return 1 if flexible else 2 if kind.name == "string" else 4
+    if isinstance(kind, Array):
+        return 1 if flexible else 4
+    total = 1 if flexible else 0
+    for _, inner, f in fields_of(kind):
+        if f.within(version) and f.tag is None:
+            nullable = f.nullable_in(version) and isinstance(inner, type)
+            total += 1 if nullable else bytes_min(inner, version, flexible)
+    return total
+
+
+class Source:
+    """The source of one function for one message and version, as it grows."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        low, high = cls.VERSIONS
+        if not low <= version <= high:
+            raise ValueError(f"{cls.__name__} has no version {version}, only {low} to {high}")
+        self.cls = cls
+        self.version = version
+        self.flexible = cls.FLEXIBLE_SINCE is not None and version >= cls.FLEXIBLE_SINCE
+        self.scope: dict[str, Any] = {}
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names = 0
+
+    def line(self, text: str) -> None:
+        """Add one line at the present depth."""
+        self.lines.append("    " * self.depth + text)
+
+    def name(self, stem: str) -> str:
+        """A local name that is not used yet."""
+        self.names += 1
+        return f"{stem}{self.names}"
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """A statement that ends in a colon, and its body."""
+        self.line(head)
+        self.depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self.depth -= 1
+
+    def layout(self, prefix: str, letters: str) -> str:
+        """The name of a constant: `pack` or `unpack_from` of these letters, big endian."""
+        name = f"{prefix}_{letters.replace('?', '_')}"
+        if name not in self.scope:
+            made = Layout(">" + letters)
+            self.scope[name] = made.pack if prefix == "pack" else made.unpack_from
+        return name
+
+    def finish(self, purpose: str, parameters: str) -> Callable[..., Any]:
+        """Compile what was written, as the function `purpose`."""
+        text = "\n".join([f"def {purpose}({parameters}):", *self.lines]) + "\n"
+        filename = f"<wire {self.cls.__name__} version {self.version}: {purpose}>"
+        linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+        exec(compile(text, filename, "exec"), self.scope)  # noqa: S102
+        return self.scope[purpose]
+
+
+def uvarint_tail(buffer: Any, position: int, low: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte `low` promised more: its value and the position after it."""
+    value = low & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = buffer[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise ProtocolError("a varint of more than five bytes")
+
+
+def append_uvarint(out: bytearray, value: int) -> None:
+    """Append `value` as an unsigned varint."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)

@@ -1,0 +1,224 @@
+"""Compiles a message and version into the function that encodes it.
+
+The function is `encode(m, out, parts) -> out`: it appends to the bytearray `out`; where the message has records it
+moves what it has so far and the records to `parts`, uncopied, and goes on with a new bytearray, which it returns. It
+raises struct.error, TypeError, AttributeError and UnicodeEncodeError for values that do not fit: `codec` makes
+EncodeError of all.
+"""
+
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+from pk.core.wire.emit import Source, append_uvarint, fields_of
+from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Struct
+from pk.core.wire.types import UUID, EncodeError, Fixed, Variable
+
+
+def compile_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
+    """The encoder of `version`. Raises ValueError for a version that the message does not have."""
+    source = _Encoder(cls, version)
+    source.write_struct(cls, "m")
+    source.flush()
+    source.line("return out")
+    return source.finish("encode", "m, out, parts")
+
+
+def part_bytes(part: Any) -> int:
+    """The bytes of a buffer, or of a slice that has not been read."""
+    if isinstance(part, (bytes, bytearray)):
+        return len(part)
+    if isinstance(part, memoryview):
+        return part.nbytes
+    return part.length
+
+
+def differs(kind: Kind, f: Field, value: str) -> str:
+    """The condition, in source, under which `value` is not the field's default."""
+    if f.default_factory is MISSING:
+        return f"{value} is not None" if f.default is None else f"{value} != {f.default!r}"
+    null = f"{value} is None or " if f.nullable is not None else ""
+    if not isinstance(kind, type):
+        return f"({null}len({value}) > 0)"
+    inner = " or ".join(differs(k, g, f"{value}.{name}") for name, k, g in fields_of(kind))
+    return f"({null}{inner})"
+
+
+class _Encoder(Source):
+    """Emits the encoder. Writes of fixed width wait in `pending`; `out` is the bytearray written to at this point."""
+
+    def __init__(self, cls: type[Message], version: int) -> None:
+        super().__init__(cls, version)
+        self.out = "out"
+        self.pending: list[tuple[str, str]] = []
+
+        def absent(owner: str, field: str) -> EncodeError:
+            return EncodeError(f"{cls.__name__} version {version} has no {field} in {owner}")
+
+        def fault(field: str, what: str) -> EncodeError:
+            return EncodeError(f"{cls.__name__} version {version}: {field} {what}")
+
+        self.scope |= {
+            "uvarint": append_uvarint,
+            "part_bytes": part_bytes,
+            "pack": pack,
+            "absent": absent,
+            "fault": fault,
+        }
+
+    def flush(self) -> None:
+        """Write what is pending with one call."""
+        if not self.pending:
+            return
+        letters = "".join(letter for letter, _ in self.pending)
+        values = ", ".join(value for letter, value in self.pending if letter != "x")
+        self.pending.clear()
+        if values:
+            self.line(f"{self.out} += {self.layout('pack', letters)}({values})")
+        else:
+            self.line(f"{self.out} += {bytes(len(letters))!r}")
+
+    def uvarint(self, n: str) -> None:
+        """Write the value of the name `n` as an unsigned varint."""
+        self.flush()
+        with self.block(f"if {n} < 128:"):
+            self.line(f"{self.out}.append({n})")
+        with self.block("else:"):
+            self.line(f"uvarint({self.out}, {n})")
+
+    def length(self, n: str, wide: bool) -> None:
+        """Write the value of the name `n`, a length or -1, in the version's manner."""
+        if self.flexible:
+            self.line(f"{n} += 1")
+            self.uvarint(n)
+        else:
+            self.pending.append(("i" if wide else "h", n))
+            self.flush()
+
+    def write(self, kind: Kind, nullable: bool, value: str, field: str) -> None:
+        """Write the expression `value`."""
+        if isinstance(kind, Fixed):
+            if kind == UUID:
+                with self.block(f"if len({value}) != 16:"):
+                    self.line(f"raise fault({field!r}, 'is not of 16 bytes')")
+            self.pending.append((kind.letter, value))
+        elif isinstance(kind, Variable):
+            if kind.name == "records":
+                self.write_records(nullable, value, field)
+            else:
+                self.write_variable(kind, nullable, value)
+        elif isinstance(kind, Array):
+            self.write_array(kind, nullable, value, field)
+        else:
+            local = self.name("o")
+            self.line(f"{local} = {value}")
+            if not nullable:
+                self.write_struct(kind, local)
+                return
+            self.flush()
+            with self.block(f"if {local} is None:"):
+                self.line(f"{self.out}.append(255)")
+            with self.block("else:"):
+                self.pending.append(("b", "1"))
+                self.write_struct(kind, local)
+                self.flush()
+
+    def write_variable(self, kind: Variable, nullable: bool, value: str) -> None:
+        """Write a string or bytes."""
+        v, n = self.name("v"), self.name("n")
+        self.line(f"{v} = {value}")
+        if nullable:
+            with self.block(f"if {v} is None:"):
+                self.line(f"{n} = -1")
+                self.line(f"{v} = b''")
+            self.line("else:")
+            self.depth += 1
+        if kind.name == "string":
+            self.line(f"{v} = {v}.encode()")
+        self.line(f"{n} = len({v})")
+        if nullable:
+            self.depth -= 1
+        self.length(n, wide=kind.name != "string")
+        self.line(f"{self.out} += {v}")
+
+    def write_records(self, nullable: bool, value: str, field: str) -> None:
+        """Hand records on without a copy."""
+        v, n = self.name("v"), self.name("n")
+        self.line(f"{v} = {value}")
+        with self.block(f"if {v} is None:"):
+            self.line(f"{n} = -1" if nullable else f"raise fault({field!r}, 'is null')")
+        with self.block("else:"):
+            self.line(f"{n} = part_bytes({v})")
+        self.length(n, wide=True)
+        with self.block(f"if {v} is not None:"):
+            self.line(f"parts.append({self.out})")
+            self.line(f"parts.append({v})")
+            self.line(f"{self.out} = bytearray()")
+
+    def write_array(self, kind: Array, nullable: bool, value: str, field: str) -> None:
+        """Write an array: of fixed width by one call, of anything else by a loop."""
+        v, n = self.name("v"), self.name("n")
+        self.line(f"{v} = {value}")
+        if nullable:
+            with self.block(f"if {v} is None:"):
+                self.line(f"{n} = -1")
+                self.line(f"{v} = ()")
+            with self.block("else:"):
+                self.line(f"{n} = len({v})")
+        else:
+            self.line(f"{n} = len({v})")
+        self.length(n, wide=True)
+        if isinstance(kind.element, Fixed) and kind.element != UUID:
+            count = f"len({v})"
+            self.line(f"{self.out} += pack(f'>{{{count}}}{kind.element.letter}', *{v})")
+            return
+        item = self.name("o")
+        with self.block(f"for {item} in {v}:"):
+            if isinstance(kind.element, type):
+                self.write_struct(kind.element, item)
+            else:
+                self.write(kind.element, False, item, field)
+            self.flush()
+
+    def write_struct(self, cls: type[Struct], local: str) -> None:
+        """Write the fields of a struct, then its tagged ones; refuse what the version cannot carry."""
+        tagged: list[tuple[str, Kind, Field]] = []
+        for name, kind, f in fields_of(cls):
+            value = f"{local}.{name}"
+            if not f.within(self.version):
+                if not f.ignorable:
+                    with self.block(f"if {differs(kind, f, value)}:"):
+                        self.line(f"raise absent({cls.__name__!r}, {name!r})")
+            elif f.tag is not None:
+                tagged.append((name, kind, f))
+            else:
+                self.write(kind, f.nullable_in(self.version), value, name)
+        if not self.flexible:
+            return
+        if tagged:
+            self.write_tags(sorted(tagged, key=lambda t: t[2].tag or 0), local)
+        else:
+            self.pending.append(("x", ""))
+
+    def write_tags(self, tagged: list[tuple[str, Kind, Field]], local: str) -> None:
+        """Write the tagged fields that differ from their defaults, in the order of their tags."""
+        self.flush()
+        conditions = []
+        for name, kind, f in tagged:
+            condition = self.name("c")
+            self.line(f"{condition} = 1 if {differs(kind, f, f'{local}.{name}')} else 0")
+            conditions.append(condition)
+        self.line(f"{self.out}.append({' + '.join(conditions)})")
+        for (name, kind, f), condition in zip(tagged, conditions, strict=True):
+            with self.block(f"if {condition}:"):
+                body, outer = self.name("s"), self.out
+                self.line(f"{body} = bytearray()")
+                self.out = body
+                self.write(kind, f.nullable_in(self.version), f"{local}.{name}", name)
+                self.flush()
+                self.out = outer
+                n = self.name("n")
+                self.line(f"{n} = len({body})")
+                self.line(f"{self.out}.append({f.tag})")
+                self.uvarint(n)
+                self.line(f"{self.out} += {body}")

@@ -1,0 +1,50 @@
+"""Replaces all configs of a resource (KIP-133). IncrementalAlterConfigs is its better.
+
+Api key 33; Apache Kafka 4.3.1 serves versions 0 to 2.
+"""
+
+from pk.core.wire.schema import Request, Response, Struct, field, message, struct
+from pk.core.wire.types import Int8, Int16, Int32
+
+
+@struct
+class AlterableConfig(Struct):
+    """One of `AlterConfigsResource.configs`."""
+
+    name: str = ""
+    value: str | None = field(default="", nullable=0)
+
+
+@struct
+class AlterConfigsResource(Struct):
+    """One of `AlterConfigsRequest.resources`."""
+
+    resource_type: Int8 = 0
+    resource_name: str = ""
+    configs: list[AlterableConfig] = field(default_factory=list)
+
+
+@message(versions=(0, 2), flexible=2, key=33)
+class AlterConfigsRequest(Request["AlterConfigsResponse"]):
+    """The request of AlterConfigs."""
+
+    resources: list[AlterConfigsResource] = field(default_factory=list)
+    validate_only: bool = False
+
+
+@struct
+class AlterConfigsResourceResponse(Struct):
+    """One of `AlterConfigsResponse.responses`."""
+
+    error_code: Int16 = 0
+    error_message: str | None = field(default="", nullable=0)
+    resource_type: Int8 = 0
+    resource_name: str = ""
+
+
+@message(versions=(0, 2), flexible=2, key=33)
+class AlterConfigsResponse(Response):
+    """The response of AlterConfigs."""
+
+    throttle_time_ms: Int32 = 0
+    responses: list[AlterConfigsResourceResponse] = field(default_factory=list)

@@ -1,0 +1,24 @@
+"""Carries a request of a client from a broker to the controller (KIP-590).
+
+Api key 58; Apache Kafka 4.3.1 serves version 0.
+"""
+
+from pk.core.wire.schema import Request, Response, field, message
+from pk.core.wire.types import Int16
+
+
+@message(versions=(0, 0), flexible=0, key=58)
+class EnvelopeRequest(Request["EnvelopeResponse"]):
+    """The request of Envelope."""
+
+    request_data: bytes = b""
+    request_principal: bytes | None = field(default=b"", nullable=0)
+    client_host_address: bytes = b""
+
+
+@message(versions=(0, 0), flexible=0, key=58)
+class EnvelopeResponse(Response):
+    """The response of Envelope."""
+
+    response_data: bytes | None = field(default=None, nullable=0)
+    error_code: Int16 = 0

@@ -1,0 +1,34 @@
+"""Lists the groups that a broker coordinates. v4 states (KIP-518), v5 types (KIP-848).
+
+Api key 16; Apache Kafka 4.3.1 serves versions 0 to 5.
+"""
+
+from pk.core.wire.schema import Request, Response, Struct, field, message, struct
+from pk.core.wire.types import Int16, Int32
+
+
+@message(versions=(0, 5), flexible=3, key=16)
+class ListGroupsRequest(Request["ListGroupsResponse"]):
+    """The request of ListGroups."""
+
+    states_filter: list[str] = field(default_factory=list, since=4)
+    types_filter: list[str] = field(default_factory=list, since=5)
+
+
+@struct
+class ListedGroup(Struct):
+    """One of `ListGroupsResponse.groups`."""
+
+    group_id: str = ""
+    protocol_type: str = ""
+    group_state: str = field(default="", since=4, ignorable=True)
+    group_type: str = field(default="", since=5, ignorable=True)
+
+
+@message(versions=(0, 5), flexible=3, key=16)
+class ListGroupsResponse(Response):
+    """The response of ListGroups."""
+
+    throttle_time_ms: Int32 = field(default=0, since=1, ignorable=True)
+    error_code: Int16 = 0
+    groups: list[ListedGroup] = field(default_factory=list)

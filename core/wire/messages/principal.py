@@ -1,0 +1,12 @@
+"""The principal inside an Envelope request (KIP-590): int16 version, then the message."""
+
+from pk.core.wire.schema import Message, message
+
+
+@message(versions=(0, 0), flexible=0)
+class DefaultPrincipalData(Message):
+    """Who sent an enveloped request."""
+
+    type: str = ""
+    name: str = ""
+    token_authenticated: bool = False

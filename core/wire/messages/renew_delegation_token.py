@@ -1,0 +1,24 @@
+"""Renews a delegation token (KIP-48).
+
+Api key 39; Apache Kafka 4.3.1 serves versions 1 to 2.
+"""
+
+from pk.core.wire.schema import Request, Response, message
+from pk.core.wire.types import Int16, Int32, Int64
+
+
+@message(versions=(0, 2), flexible=2, key=39)
+class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
+    """The request of RenewDelegationToken."""
+
+    hmac: bytes = b""
+    renew_period_ms: Int64 = 0
+
+
+@message(versions=(0, 2), flexible=2, key=39)
+class RenewDelegationTokenResponse(Response):
+    """The response of RenewDelegationToken."""
+
+    error_code: Int16 = 0
+    expiry_timestamp_ms: Int64 = 0
+    throttle_time_ms: Int32 = 0

@@ -1,0 +1,24 @@
+"""Carries one step of a SASL exchange (KIP-152). v1 how long the session lasts (KIP-368).
+
+Api key 36; Apache Kafka 4.3.1 serves versions 0 to 2.
+"""
+
+from pk.core.wire.schema import Request, Response, field, message
+from pk.core.wire.types import Int16, Int64
+
+
+@message(versions=(0, 2), flexible=2, key=36)
+class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
+    """The request of SaslAuthenticate."""
+
+    auth_bytes: bytes = b""
+
+
+@message(versions=(0, 2), flexible=2, key=36)
+class SaslAuthenticateResponse(Response):
+    """The response of SaslAuthenticate."""
+
+    error_code: Int16 = 0
+    error_message: str | None = field(default="", nullable=0)
+    auth_bytes: bytes = b""
+    session_lifetime_ms: Int64 = field(default=0, since=1, ignorable=True)

@@ -1,0 +1,23 @@
+"""Chooses a SASL mechanism. After v0 raw SASL bytes follow, after v1 SaslAuthenticate requests
+(KIP-152).
+
+Api key 17; Apache Kafka 4.3.1 serves versions 0 to 1.
+"""
+
+from pk.core.wire.schema import Request, Response, field, message
+from pk.core.wire.types import Int16
+
+
+@message(versions=(0, 1), key=17)
+class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
+    """The request of SaslHandshake."""
+
+    mechanism: str = ""
+
+
+@message(versions=(0, 1), key=17)
+class SaslHandshakeResponse(Response):
+    """The response of SaslHandshake."""
+
+    error_code: Int16 = 0
+    mechanisms: list[str] = field(default_factory=list)
