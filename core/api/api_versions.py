@@ -1,0 +1,45 @@
+"""ApiVersions (18), versions 0–4: what this broker serves (KIP-35, KIP-511, KIP-584).
+
+A version we do not know is answered in version 0 with UNSUPPORTED_VERSION and the list, so that the client can ask again;
+the connection does that, because the rest of such a request cannot be read. A feature is named only once it is built:
+features steer clients.
+"""
+
+import re
+from typing import Final
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+
+VERSION_CLIENT_SOFTWARE: Final = 3
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def handle(context: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
+    """The list. `request` is None where it could not be read. Raises INVALID_REQUEST for a name that is none."""
+    if request is not None and context.api_version >= VERSION_CLIENT_SOFTWARE:
+        for text in (request.client_software_name, request.client_software_version):
+            if not _SOFTWARE.fullmatch(text):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"no client software: {text!r}")
+    image = context.broker.image
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, low, high in context.broker.served
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(image.features.items())
+        ],
+    )
+
+
+API = Api(key=18, versions=(0, 4), handle=handle, operation=Operation.ANY)

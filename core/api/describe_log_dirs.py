@@ -1,0 +1,47 @@
+"""DescribeLogDirs (35), versions 1–5: what lies in each log directory, and how full its disk is (KIP-113, KIP-827)."""
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.broker.offload import offload
+from pk.core.errors import ErrorCode
+from pk.core.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Every directory, with the partitions that were asked for; all of them where the request names none."""
+    wanted: set[tuple[str, int]] | None = None
+    if request.topics is not None:
+        wanted = {(t.topic, partition) for t in request.topics for partition in t.partitions}
+    replicas = context.broker.replicas
+    response = DescribeLogDirsResponse()
+    for directory in replicas.directories:
+        result = DescribeLogDirsResult(log_dir=directory.path)
+        response.results.append(result)
+        if directory.failed:
+            result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            continue
+        topics: dict[str, DescribeLogDirsTopic] = {}
+        for partition in replicas.in_directory(directory):
+            name, index = partition.tp
+            if wanted is not None and (name, index) not in wanted:
+                continue
+            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=partition.log.size,
+                    offset_lag=max(partition.high_watermark - partition.log.log_end_offset, 0),
+                )
+            )
+        result.topics = list(topics.values())
+        result.total_bytes, result.usable_bytes = await offload(directory.free_bytes)
+    return response
+
+
+API = Api(key=35, versions=(1, 5), handle=handle, operation=Operation.DESCRIBE)

@@ -1,0 +1,103 @@
+"""The broker: the image of the cluster, the partitions it holds, the coordinators it runs. Handlers find everything here.
+
+It reacts to images. `publish(image)` compares the new image with the last one and does what the difference asks for: logs
+are made and opened, leaders take over, topics go, coordinators follow their partitions. Only when all that is done is the
+image in force for handlers, so that a client told of a topic finds it.
+"""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from pk.core.broker.clock import Clock
+from pk.core.broker.producer_ids import ProducerIds
+from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.replicas import Replicas
+from pk.core.broker.sessions import FetchSessions
+from pk.core.config import BrokerConfig
+from pk.core.meta.events import BROKER
+from pk.core.meta.image import MetadataImage, changes
+
+if TYPE_CHECKING:
+    from pk.core.broker.controller import Controller
+    from pk.core.broker.coordinators import GroupCoordinators
+    from pk.core.log.dirs import LogDirs
+
+logger = logging.getLogger("pk.broker")
+
+Endpoint = tuple[str, int, str | None]
+"""(host, port, rack)."""
+
+
+class Broker:
+    """One broker's runtime. Its background work lives in the nursery given to `start`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        node_id: int,
+        cluster_id: str,
+        dirs: LogDirs,
+        clock: Clock,
+        random: Random,
+        served: list[tuple[int, int, int]],
+    ) -> None:
+        """`served` is what ApiVersions says: (api key, first version, last version)."""
+        self.config = config
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.clock = clock
+        self.random = random
+        self.served = served
+        self.image = MetadataImage(cluster_id=cluster_id)
+        self.purgatory = Purgatory()
+        self.sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, EVICTION_MS, random
+        )
+        self.replicas = Replicas(self, dirs)
+        self.producer_ids: ProducerIds
+        self.controller: Controller
+        self.coordinators: GroupCoordinators
+        self._publishing = trio.Lock()
+        self._nursery: trio.Nursery | None = None
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Begin background work; before it the broker only holds state."""
+        self._nursery = nursery
+
+    def start_soon(self, fn: Any, *args: Any) -> None:
+        """Run a task of the broker's own."""
+        assert self._nursery is not None, "the broker has not started"
+        self._nursery.start_soon(fn, *args)
+
+    def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
+        """Where clients that came through `listener` reach a node; None where it has no such listener."""
+        node = self.image.brokers.get(node_id)
+        endpoint = node.endpoint(listener) if node is not None else None
+        if node is None or endpoint is None:
+            return None
+        return endpoint.host, endpoint.port, node.rack
+
+    async def publish(self, image: MetadataImage) -> None:
+        """React to what the controller committed, then put `image` in force. Later images wait for earlier ones."""
+        async with self._publishing:
+            found = changes(self.image, image)
+            if any(resource_type == BROKER for resource_type, _ in found.configs):
+                self.config = self.config.with_dynamic(
+                    image.broker_configs(None), image.broker_configs(self.node_id)
+                )
+            opened = await self.replicas.prepare(image, found)
+            gone = self.replicas.commit(image, found, opened)
+            self.image = image
+            self.coordinators.apply(image, found)
+            self.purgatory.touch(MetadataImage)
+            await self.replicas.retire(gone)
+
+
+EVICTION_MS = 120_000
+"""How long a fetch session must have been idle to make room for another (KIP-227)."""

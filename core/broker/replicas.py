@@ -1,0 +1,201 @@
+"""The partitions that this broker holds, and what must happen to their logs when the image changes.
+
+A change comes in three steps, so that nobody sees it half done: `prepare` makes and opens the logs that are new (off the
+loop), `commit` enters and removes partitions between two awaits, together with the image, and `retire` renames away the
+logs of what was deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pk.core.broker.offload import offload
+from pk.core.broker.partition import Partition
+from pk.core.config import TopicConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.config import LogConfig
+from pk.core.log.failures import StorageError
+from pk.core.meta.events import BROKER, TOPIC
+from pk.core.meta.image import Changes, MetadataImage, PartitionChange
+from pk.core.values import TopicPartition
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+    from pk.core.log.dirs import LogDir, LogDirs
+    from pk.core.log.log import Log
+
+logger = logging.getLogger("pk.broker")
+
+OPEN_AT_ONCE = 256
+"""How many logs one turn through a thread opens."""
+
+_NONE: dict[int, Partition] = {}
+
+
+class Replicas:
+    """All partitions of this broker, by topic and number."""
+
+    def __init__(self, broker: Broker, dirs: LogDirs) -> None:
+        self._broker = broker
+        self._dirs = dirs
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+
+    def find(self, topic: str, partition: int) -> Partition | None:
+        """The partition, None where this broker does not hold it."""
+        return self._by_topic.get(topic, _NONE).get(partition)
+
+    def partition(self, topic: str, partition: int) -> Partition:
+        """The partition. Raises NOT_LEADER_OR_FOLLOWER where others hold it, UNKNOWN_TOPIC_OR_PARTITION where nobody."""
+        try:
+            return self._by_topic[topic][partition]
+        except KeyError:
+            pass
+        if self._broker.image.partition(topic, partition) is not None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_topic.values():
+            yield from partitions.values()
+
+    @property
+    def directories(self) -> list[LogDir]:
+        """The log directories, in the order of `log.dirs`."""
+        return self._dirs.directories
+
+    def in_directory(self, directory: LogDir) -> Iterator[Partition]:
+        """The partitions whose logs lie in `directory`."""
+        return (partition for partition in self if partition.log.log_dir is directory)
+
+    async def prepare(self, image: MetadataImage, found: Changes) -> list[Partition]:
+        """Make and open the logs of partitions that are new to this broker. Raises StorageError."""
+        node_id = self._broker.node_id
+        wanted = [
+            change
+            for change in found.partitions
+            if node_id in change.new.replicas
+            and not self._holds(change.topic.topic_id, change.tp)
+        ]
+        opened: list[Partition] = []
+        configs: dict[str, TopicConfig] = {}
+        for start in range(0, len(wanted), OPEN_AT_ONCE):
+            some = wanted[start : start + OPEN_AT_ONCE]
+            for change in some:
+                name = change.topic.name
+                if name not in configs:
+                    configs[name] = self._config(image, name)
+            logs = await offload(self._open, some, configs)
+            opened += [
+                self._enter(change, log, configs[change.topic.name])
+                for change, log in zip(some, logs, strict=True)
+            ]
+        return opened
+
+    def commit(
+        self, image: MetadataImage, found: Changes, opened: list[Partition]
+    ) -> list[Partition]:
+        """Enter what was opened, take the new leaders and configs, remove what is gone: that is returned, to retire."""
+        gone: list[Partition] = []
+        for topic in found.topics_deleted:
+            held = self._by_topic.get(topic.name, {})
+            for number, partition in list(held.items()):
+                if partition.topic_id == topic.topic_id:
+                    gone.append(held.pop(number))
+                    partition.stop()
+            if not held:
+                self._by_topic.pop(topic.name, None)
+        for partition in opened:
+            name, number = partition.tp
+            self._by_topic.setdefault(name, {})[number] = partition
+        for change in found.partitions:
+            partition = self.find(*change.tp)
+            if partition is not None:
+                partition.apply(change.new)
+        self._reconfigure(image, found)
+        return gone
+
+    async def retire(self, gone: list[Partition]) -> None:
+        """Rename the logs of deleted partitions away; upkeep removes them after `file.delete.delay.ms`."""
+        for start in range(0, len(gone), OPEN_AT_ONCE):
+            await offload(self._delete, gone[start : start + OPEN_AT_ONCE])
+
+    def flush(self, partition: Partition) -> None:
+        """Start a sync of the partition's log; it tells the partition when it is through."""
+        self._broker.start_soon(self._sync, partition)
+
+    async def _sync(self, partition: Partition) -> None:
+        end = partition.log.log_end_offset
+        try:
+            await offload(partition.log.flush, end, directory=partition.log.log_dir.path)
+        except StorageError as e:
+            self.fail_directory(partition.log.log_dir, e)
+            return
+        partition.flushed(end)
+
+    def fail_directory(self, directory: LogDir, error: KafkaError) -> None:
+        """The disk of `directory` failed: its partitions serve nobody any more. A failed sync is never tried again."""
+        if not directory.failed:
+            directory.failed = True
+            logger.error("log directory %s is offline: %s", directory.path, error)
+        for partition in self.in_directory(directory):
+            if partition.offline is None:
+                partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+
+    def _holds(self, topic_id: bytes, tp: TopicPartition) -> bool:
+        partition = self.find(*tp)
+        return partition is not None and partition.topic_id == topic_id
+
+    def _config(self, image: MetadataImage, topic: str) -> TopicConfig:
+        return self._broker.config.topic(image.topic_configs(topic))
+
+    def _open(self, some: list[PartitionChange], configs: dict[str, TopicConfig]) -> list[Log]:
+        """In a thread."""
+        return [
+            self._dirs.open_log(
+                change.tp,
+                change.topic.topic_id,
+                self._log_config(configs[change.topic.name]),
+                self._broker.clock.now_ms(),
+            )
+            for change in some
+        ]
+
+    def _delete(self, gone: list[Partition]) -> None:
+        """In a thread."""
+        for partition in gone:
+            try:
+                self._dirs.delete_log(partition.log)
+            except StorageError as e:
+                logger.error("%s could not be deleted: %s", partition.tp, e)
+
+    def _log_config(self, config: TopicConfig) -> LogConfig:
+        expiration_ms = self._broker.config.producer_id_expiration_ms
+        return LogConfig.of(config, producer_id_expiration_ms=expiration_ms)
+
+    def _enter(self, change: PartitionChange, log: Log, config: TopicConfig) -> Partition:
+        return Partition(
+            change.tp,
+            change.topic.topic_id,
+            log,
+            config,
+            node_id=self._broker.node_id,
+            purgatory=self._broker.purgatory,
+            flush=self.flush,
+        )
+
+    def _reconfigure(self, image: MetadataImage, found: Changes) -> None:
+        """Hand changed keys to the partitions they concern; a broker's keys concern all."""
+        topics = {name for kind, name in found.configs if kind == TOPIC}
+        if any(kind == BROKER for kind, _ in found.configs):
+            topics.update(self._by_topic)
+        for name in topics:
+            held = self._by_topic.get(name)
+            if not held:
+                continue
+            config = self._config(image, name)
+            log_config = self._log_config(config)
+            for partition in held.values():
+                partition.config = config
+                partition.log.config = log_config
