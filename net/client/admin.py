@@ -1,23 +1,33 @@
 """The admin client: every administrative request of the protocol, each item answered on its own.
 
     async with open_admin("localhost:9092") as admin:
-        created = await admin.create_topics([NewTopic("orders", partitions=12)])
+        answers = await admin.create_topics([NewTopic("orders", partitions=12)])
 
-Signatures first; the operations live in admin_cluster, admin_topics, admin_configs and admin_groups.
-
-A batch operation returns a dict from item to result or error (`KafkaError` as the broker answered, or `ClientError` where the
-broker that would know could not be reached). What is not a batch raises. Results are the frozen classes of `pk.net.client.results`.
+An operation on many items answers a dict from item to result or error: `KafkaError` as the broker answered it, or
+`ClientError` where the broker that would know could not be reached. What is not about items raises. The operations are in
+admin_cluster, admin_topics, admin_partitions, admin_configs and admin_groups; what they take and give is in results.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
 
-from pk.core.values import TopicPartition, Uuid
-from pk.net.client import results as r
+from pk.net.client.admin_base import Failure
+from pk.net.client.admin_cluster import ClusterOperations
+from pk.net.client.admin_configs import ConfigOperations
+from pk.net.client.admin_groups import GroupOperations
+from pk.net.client.admin_partitions import PartitionOperations
+from pk.net.client.admin_topics import TopicOperations
+from pk.net.client.cluster import open_cluster
+from pk.net.client.config import AdminConfig, parse
+from pk.net.client.connection import OnRequest, RequestTrace
 
-Failure = Exception
-"""`KafkaError` or `ClientError`."""
+__all__ = ["Admin", "Failure", "RequestTrace", "open_admin"]
+
+
+class Admin(
+    ClusterOperations, TopicOperations, PartitionOperations, ConfigOperations, GroupOperations
+):
+    """An admin client. Made by `open_admin`; its methods may be called by several tasks at once."""
 
 
 @asynccontextmanager
@@ -25,61 +35,14 @@ async def open_admin(
     bootstrap: str | Sequence[str],
     config: Mapping[str, object] | None = None,
     *,
-    on_request: "Callable[[Any], None] | None" = None,  # RequestTrace of pk.net.client.connection
-) -> AsyncIterator["Admin"]:
-    """An admin client for the cluster that `bootstrap` ("host:port,host:port") belongs to. Connects on first use.
+    on_request: OnRequest | None = None,
+) -> AsyncIterator[Admin]:
+    """An admin client of the cluster that `bootstrap` ("host:port,host:port") belongs to. Connects on first use.
 
-    `config` takes Kafka's admin keys (client.id, request.timeout.ms, default.api.timeout.ms, …; values str, int, bool).
+    `config` takes Kafka's admin keys (`client.id`, `request.timeout.ms`, `default.api.timeout.ms`, …).
     `on_request` is called with a `RequestTrace` after each request. Raises ConfigError.
+    Connections end with the block.
     """
-    raise NotImplementedError
-    yield
-
-
-class Admin:
-    # the cluster
-    async def describe_cluster(self, *, include_fenced: bool = False, include_authorized_operations: bool = False) -> r.ClusterDescription: ...
-    async def api_versions(self, node_id: int | None = None) -> tuple[r.ApiRange, ...]: ...
-    async def api_versions_all(self) -> dict[int, tuple[r.ApiRange, ...] | Failure]: ...
-    async def describe_features(self, node_id: int | None = None) -> r.FeatureDescription: ...
-    async def describe_quorum(self) -> r.QuorumDescription: ...
-    async def find_coordinator(self, key: str, type: r.CoordinatorType = r.CoordinatorType.GROUP) -> r.Node: ...
-    async def find_coordinators(self, keys: Iterable[str], type: r.CoordinatorType = r.CoordinatorType.GROUP) -> dict[str, r.Node | Failure]: ...
-    async def describe_log_dirs(self, brokers: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None) -> dict[int, tuple[r.LogDirDescription, ...] | Failure]: ...
-    async def alter_replica_log_dirs(self, broker_id: int, paths: Mapping[TopicPartition, str]) -> dict[TopicPartition, Failure | None]: ...
-    async def unregister_broker(self, broker_id: int) -> None: ...
-    async def update_features(self, levels: Mapping[str, int], *, allow_downgrade: bool = False, validate_only: bool = False) -> dict[str, Failure | None]: ...
-
-    # topics and partitions
-    async def list_topics(self, *, include_internal: bool = True) -> tuple[r.TopicListing, ...]: ...
-    async def describe_topics(self, topics: Iterable[str] | None = None, *, include_authorized_operations: bool = False) -> dict[str, r.TopicDescription | Failure]: ...  # None: all
-    async def describe_topics_by_id(self, topic_ids: Iterable[Uuid]) -> dict[Uuid, r.TopicDescription | Failure]: ...
-    async def create_topics(self, topics: Iterable[r.NewTopic], *, validate_only: bool = False) -> dict[str, r.CreatedTopic | Failure]: ...
-    async def delete_topics(self, topics: Iterable[str]) -> dict[str, Failure | None]: ...
-    async def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> dict[Uuid, Failure | None]: ...
-    async def create_partitions(self, topics: Mapping[str, r.NewPartitions], *, validate_only: bool = False) -> dict[str, Failure | None]: ...
-    async def list_offsets(self, timestamps: Mapping[TopicPartition, int], *, isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED) -> dict[TopicPartition, r.ListedOffset | Failure]: ...  # r.LATEST, r.EARLIEST, …, or ms
-    async def offsets_for_leader_epochs(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, r.EpochEndOffset | Failure]: ...
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | Failure]: ...  # → low watermark; -1 = high watermark
-    async def describe_producers(self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None) -> dict[TopicPartition, tuple[r.ProducerState, ...] | Failure]: ...
-    async def elect_leaders(self, election: r.ElectionType, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Failure | None]: ...  # None: all
-    async def alter_reassignments(self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, allow_replication_factor_change: bool = True) -> dict[TopicPartition, Failure | None]: ...  # None cancels
-    async def list_reassignments(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, r.Reassignment]: ...
-
-    # configs
-    async def describe_configs(self, resources: Iterable[r.ConfigResource], *, keys: Iterable[str] | None = None, include_synonyms: bool = True, include_documentation: bool = False) -> dict[r.ConfigResource, tuple[r.ConfigEntry, ...] | Failure]: ...
-    async def alter_configs(self, changes: Mapping[r.ConfigResource, Iterable[r.ConfigChange]], *, validate_only: bool = False) -> dict[r.ConfigResource, Failure | None]: ...  # IncrementalAlterConfigs
-    async def list_config_resources(self, types: Iterable[r.ResourceType] = ()) -> tuple[r.ConfigResource, ...]: ...
-
-    # groups
-    async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> r.ListedGroups: ...
-    async def describe_groups(self, group_ids: Iterable[str], *, include_authorized_operations: bool = False) -> dict[str, r.GroupDescription | Failure]: ...
-    async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Failure | None]: ...
-    async def list_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = False) -> dict[TopicPartition, r.OffsetAndMetadata | Failure | None]: ...  # None value: no commit; partitions None: all committed
-    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, r.OffsetAndMetadata]) -> dict[TopicPartition, Failure | None]: ...  # generation -1: only into an empty group
-    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Failure | None]: ...
-    async def remove_members(self, group_id: str, members: Iterable[r.MemberToRemove], *, reason: str | None = None) -> dict[r.MemberToRemove, Failure | None]: ...
-
-    # transactions
-    async def list_transactions(self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()) -> tuple[tuple[r.TransactionListing, ...], dict[int, Failure]]: ...
-    async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, r.TransactionDescription | Failure]: ...
+    parsed = parse(AdminConfig, config)
+    async with open_cluster(bootstrap, parsed, on_request) as cluster:
+        yield Admin(cluster, parsed)

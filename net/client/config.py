@@ -149,7 +149,6 @@ class ProducerConfig(ClientConfig):
     max_request_size: int = _key(1_048_576, low=0, high=INT_MAX)
     metadata_max_idle_ms: int = _key(300_000, low=5_000, high=LONG_MAX)
     partitioner_adaptive_partitioning_enable: bool = _key(True)
-    partitioner_availability_timeout_ms: int = _key(0, low=0, high=LONG_MAX)
     partitioner_class: str = _key("", check=_partitioner)
     partitioner_ignore_keys: bool = _key(False)
     retries: int = _key(INT_MAX, low=0, high=INT_MAX)
@@ -221,6 +220,7 @@ _REFUSED: Final[dict[str, tuple[str | None, str]]] = {
     "metrics.num.samples": (None, _METRICS),
     "metrics.recording.level": (None, _METRICS),
     "metrics.sample.window.ms": (None, _METRICS),
+    "partitioner.availability.timeout.ms": ("0", "partitions are never left out by age of their queue"),
     "key.serializer": (None, _BYTES),
     "value.serializer": (None, _BYTES),
     "key.deserializer": (None, _BYTES),

@@ -1,0 +1,285 @@
+"""What the admin operations are built from: to whom a request goes, what is retried, one answer an item.
+
+An operation on many items is *routed* (which broker answers for which item), asked of all those brokers at once, and the
+items that failed for a passing reason are routed again, until all are settled or `default.api.timeout.ms` has passed.
+Whatever an item ends with, result or error, is its own; the others do not suffer from it.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import TopicPartition
+from pk.net.client.cluster import Backoff, Cluster
+from pk.net.client.config import AdminConfig
+from pk.net.client.connection import Connection
+from pk.net.client.errors import ClientError, ConnectFailed, NoBrokers, RequestTimedOut
+from pk.net.client.results import CoordinatorType
+
+Failure = Exception
+"""What an item may end with instead of a result: `KafkaError`, `ClientError` or `ProtocolError`."""
+
+FAILURES: Final = (KafkaError, ClientError, ProtocolError)
+_UNKNOWN_ATTEMPTS: Final = 3
+"""A topic made a moment ago may be unknown to the broker asked; one unknown three times does not exist."""
+
+_COORDINATOR_MOVED: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+)
+_NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
+# What must be answered at once although a later answer may differ.
+_SETTLED: Final = (
+    ErrorCode.ELECTION_NOT_NEEDED,
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+)
+
+K = TypeVar("K")
+R = TypeVar("R")
+Answers = dict[K, R | Failure]
+Routed = tuple[dict[int, list[K]], dict[K, Failure]]
+"""Broker id → items it answers for, and the items that nobody answers for."""
+
+
+def failure(code: int, message: str | None = None) -> KafkaError | None:
+    """The error of `code`, None for NONE."""
+    return KafkaError(code, message) if code else None
+
+
+def check(response: Any, what: str) -> None:
+    """Raise a response's own error code. `what` says what was asked, where the broker says nothing."""
+    if response.error_code:
+        raise KafkaError(response.error_code, getattr(response, "error_message", None) or what)
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Partitions grouped by topic, in the order given."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped
+
+
+class AdminBase:
+    """The parts of an admin client that ask; the operations are in the classes that derive from it."""
+
+    def __init__(self, cluster: Cluster, config: AdminConfig) -> None:
+        self.cluster = cluster
+        """Connections, metadata, and `request()` for what no operation covers."""
+
+        self.config = config
+
+    async def _any(self, request: Any, *, low: int = 0, high: int = 32767) -> Any:
+        """Ask whichever broker answers."""
+
+        async def attempt() -> Any:
+            connection = await self.cluster.any_connection()
+            return await connection.request(request, low=low, high=high)
+
+        return await self._retry(attempt, type(request).__name__)
+
+    async def _controller(self, ask: Callable[[Connection], Awaitable[R]]) -> R:
+        """Ask the controller; look for it again when it has moved."""
+
+        async def attempt() -> R:
+            node_id = await self.cluster.controller()
+            return await ask(await self.cluster.connection(node_id))
+
+        def moved(error: Exception) -> None:
+            self.cluster.metadata.controller_id = -1
+
+        return await self._retry(attempt, "the controller", moved)
+
+    async def _retry(
+        self,
+        attempt: Callable[[], Awaitable[R]],
+        what: str,
+        on_failure: Callable[[Exception], None] | None = None,
+    ) -> R:
+        timeout_ms = self.config.default_api_timeout_ms
+        return await self.cluster.retry(
+            attempt, timeout_ms=timeout_ms, what=what, on_failure=on_failure
+        )
+
+    async def _batches(
+        self,
+        items: Iterable[K],
+        route: Callable[[list[K]], Awaitable["Routed[K]"]],
+        ask: Callable[[Connection, list[K]], Awaitable[Mapping[K, Any]]],
+        on_failure: Callable[[K, Exception], None] | None = None,
+    ) -> dict[K, Any]:
+        """Route, ask, and again for the items that failed for a passing reason. Raises when no broker is reachable."""
+        remaining = list(dict.fromkeys(items))
+        answers: dict[K, Any] = {}
+        order = remaining
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        attempts = 0
+        with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
+            while remaining and attempts <= self.config.retries:
+                if attempts:
+                    await trio.sleep(backoff.next_ms() / 1000)
+                attempts += 1
+                routed = await self._retry(lambda todo=remaining: route(todo), "routing")
+                answers |= await self._ask_all(routed, ask)
+                failed = [item for item in remaining if isinstance(answers.get(item), Exception)]
+                remaining = [i for i in failed if self._worth_retrying(answers[i], attempts)]
+                if on_failure is not None:
+                    for item in remaining:
+                        on_failure(item, answers[item])
+        timed_out = RequestTimedOut(
+            f"not settled within default.api.timeout.ms ({self.config.default_api_timeout_ms} ms)"
+        )
+        return {item: answers.get(item, timed_out) for item in order}
+
+    async def _ask_all(
+        self,
+        routed: "Routed[K]",
+        ask: Callable[[Connection, list[K]], Awaitable[Mapping[K, Any]]],
+        purpose: str = "",
+    ) -> dict[K, Any]:
+        by_node, answers = routed[0], dict[K, Any](routed[1])
+
+        async def ask_one(node_id: int, items: list[K]) -> None:
+            try:
+                connection = await self.cluster.connection(node_id, purpose)
+                answers.update(await ask(connection, items))
+            except FAILURES as e:
+                answers.update(dict.fromkeys(items, e))
+
+        async with trio.open_nursery() as nursery:
+            for node_id, items in by_node.items():
+                nursery.start_soon(ask_one, node_id, items)
+        return answers
+
+    def _worth_retrying(self, error: Exception, attempts: int) -> bool:
+        if isinstance(error, KafkaError):
+            if error.code in _SETTLED:
+                return False
+            if error.code in _NOT_THERE:
+                return attempts < _UNKNOWN_ATTEMPTS
+            return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+        return isinstance(error, ClientError) and not isinstance(error, NoBrokers)
+
+    async def _route_leaders(self, partitions: list[TopicPartition]) -> "Routed[TopicPartition]":
+        """Each partition to its leader, by fresh metadata of the topics concerned."""
+        topics = sorted({partition.topic for partition in partitions})
+        unknown = [t for t in topics if not self._known(t)]
+        if unknown:
+            await self.cluster.refresh(unknown)
+        by_node: dict[int, list[TopicPartition]] = {}
+        failed: dict[TopicPartition, Failure] = {}
+        for partition in partitions:
+            error = self._leader_error(partition)
+            if error is not None:
+                failed[partition] = error
+                self.cluster.metadata.forget(partition.topic)
+            else:
+                leader_id, _ = self.cluster.metadata.leader(partition)
+                by_node.setdefault(leader_id, []).append(partition)
+        return by_node, failed
+
+    def _known(self, topic: str) -> bool:
+        info = self.cluster.metadata.topics.get(topic)
+        return info is not None and not info.error_code
+
+    def _leader_error(self, partition: TopicPartition) -> KafkaError | None:
+        info = self.cluster.metadata.topics.get(partition.topic)
+        if info is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return KafkaError(code, f"topic {partition.topic!r} does not exist")
+        if info.error_code:
+            what = f"topic {partition.topic!r}"
+            if info.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                what += " does not exist"
+            return KafkaError(info.error_code, what)
+        count = len(info.partitions)
+        if not 0 <= partition.partition < count:
+            return KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {partition.topic!r} has {count} partitions, no number {partition.partition}",
+            )
+        if info.partitions[partition.partition].leader_id < 0:
+            return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader now")
+        return None
+
+    async def _by_leader(
+        self,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[Connection, list[TopicPartition]], Awaitable[Mapping[TopicPartition, Any]]],
+    ) -> dict[TopicPartition, Any]:
+        """Ask each partition's leader. Metadata is asked for afresh, once, and again after failures."""
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        for topic in {partition.topic for partition in wanted}:
+            self.cluster.metadata.forget(topic)
+        return await self._batches(
+            wanted,
+            self._route_leaders,
+            ask,
+            lambda partition, _: self.cluster.metadata.forget(partition.topic),
+        )
+
+    async def _by_coordinator(
+        self,
+        keys: Iterable[str],
+        ask: Callable[[Connection, list[str]], Awaitable[Mapping[str, Any]]],
+        type: CoordinatorType = CoordinatorType.GROUP,
+    ) -> dict[str, Any]:
+        """Ask each group's (or transactional id's) coordinator."""
+
+        async def route(todo: list[str]) -> "Routed[str]":
+            unknown = [k for k in todo if (type, k) not in self.cluster.coordinators]
+            failed: dict[str, Failure] = {}
+            if unknown:
+                found = await self.cluster.find_coordinators(unknown, type)
+                failed = {k: e for k, e in found.items() if isinstance(e, KafkaError)}
+            by_node: dict[int, list[str]] = {}
+            for key in todo:
+                if key not in failed:
+                    by_node.setdefault(self.cluster.coordinators[type, key], []).append(key)
+            return by_node, failed
+
+        def moved(key: str, error: Exception) -> None:
+            lost = isinstance(error, ConnectFailed | ClientError)
+            if lost or (isinstance(error, KafkaError) and error.code in _COORDINATOR_MOVED):
+                self.cluster.forget_coordinator(key, type)
+
+        return await self._batches(keys, route, ask, moved)
+
+    async def _one_group(self, group_id: str, ask: Callable[[Connection], Awaitable[R]]) -> R:
+        """Ask the coordinator of one group; a failure raises."""
+
+        async def ask_group(connection: Connection, _: list[str]) -> dict[str, R]:
+            return {group_id: await ask(connection)}
+
+        answer = (await self._by_coordinator([group_id], ask_group))[group_id]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _live_brokers(self) -> list[int]:
+        await self._retry(lambda: self.cluster.refresh(()), "metadata")
+        return sorted(self.cluster.metadata.brokers)
+
+    async def _by_broker(
+        self, brokers: Iterable[int] | None, ask: Callable[[Connection], Awaitable[R]]
+    ) -> dict[int, R | Failure]:
+        """Ask brokers by id (None: all that live)."""
+        wanted = await self._live_brokers() if brokers is None else list(brokers)
+        answers: dict[int, R | Failure] = {}
+
+        async def ask_broker(connection: Connection, items: list[int]) -> dict[int, R]:
+            answer = await ask(connection)
+            answers[items[0]] = answer
+            return {items[0]: answer}
+
+        # One round: what a broker that is down would answer is not worth waiting for.
+        with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
+            answers = await self._ask_all(({b: [b] for b in wanted}, {}), ask_broker)
+        timed_out = RequestTimedOut("no answer within default.api.timeout.ms")
+        return {broker: answers.get(broker, timed_out) for broker in wanted}

@@ -1,0 +1,458 @@
+"""Admin operations on groups and their offsets."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin_base import FAILURES, AdminBase, Failure, by_topic, check, failure
+from pk.net.client.connection import Connection
+
+_CONSUMER_GROUP_DESCRIBE = 69
+_SHARE_GROUP_DESCRIBE = 77
+_LEAVE_GROUP = 13
+_OFFSET_FETCH = 9
+_NAMED_OFFSETS_MAX = 9
+"""OffsetCommit and OffsetFetch name topics by id from version 10 on; by name serves here."""
+
+_NOT_THIS_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+CONSUMER_PROTOCOL = "consumer"
+
+
+class GroupOperations(AdminBase):
+    """The part of `Admin` about groups."""
+
+    async def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = ()
+    ) -> r.ListedGroups:
+        """The groups of all coordinators. Filters need version 4 (states, 2.6) and 5 (types, 3.8)."""
+        from pk.core.wire.messages.list_groups import ListGroupsRequest
+
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        low = 5 if request.types_filter else 4 if request.states_filter else 0
+
+        async def ask(connection: Connection) -> list[r.GroupListing]:
+            response = await connection.request(request, low=low)
+            check(response, "ListGroups")
+            node_id = connection.node.node_id
+            return [
+                r.GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type, node_id)
+                for g in response.groups
+            ]
+
+        answers = await self._by_broker(None, ask)
+        errors = {b: a for b, a in answers.items() if isinstance(a, Exception)}
+        listed = {g.group_id: g for a in answers.values() if isinstance(a, list) for g in a}
+        return r.ListedGroups(tuple(listed[group_id] for group_id in sorted(listed)), errors)
+
+    async def describe_groups(
+        self, group_ids: Iterable[str], *, include_authorized_operations: bool = False
+    ) -> dict[str, r.GroupDescription | Failure]:
+        """Groups with their members, of the classic kind and, where the broker has them, consumer and share groups.
+
+        A group that does not exist is GROUP_ID_NOT_FOUND.
+        """
+
+        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
+            answers: dict[str, Any] = {}
+            for describe in (_describe_consumer, _describe_classic, _describe_share):
+                todo = [i for i in ids if _is_other_type(answers.get(i, _NOT_ASKED))]
+                if todo:
+                    answers |= await describe(connection, todo, include_authorized_operations)
+            return answers
+
+        answers = await self._by_coordinator(group_ids, ask)
+        return {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Failure | None]:
+        """Delete empty groups with their offsets (KIP-229)."""
+        from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
+
+        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
+            response = await connection.request(DeleteGroupsRequest(groups_names=ids))
+            return {a.group_id: failure(a.error_code) for a in response.results}
+
+        answers = await self._by_coordinator(group_ids, ask)
+        return {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
+
+    async def list_group_offsets(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        require_stable: bool = False,
+    ) -> dict[TopicPartition, r.OffsetAndMetadata | Failure | None]:
+        """What a group has committed for `partitions` (None: for all it has); None where it has committed nothing.
+
+        `require_stable` (2.5, KIP-447) fails partitions with an open transaction's commit: UNSTABLE_OFFSET_COMMIT.
+        Raises KafkaError for the group as a whole.
+        """
+        wanted = None if partitions is None else list(partitions)
+        if wanted == []:
+            return {}
+
+        async def ask(connection: Connection) -> list[Any]:
+            return await _fetch_offsets(connection, group_id, wanted, require_stable)
+
+        topics = await self._one_group(group_id, ask)
+        answers: dict[TopicPartition, r.OffsetAndMetadata | Failure | None] = {}
+        for t in topics:
+            for p in t.partitions:
+                partition = TopicPartition(t.name, p.partition_index)
+                if p.error_code:
+                    answers[partition] = KafkaError(p.error_code, str(partition))
+                elif p.committed_offset < 0:
+                    answers[partition] = None
+                else:
+                    answers[partition] = r.OffsetAndMetadata(
+                        p.committed_offset, p.committed_leader_epoch, p.metadata or ""
+                    )
+        if wanted is not None:
+            return {partition: answers.get(partition) for partition in wanted}
+        return {p: a for p, a in sorted(answers.items()) if a is not None}
+
+    async def alter_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, r.OffsetAndMetadata]
+    ) -> dict[TopicPartition, Failure | None]:
+        """Commit offsets for a group without joining it: only into a group that is empty, or new.
+
+        An active group answers UNKNOWN_MEMBER_ID (Kafka's word for it) for every partition.
+        """
+        from pk.core.wire.messages.offset_commit import (
+            OffsetCommitRequest,
+            OffsetCommitRequestPartition,
+            OffsetCommitRequestTopic,
+        )
+
+        if not offsets:
+            return {}
+        topics = []
+        for topic, indexes in by_topic(offsets).items():
+            commits = []
+            for index in indexes:
+                offset = offsets[TopicPartition(topic, index)]
+                if offset.offset < 0:
+                    raise ValueError(f"not an offset to commit: {offset.offset}")
+                commits.append(
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=offset.offset,
+                        committed_leader_epoch=offset.leader_epoch,
+                        committed_metadata=offset.metadata,
+                    )
+                )
+            topics.append(OffsetCommitRequestTopic(name=topic, partitions=commits))
+        request = OffsetCommitRequest(group_id=group_id, topics=topics)
+
+        async def ask(connection: Connection) -> dict[TopicPartition, Failure | None]:
+            response = await connection.request(request, high=_NAMED_OFFSETS_MAX)
+            answers = {
+                TopicPartition(t.name, p.partition_index): failure(p.error_code)
+                for t in response.topics
+                for p in t.partitions
+            }
+            return _raise_if_all_moved(answers)
+
+        return await self._one_group(group_id, ask)
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Failure | None]:
+        """Delete what a group has committed for partitions (KIP-496, 2.4). Raises KafkaError for the whole group."""
+        from pk.core.wire.messages.offset_delete import (
+            OffsetDeleteRequest,
+            OffsetDeleteRequestPartition,
+            OffsetDeleteRequestTopic,
+        )
+
+        topics = [
+            OffsetDeleteRequestTopic(
+                name=topic,
+                partitions=[OffsetDeleteRequestPartition(partition_index=i) for i in indexes],
+            )
+            for topic, indexes in by_topic(partitions).items()
+        ]
+        request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+
+        async def ask(connection: Connection) -> dict[TopicPartition, Failure | None]:
+            response = await connection.request(request)
+            if response.error_code:
+                raise _named(KafkaError(response.error_code), group_id)
+            return {
+                TopicPartition(t.name, p.partition_index): failure(p.error_code)
+                for t in response.topics
+                for p in t.partitions
+            }
+
+        return await self._one_group(group_id, ask)
+
+    async def remove_members(
+        self, group_id: str, members: Iterable[r.MemberToRemove], *, reason: str | None = None
+    ) -> dict[r.MemberToRemove, Failure | None]:
+        """Remove members from a group (KIP-345): by instance id, or by member id.
+
+        Before 2.4 one at a time, and only by member id. Raises KafkaError for the whole group.
+        """
+        from pk.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+
+        leaving = list(dict.fromkeys(members))
+
+        async def ask(connection: Connection) -> dict[r.MemberToRemove, Failure | None]:
+            by_instance = any(member.instance_id is not None for member in leaving)
+            version = connection.version_of(_LEAVE_GROUP, low=3 if by_instance else 0)
+            if version < 3:
+                return {m: await _leave_alone(connection, group_id, m, version) for m in leaving}
+            request = LeaveGroupRequest(group_id=group_id)
+            for member in leaving:
+                identity = MemberIdentity(
+                    member_id=member.member_id, group_instance_id=member.instance_id
+                )
+                if version >= 5:
+                    identity.reason = reason
+                request.members.append(identity)
+            response = await connection.request(request, version=version)
+            check(response, f"group {group_id!r}")
+            codes = {(m.member_id, m.group_instance_id): m.error_code for m in response.members}
+            return {m: failure(codes.get((m.member_id, m.instance_id), 0)) for m in leaving}
+
+        return await self._one_group(group_id, ask)
+
+
+_NOT_ASKED = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+def _is_other_type(answer: Any) -> bool:
+    return isinstance(answer, KafkaError) and answer.code in _NOT_THIS_TYPE
+
+
+def _named(error: KafkaError, group_id: str) -> KafkaError:
+    if error.message is None or error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+        gone = error.code == ErrorCode.GROUP_ID_NOT_FOUND
+        suffix = " does not exist" if gone else ""
+        return KafkaError(error.code, f"group {group_id!r}{suffix}")
+    return error
+
+
+def _raise_if_all_moved(
+    answers: dict[TopicPartition, Failure | None],
+) -> dict[TopicPartition, Failure | None]:
+    """A coordinator that has moved answers so for every partition: an error of the whole request."""
+    for error in answers.values():
+        moved = isinstance(error, KafkaError) and error.code in (
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        )
+        if moved and error is not None:
+            raise error
+    return answers
+
+
+async def _leave_alone(
+    connection: Connection, group_id: str, member: r.MemberToRemove, version: int
+) -> Failure | None:
+    from pk.core.wire.messages.leave_group import LeaveGroupRequest
+
+    request = LeaveGroupRequest(group_id=group_id, member_id=member.member_id)
+    try:
+        response = await connection.request(request, version=version)
+    except FAILURES as e:
+        return e
+    return failure(response.error_code)
+
+
+async def _fetch_offsets(
+    connection: Connection,
+    group_id: str,
+    partitions: list[TopicPartition] | None,
+    require_stable: bool,
+) -> list[Any]:
+    """The topics of an OffsetFetch answer, in whichever version. Raises KafkaError for the group."""
+    from pk.core.wire.messages.offset_fetch import (
+        OffsetFetchRequest,
+        OffsetFetchRequestGroup,
+        OffsetFetchRequestTopic,
+        OffsetFetchRequestTopics,
+    )
+
+    low = 7 if require_stable else 2 if partitions is None else 1
+    version = connection.version_of(_OFFSET_FETCH, low=low, high=_NAMED_OFFSETS_MAX)
+    grouped = None if partitions is None else by_topic(partitions)
+    request = OffsetFetchRequest()
+    if require_stable:
+        request.require_stable = True
+    if version >= 8:
+        topics = None
+        if grouped is not None:
+            topics = [
+                OffsetFetchRequestTopics(name=t, partition_indexes=ps) for t, ps in grouped.items()
+            ]
+        request.groups = [OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
+        response = await connection.request(request, version=version)
+        answer = response.groups[0]
+    else:
+        request.group_id = group_id
+        request.topics = None
+        if grouped is not None:
+            request.topics = [
+                OffsetFetchRequestTopic(name=t, partition_indexes=ps) for t, ps in grouped.items()
+            ]
+        response = answer = await connection.request(request, version=version)
+    if answer.error_code:
+        raise KafkaError(answer.error_code, f"group {group_id!r}")
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            if partition.error_code in (
+                ErrorCode.NOT_COORDINATOR,
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ):
+                raise KafkaError(partition.error_code, f"group {group_id!r}")
+    return answer.topics
+
+
+async def _describe_consumer(
+    connection: Connection, ids: list[str], operations: bool
+) -> dict[str, Any]:
+    if not connection.serves(_CONSUMER_GROUP_DESCRIBE):
+        return {}
+    from pk.core.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+    request = ConsumerGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations)
+    response = await connection.request(request)
+    return {
+        g.group_id: failure(g.error_code, g.error_message)
+        or r.GroupDescription(
+            g.group_id,
+            "Consumer",
+            g.group_state,
+            CONSUMER_PROTOCOL,
+            g.assignor_name,
+            tuple(
+                r.MemberDescription(
+                    m.member_id,
+                    m.instance_id,
+                    m.client_id,
+                    m.client_host,
+                    _partitions(m.assignment),
+                    tuple(m.subscribed_topic_names),
+                    m.subscribed_topic_regex or None,
+                    m.rack_id,
+                    m.member_epoch,
+                    _partitions(m.target_assignment),
+                    {0: True, 1: False}.get(m.member_type),
+                )
+                for m in g.members
+            ),
+            connection.node,
+            g.group_epoch,
+            g.assignment_epoch,
+            g.authorized_operations,
+        )
+        for g in response.groups
+    }
+
+
+async def _describe_share(
+    connection: Connection, ids: list[str], operations: bool
+) -> dict[str, Any]:
+    if not connection.serves(_SHARE_GROUP_DESCRIBE, 1):
+        return {}
+    from pk.core.wire.messages.share_group_describe import ShareGroupDescribeRequest
+
+    request = ShareGroupDescribeRequest(group_ids=ids, include_authorized_operations=operations)
+    response = await connection.request(request)
+    return {
+        g.group_id: failure(g.error_code, g.error_message)
+        or r.GroupDescription(
+            g.group_id,
+            "Share",
+            g.group_state,
+            "share",
+            g.assignor_name,
+            tuple(
+                r.MemberDescription(
+                    m.member_id,
+                    None,
+                    m.client_id,
+                    m.client_host,
+                    _partitions(m.assignment),
+                    tuple(m.subscribed_topic_names),
+                    rack_id=m.rack_id,
+                    member_epoch=m.member_epoch,
+                )
+                for m in g.members
+            ),
+            connection.node,
+            g.group_epoch,
+            g.assignment_epoch,
+            g.authorized_operations,
+        )
+        for g in response.groups
+    }
+
+
+async def _describe_classic(
+    connection: Connection, ids: list[str], operations: bool
+) -> dict[str, Any]:
+    from pk.core.wire.messages.describe_groups import DescribeGroupsRequest
+
+    request = DescribeGroupsRequest(groups=ids)
+    version = connection.version_of(request.API_KEY)
+    if version >= 3:
+        request.include_authorized_operations = operations
+    response = await connection.request(request, version=version)
+    answers: dict[str, Any] = {}
+    for g in response.groups:
+        if g.error_code:
+            answers[g.group_id] = KafkaError(g.error_code, g.error_message)
+        elif g.group_state == "Dead" and not g.members:
+            # What versions before 6 say of a group that does not exist (KIP-1043).
+            answers[g.group_id] = KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        else:
+            answers[g.group_id] = r.GroupDescription(
+                g.group_id,
+                "Classic",
+                g.group_state,
+                g.protocol_type,
+                g.protocol_data,
+                tuple(_classic_member(m, g.protocol_type) for m in g.members),
+                connection.node,
+                authorized_operations=g.authorized_operations,
+            )
+    return answers
+
+
+def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(t.topic_name, p) for t in assignment.topic_partitions for p in t.partitions
+        )
+    )
+
+
+def _classic_member(m: Any, protocol_type: str) -> r.MemberDescription:
+    """A member of a classic group. What is not the consumers' protocol (Connect's, a lie) counts as no assignment."""
+    from pk.net.client.protocol import decode_assignment, decode_subscription
+
+    topics: tuple[str, ...] = ()
+    rack_id = None
+    assigned: tuple[TopicPartition, ...] = ()
+    if protocol_type == CONSUMER_PROTOCOL:
+        try:
+            if m.member_metadata:
+                subscription = decode_subscription(m.member_metadata)
+                topics, rack_id = tuple(subscription.topics), subscription.rack_id
+            if m.member_assignment:
+                assigned = decode_assignment(m.member_assignment)
+        except ProtocolError:
+            pass
+    return r.MemberDescription(
+        m.member_id,
+        m.group_instance_id,
+        m.client_id,
+        m.client_host,
+        tuple(sorted(assigned)),
+        topics,
+        rack_id=rack_id,
+    )

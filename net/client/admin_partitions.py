@@ -1,0 +1,162 @@
+"""Admin operations on partitions: leaders, reassignments, producers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin_base import AdminBase, Failure, Routed, by_topic, check, failure
+from pk.net.client.connection import Connection
+
+
+class PartitionOperations(AdminBase):
+    """The part of `Admin` about leaders, reassignments and producers."""
+
+    async def describe_producers(
+        self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
+    ) -> dict[TopicPartition, tuple[r.ProducerState, ...] | Failure]:
+        """The producers that partitions' leaders (or the replicas on one broker) remember (KIP-664, 2.8)."""
+        from pk.core.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+
+        async def ask(connection: Connection, asked: list[TopicPartition]) -> dict[Any, Any]:
+            topics = [
+                TopicRequest(name=topic, partition_indexes=indexes)
+                for topic, indexes in by_topic(asked).items()
+            ]
+            response = await connection.request(DescribeProducersRequest(topics=topics))
+            return {
+                TopicPartition(t.name, p.partition_index): failure(p.error_code, p.error_message)
+                or tuple(map(_producer, p.active_producers))
+                for t in response.topics
+                for p in t.partitions
+            }
+
+        if broker_id is None:
+            return await self._by_leader(partitions, ask)
+
+        async def route(todo: list[TopicPartition]) -> Routed[TopicPartition]:
+            return {broker_id: todo}, {}
+
+        return await self._batches(partitions, route, ask)
+
+    async def elect_leaders(
+        self, election: r.ElectionType, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Failure | None]:
+        """Elect the preferred (or, losing records, any live) replica as leader (KIP-183, KIP-460).
+
+        With None: of every partition that needs it, and only those are answered. ELECTION_NOT_NEEDED is an item's error.
+        """
+        from pk.core.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+
+        topics = None
+        if partitions is not None:
+            grouped = by_topic(partitions)
+            topics = [TopicPartitions(topic=t, partitions=ps) for t, ps in grouped.items()]
+        request = ElectLeadersRequest(
+            election_type=int(election),
+            topic_partitions=topics,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+
+        async def ask(connection: Connection) -> Any:
+            low = 1 if election == r.ElectionType.UNCLEAN else 0
+            response = await connection.request(request, low=low)
+            check(response, "ElectLeaders")
+            return response
+
+        response = await self._controller(ask)
+        return {
+            TopicPartition(t.topic, p.partition_id): failure(p.error_code, p.error_message)
+            for t in response.replica_election_results
+            for p in t.partition_result
+        }
+
+    async def alter_reassignments(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, Failure | None]:
+        """Move partitions to other brokers, the first of them preferred; None cancels a move (KIP-455, 2.4).
+
+        `allow_replication_factor_change=False` needs version 1 (4.1, KIP-860).
+        """
+        from pk.core.wire.messages.alter_partition_reassignments import (
+            AlterPartitionReassignmentsRequest,
+            ReassignablePartition,
+            ReassignableTopic,
+        )
+
+        if not replicas:
+            return {}
+        topics = []
+        for topic, indexes in by_topic(replicas).items():
+            moves = []
+            for index in indexes:
+                target = replicas[TopicPartition(topic, index)]
+                brokers = None if target is None else list(target)
+                moves.append(ReassignablePartition(partition_index=index, replicas=brokers))
+            topics.append(ReassignableTopic(name=topic, partitions=moves))
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=self.config.request_timeout_ms,
+            allow_replication_factor_change=allow_replication_factor_change,
+            topics=topics,
+        )
+
+        async def ask(connection: Connection) -> Any:
+            low = 0 if allow_replication_factor_change else 1
+            response = await connection.request(request, low=low)
+            check(response, "AlterPartitionReassignments")
+            return response
+
+        response = await self._controller(ask)
+        return {
+            TopicPartition(t.name, p.partition_index): failure(p.error_code, p.error_message)
+            for t in response.responses
+            for p in t.partitions
+        }
+
+    async def list_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, r.Reassignment]:
+        """The partitions (of those given, None: of all) that are being moved (KIP-455, 2.4)."""
+        from pk.core.wire.messages.list_partition_reassignments import (
+            ListPartitionReassignmentsRequest,
+            ListPartitionReassignmentsTopics,
+        )
+
+        topics = None
+        if partitions is not None:
+            grouped = by_topic(partitions)
+            topics = [
+                ListPartitionReassignmentsTopics(name=t, partition_indexes=ps)
+                for t, ps in grouped.items()
+            ]
+        request = ListPartitionReassignmentsRequest(
+            timeout_ms=self.config.request_timeout_ms, topics=topics
+        )
+
+        async def ask(connection: Connection) -> Any:
+            response = await connection.request(request)
+            check(response, "ListPartitionReassignments")
+            return response
+
+        response = await self._controller(ask)
+        return {
+            TopicPartition(t.name, p.partition_index): r.Reassignment(
+                tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
+            )
+            for t in response.topics
+            for p in t.partitions
+        }
+
+
+def _producer(p: Any) -> r.ProducerState:
+    return r.ProducerState(
+        p.producer_id,
+        p.producer_epoch,
+        p.last_sequence,
+        p.last_timestamp,
+        p.coordinator_epoch,
+        p.current_txn_start_offset,
+    )

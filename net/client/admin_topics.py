@@ -1,0 +1,472 @@
+"""Admin operations on topics, partitions and their offsets."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition, Uuid, uuid_text
+from pk.net.client import results as r
+from pk.net.client.admin_base import AdminBase, Failure, by_topic, check, failure
+from pk.net.client.connection import Connection
+
+_CREATE_TOPICS = 19
+_DELETE_TOPICS = 20
+_LIST_OFFSETS = 2
+_DESCRIBE_TOPIC_PARTITIONS = 75
+
+_TIMESTAMP_SINCE = {
+    r.MAX_TIMESTAMP: 7,
+    r.EARLIEST_LOCAL: 8,
+    r.LATEST_TIERED: 9,
+    r.EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The first ListOffsets version that knows a special timestamp (KIP-734, KIP-405, KIP-1005, KIP-1023)."""
+
+
+class TopicOperations(AdminBase):
+    """The part of `Admin` about topics and partitions."""
+
+    async def list_topics(self, *, include_internal: bool = True) -> tuple[r.TopicListing, ...]:
+        """Every topic the cluster shows us, by name."""
+        await self._retry(lambda: self.cluster.refresh(None), "Metadata")
+        topics = sorted(self.cluster.metadata.topics.items())
+        return tuple(
+            r.TopicListing(
+                name,
+                t.topic_id,
+                t.internal,
+                len(t.partitions),
+                max((len(p.replicas) for p in t.partitions), default=0),
+            )
+            for name, t in topics
+            if include_internal or not t.internal
+        )
+
+    async def describe_topics(
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        include_authorized_operations: bool = False,
+    ) -> dict[str, r.TopicDescription | Failure]:
+        """Topics (None: all) with their partitions; with ELR where the broker knows it (KIP-966, 3.7)."""
+        names = None if topics is None else list(dict.fromkeys(topics))
+        if names == []:
+            return {}
+        connection = await self._retry(self.cluster.any_connection, "the cluster")
+        if connection.serves(_DESCRIBE_TOPIC_PARTITIONS):
+            found = await self._describe_paged(names)
+        else:
+            found = await self._describe_by_metadata_names(names, include_authorized_operations)
+        if names is None:
+            return dict(sorted(found.items()))
+        unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the broker did not name it")
+        return {name: found.get(name, unknown) for name in names}
+
+    async def _describe_paged(
+        self, names: list[str] | None
+    ) -> dict[str, r.TopicDescription | Failure]:
+        from pk.core.wire.messages.describe_topic_partitions import (
+            DescribeTopicPartitionsRequest,
+            TopicRequest,
+        )
+
+        asked = [TopicRequest(name=name) for name in sorted(names or ())]
+        heads: dict[str, Any] = {}
+        partitions: dict[str, list[r.PartitionDescription]] = {}
+        cursor: Any = None
+        while True:
+            request = DescribeTopicPartitionsRequest(topics=asked, cursor=_cursor(cursor))
+            response = await self._any(request)
+            for topic in response.topics:
+                heads[topic.name] = topic
+                partitions.setdefault(topic.name, []).extend(map(_partition, topic.partitions))
+            before, cursor = cursor, response.next_cursor
+            if cursor is None:
+                break
+            if before is not None and _place(cursor) <= _place(before):
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR, "DescribeTopicPartitions does not get on"
+                )
+        return {
+            name: failure(head.error_code, _topic_message(name, head.error_code))
+            or r.TopicDescription(
+                name,
+                head.topic_id,
+                head.is_internal,
+                tuple(sorted(partitions[name], key=lambda p: p.partition)),
+                head.topic_authorized_operations,
+            )
+            for name, head in heads.items()
+        }
+
+    async def _describe_by_metadata_names(
+        self, names: list[str] | None, operations: bool
+    ) -> dict[str, r.TopicDescription | Failure]:
+        from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+        asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=asked)
+        request.allow_auto_topic_creation = False
+        request.include_topic_authorized_operations = operations
+        response = await self._any(request, low=8 if operations else 4)
+        return {t.name: _topic(t, t.name) for t in response.topics}
+
+    async def describe_topics_by_id(
+        self, topic_ids: Iterable[Uuid]
+    ) -> dict[Uuid, r.TopicDescription | Failure]:
+        """Topics by id (KIP-516; brokers from 3.1 on)."""
+        ids = list(dict.fromkeys(topic_ids))
+        if not ids:
+            return {}
+
+        async def attempt() -> Any:
+            return await self.cluster.refresh((), topic_ids=ids)
+
+        response = await self._retry(attempt, "Metadata")
+        found = {t.topic_id: _topic(t, uuid_text(t.topic_id)) for t in response.topics}
+        unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        return {topic_id: found.get(topic_id, unknown) for topic_id in ids}
+
+    async def create_topics(
+        self, topics: Iterable[r.NewTopic], *, validate_only: bool = False
+    ) -> dict[str, r.CreatedTopic | Failure]:
+        """Create topics. Numbers left to the broker (-1) need version 4 (2.4, KIP-464)."""
+        from pk.core.wire.messages.create_topics import (
+            CreatableReplicaAssignment,
+            CreatableTopic,
+            CreatableTopicConfig,
+            CreateTopicsRequest,
+        )
+
+        new = list(topics)
+        if not new:
+            return {}
+        creatable = [
+            CreatableTopic(
+                name=t.name,
+                num_partitions=t.partitions,
+                replication_factor=t.replication_factor,
+                assignments=[
+                    CreatableReplicaAssignment(partition_index=p, broker_ids=list(brokers))
+                    for p, brokers in (t.assignments or {}).items()
+                ],
+                configs=[CreatableTopicConfig(name=k, value=v) for k, v in t.configs.items()],
+            )
+            for t in new
+        ]
+        open_numbers = any(
+            t.assignments is None and -1 in (t.partitions, t.replication_factor) for t in new
+        )
+        request = CreateTopicsRequest(
+            topics=creatable,
+            timeout_ms=self.config.request_timeout_ms,
+            validate_only=validate_only,
+        )
+
+        async def ask(connection: Connection) -> Any:
+            low = 4 if open_numbers else 1
+            response = await connection.request(request, low=low)
+            _raise_if_moved(t.error_code for t in response.topics)
+            return response
+
+        response = await self._controller(ask)
+        self._forget(t.name for t in new)
+        return {t.name: _created(t) for t in response.topics}
+
+    async def delete_topics(self, topics: Iterable[str]) -> dict[str, Failure | None]:
+        """Delete topics by name."""
+        from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+        names = list(dict.fromkeys(topics))
+        if not names:
+            return {}
+
+        async def ask(connection: Connection) -> Any:
+            version = connection.version_of(_DELETE_TOPICS)
+            request = DeleteTopicsRequest(timeout_ms=self.config.request_timeout_ms)
+            if version >= 6:
+                request.topics = [DeleteTopicState(name=name) for name in names]
+            else:
+                request.topic_names = names
+            response = await connection.request(request, version=version)
+            _raise_if_moved(t.error_code for t in response.responses)
+            return response
+
+        response = await self._controller(ask)
+        self._forget(names)
+        return {
+            t.name: failure(t.error_code, t.error_message or _topic_message(t.name, t.error_code))
+            for t in response.responses
+        }
+
+    async def delete_topics_by_id(self, topic_ids: Iterable[Uuid]) -> dict[Uuid, Failure | None]:
+        """Delete topics by id (KIP-516; brokers from 2.8 on)."""
+        from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+
+        request = DeleteTopicsRequest(timeout_ms=self.config.request_timeout_ms)
+        request.topics = [DeleteTopicState(name=None, topic_id=i) for i in dict.fromkeys(topic_ids)]
+        if not request.topics:
+            return {}
+
+        async def ask(connection: Connection) -> Any:
+            response = await connection.request(request, low=6)
+            _raise_if_moved(t.error_code for t in response.responses)
+            return response
+
+        response = await self._controller(ask)
+        self._forget(t.name for t in response.responses if t.name is not None)
+        return {t.topic_id: failure(t.error_code, t.error_message) for t in response.responses}
+
+    async def create_partitions(
+        self, topics: Mapping[str, r.NewPartitions], *, validate_only: bool = False
+    ) -> dict[str, Failure | None]:
+        """Let topics grow to a total of partitions."""
+        from pk.core.wire.messages.create_partitions import (
+            CreatePartitionsAssignment,
+            CreatePartitionsRequest,
+            CreatePartitionsTopic,
+        )
+
+        if not topics:
+            return {}
+        growing = [
+            CreatePartitionsTopic(
+                name=name,
+                count=new.total,
+                assignments=None
+                if new.assignments is None
+                else [CreatePartitionsAssignment(broker_ids=list(b)) for b in new.assignments],
+            )
+            for name, new in topics.items()
+        ]
+        request = CreatePartitionsRequest(
+            topics=growing, timeout_ms=self.config.request_timeout_ms, validate_only=validate_only
+        )
+
+        async def ask(connection: Connection) -> Any:
+            response = await connection.request(request)
+            _raise_if_moved(t.error_code for t in response.results)
+            return response
+
+        response = await self._controller(ask)
+        self._forget(topics)
+        return {t.name: failure(t.error_code, t.error_message) for t in response.results}
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, r.ListedOffset | Failure]:
+        """The offset of the first record not older than a time (epoch ms), or of a special timestamp (`LATEST` …).
+
+        Offset -1: no such record. A special timestamp too new for the broker is UNSUPPORTED_VERSION for that partition.
+        """
+
+        async def ask(connection: Connection, partitions: list[TopicPartition]) -> dict[Any, Any]:
+            return await self._list_offsets_of(connection, partitions, timestamps, isolation)
+
+        return await self._by_leader(timestamps, ask)
+
+    async def _list_offsets_of(
+        self,
+        connection: Connection,
+        partitions: list[TopicPartition],
+        timestamps: Mapping[TopicPartition, int],
+        isolation: r.IsolationLevel,
+    ) -> dict[TopicPartition, r.ListedOffset | Failure]:
+        from pk.core.wire.messages.list_offsets import (
+            ListOffsetsPartition,
+            ListOffsetsRequest,
+            ListOffsetsTopic,
+        )
+
+        version = connection.version_of(_LIST_OFFSETS, low=2 if isolation else 1)
+        answers: dict[TopicPartition, r.ListedOffset | Failure] = {}
+        asked: list[TopicPartition] = []
+        for partition in partitions:
+            since = _TIMESTAMP_SINCE.get(timestamps[partition], 0)
+            if version < since:
+                answers[partition] = KafkaError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"timestamp {timestamps[partition]} needs ListOffsets {since}; the broker"
+                    f" serves {version}",
+                )
+            else:
+                asked.append(partition)
+        if not asked:
+            return answers
+        topics = [
+            ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    ListOffsetsPartition(
+                        partition_index=index,
+                        timestamp=timestamps[TopicPartition(topic, index)],
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(asked).items()
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=int(isolation),
+            topics=topics,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+        response = await connection.request(request, version=version)
+        for t in response.topics:
+            for p in t.partitions:
+                answers[TopicPartition(t.name, p.partition_index)] = failure(
+                    p.error_code
+                ) or r.ListedOffset(p.offset, p.timestamp, p.leader_epoch)
+        return answers
+
+    async def offsets_for_leader_epochs(
+        self, epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, r.EpochEndOffset | Failure]:
+        """Where leader epochs end in their leaders' logs (KIP-101, KIP-320)."""
+        from pk.core.wire.messages.offset_for_leader_epoch import (
+            OffsetForLeaderEpochRequest,
+            OffsetForLeaderPartition,
+            OffsetForLeaderTopic,
+        )
+
+        async def ask(connection: Connection, partitions: list[TopicPartition]) -> dict[Any, Any]:
+            topics = [
+                OffsetForLeaderTopic(
+                    topic=topic,
+                    partitions=[
+                        OffsetForLeaderPartition(
+                            partition=i, leader_epoch=epochs[TopicPartition(topic, i)]
+                        )
+                        for i in indexes
+                    ],
+                )
+                for topic, indexes in by_topic(partitions).items()
+            ]
+            request = OffsetForLeaderEpochRequest(replica_id=-1, topics=topics)
+            response = await connection.request(request)
+            return {
+                TopicPartition(t.topic, p.partition): failure(p.error_code)
+                or r.EpochEndOffset(p.leader_epoch, p.end_offset)
+                for t in response.topics
+                for p in t.partitions
+            }
+
+        return await self._by_leader(epochs, ask)
+
+    async def delete_records(
+        self, before: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int | Failure]:
+        """Delete the records below an offset (-1: below the high watermark); the new log start offset (KIP-107)."""
+        from pk.core.wire.messages.delete_records import (
+            DeleteRecordsPartition,
+            DeleteRecordsRequest,
+            DeleteRecordsTopic,
+        )
+
+        async def ask(connection: Connection, partitions: list[TopicPartition]) -> dict[Any, Any]:
+            topics = [
+                DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[
+                        DeleteRecordsPartition(
+                            partition_index=i, offset=before[TopicPartition(topic, i)]
+                        )
+                        for i in indexes
+                    ],
+                )
+                for topic, indexes in by_topic(partitions).items()
+            ]
+            request = DeleteRecordsRequest(
+                topics=topics, timeout_ms=self.config.request_timeout_ms
+            )
+            response = await connection.request(request)
+            return {
+                TopicPartition(t.name, p.partition_index): failure(p.error_code) or p.low_watermark
+                for t in response.topics
+                for p in t.partitions
+            }
+
+        return await self._by_leader(before, ask)
+
+    def _forget(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            self.cluster.metadata.forget(topic)
+
+
+def _raise_if_moved(codes: Iterable[int]) -> None:
+    if ErrorCode.NOT_CONTROLLER in codes:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER)
+
+
+def _topic_message(name: str, code: int) -> str | None:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"topic {name!r} does not exist"
+    return f"topic {name!r}" if code else None
+
+
+def _place(cursor: Any) -> tuple[str, int]:
+    return cursor.topic_name, cursor.partition_index
+
+
+def _cursor(cursor: Any) -> Any:
+    if cursor is None:
+        return None
+    from pk.core.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+
+    kind = DescribeTopicPartitionsRequest.cursor_class()
+    return kind(topic_name=cursor.topic_name, partition_index=cursor.partition_index)
+
+
+def _partition(p: Any) -> r.PartitionDescription:
+    elr, last_known = p.eligible_leader_replicas, p.last_known_elr
+    return r.PartitionDescription(
+        p.partition_index,
+        p.leader_id,
+        p.leader_epoch,
+        tuple(p.replica_nodes),
+        tuple(p.isr_nodes),
+        tuple(p.offline_replicas),
+        () if elr is None else tuple(elr),
+        () if last_known is None else tuple(last_known),
+        p.error_code,
+    )
+
+
+def _topic(t: Any, what: str) -> r.TopicDescription | KafkaError:
+    if t.error_code:
+        return KafkaError(t.error_code, _topic_message(what, t.error_code))
+    partitions = [
+        r.PartitionDescription(
+            p.partition_index,
+            p.leader_id,
+            p.leader_epoch,
+            tuple(p.replica_nodes),
+            tuple(p.isr_nodes),
+            tuple(p.offline_replicas),
+            error_code=p.error_code,
+        )
+        for p in t.partitions
+    ]
+    return r.TopicDescription(
+        t.name,
+        t.topic_id,
+        t.is_internal,
+        tuple(sorted(partitions, key=lambda p: p.partition)),
+        t.topic_authorized_operations,
+    )
+
+
+def _created(t: Any) -> r.CreatedTopic | KafkaError:
+    if t.error_code:
+        return KafkaError(t.error_code, t.error_message)
+    configs = tuple(
+        r.ConfigEntry(
+            c.name, c.value, r.ConfigSource(max(0, c.config_source)), c.read_only, c.is_sensitive
+        )
+        for c in t.configs or ()
+    )
+    return r.CreatedTopic(t.name, t.topic_id, t.num_partitions, t.replication_factor, configs)

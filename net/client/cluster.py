@@ -1,0 +1,454 @@
+"""A cluster as a client sees it: connections to its brokers, what is known of its topics, who coordinates what.
+
+A connection is made when it is first needed, kept while it works, and made again with backoff when it was lost. A broker
+serves one connection's requests in order, so requests that wait (Fetch, JoinGroup) go over connections of their own:
+`purpose` names them, as Java's consumer has one for its coordinator.
+"""
+
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import Uuid
+from pk.net.client.config import ClientConfig
+from pk.net.client.connection import Connection, OnRequest, connect
+from pk.net.client.errors import (
+    ClientError,
+    Closed,
+    ConfigError,
+    ConnectFailed,
+    Disconnected,
+    NoBrokers,
+    RequestTimedOut,
+)
+from pk.net.client.metadata import Metadata, TopicInfo
+from pk.net.client.results import CoordinatorType, Node
+
+METADATA: Final = 3
+_JITTER: Final = 0.2
+
+
+def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
+    """The addresses in "host:port,[::1]:port" or a list of such. Raises ConfigError."""
+    parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
+    nodes: list[Node] = []
+    for part in (part.strip() for part in parts):
+        if not part:
+            continue
+        host, colon, port = part.rpartition(":")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            host = ""
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigError(f"bootstrap.servers: not an address like host:9092: {part!r}")
+        nodes.append(Node(-1 - len(nodes), host, int(port)))
+    if not nodes:
+        raise ConfigError("bootstrap.servers: no address given")
+    return tuple(nodes)
+
+
+class Backoff:
+    """Growing waits: doubled from `first_ms` up to `max_ms`, each with a fifth of jitter (KIP-580)."""
+
+    __slots__ = ("first_ms", "max_ms", "failures")
+
+    def __init__(self, first_ms: float, max_ms: float) -> None:
+        self.first_ms = first_ms
+        self.max_ms = max(first_ms, max_ms)
+        self.failures = 0
+
+    def next_ms(self) -> float:
+        """How long to wait after one more failure."""
+        grown = min(self.first_ms * 2.0 ** min(self.failures, 30), self.max_ms)
+        self.failures += 1
+        return grown * random.uniform(1 - _JITTER, 1 + _JITTER)
+
+    def reset(self) -> None:
+        self.failures = 0
+
+
+@dataclass(slots=True)
+class _Link:
+    """The connection to one address for one purpose, and when it may be tried again."""
+
+    backoff: Backoff
+    lock: trio.Lock = field(default_factory=trio.Lock)
+    connection: Connection | None = None
+    failure: ConnectFailed | None = None
+    not_before: float = 0.0
+
+
+class Cluster:
+    """Connections and knowledge that one client's tasks share. Made by `open_cluster`."""
+
+    def __init__(
+        self,
+        bootstrap: tuple[Node, ...],
+        config: ClientConfig,
+        nursery: trio.Nursery,
+        on_request: OnRequest | None = None,
+    ) -> None:
+        self.bootstrap = bootstrap
+        self.config = config
+        self.metadata = Metadata()
+        self.coordinators: dict[tuple[CoordinatorType, str], int] = {}
+        self.on_metadata: list[Callable[[], None]] = []
+        """Called after each change of the metadata."""
+
+        self._nursery = nursery
+        self._on_request = on_request
+        self._links: dict[tuple[str, str], _Link] = {}
+        self._closed = False
+        self._reached_once = False
+        self._refresh_lock = trio.Lock()
+        self._changed = trio.Event()
+        self._all_failed_since: float | None = None
+
+    # connections
+
+    async def connection(self, node_id: int, purpose: str = "") -> Connection:
+        """A usable connection to a broker, made if need be.
+
+        Raises ConnectFailed, or KafkaError BROKER_NOT_AVAILABLE for a broker that the metadata does not name.
+        """
+        node = self.node(node_id)
+        if node is None:
+            await self.refresh(())
+            node = self.node(node_id)
+        if node is None:
+            raise KafkaError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not among the live brokers"
+            )
+        return await self._connect(node, purpose)
+
+    def node(self, node_id: int) -> Node | None:
+        """A broker by id; negative ids are the addresses given."""
+        if node_id < 0:
+            index = -1 - node_id
+            return self.bootstrap[index] if index < len(self.bootstrap) else None
+        return self.metadata.brokers.get(node_id)
+
+    def ready_connection(self, node_id: int, purpose: str = "") -> Connection | None:
+        """The connection to a broker if there is a usable one now."""
+        node = self.node(node_id)
+        link = self._links.get((node.address, purpose)) if node else None
+        usable = link is not None and link.connection is not None and link.connection.usable
+        return link.connection if link is not None and usable else None
+
+    async def _connect(self, node: Node, purpose: str) -> Connection:
+        if self._closed:
+            raise Closed("this client is closed")
+        link = self._links.get((node.address, purpose))
+        if link is None:
+            backoff = Backoff(self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms)
+            link = self._links[node.address, purpose] = _Link(backoff)
+        if link.connection is not None and link.connection.usable:
+            return link.connection
+        async with link.lock:
+            if link.connection is not None and link.connection.usable:
+                return link.connection
+            await trio.sleep_until(link.not_before)
+            setup_ms = min(
+                self.config.socket_connection_setup_timeout_ms * 2.0 ** link.backoff.failures,
+                self.config.socket_connection_setup_timeout_max_ms,
+            )
+            try:
+                link.connection = await connect(
+                    node,
+                    self.config,
+                    self._nursery,
+                    on_request=self._on_request,
+                    setup_timeout_ms=setup_ms,
+                )
+            except ConnectFailed as e:
+                link.failure = e
+                link.not_before = trio.current_time() + link.backoff.next_ms() / 1000
+                raise
+            link.backoff.reset()
+            link.not_before = trio.current_time() + link.backoff.first_ms / 1000
+            self._reached_once = True
+            return link.connection
+
+    async def any_connection(self) -> Connection:
+        """A connection to whichever broker answers: one in use, else the brokers known, else the addresses given.
+
+        Raises NoBrokers when none can be reached; each is tried once.
+        """
+        if self._closed:
+            raise Closed("this client is closed")
+        known = list(self.metadata.brokers.values())
+        ready = [c for node in known if (c := self.ready_connection(node.node_id)) is not None]
+        if ready:
+            return min(ready, key=lambda c: c.in_flight)
+        random.shuffle(known)
+        candidates = known + [n for n in self.bootstrap if not self._is_known(n)]
+        if known and not self._may_rebootstrap():
+            candidates = known
+        failures: list[ConnectFailed] = []
+        for node in candidates:
+            try:
+                connection = await self._connect(node, "")
+            except ConnectFailed as e:
+                failures.append(e)
+            else:
+                self._all_failed_since = None
+                return connection
+        if self._all_failed_since is None:
+            self._all_failed_since = trio.current_time()
+        raise NoBrokers(failures)
+
+    def _is_known(self, node: Node) -> bool:
+        return any(n.host == node.host and n.port == node.port for n in self.metadata.brokers.values())
+
+    def _may_rebootstrap(self) -> bool:
+        """KIP-899, KIP-1102: back to the addresses given once all brokers known have failed for a while."""
+        if self.config.metadata_recovery_strategy == "none":
+            return False
+        failed_since = self._all_failed_since
+        trigger_ms = self.config.metadata_recovery_rebootstrap_trigger_ms
+        return failed_since is not None and (
+            all(self._failing(node) for node in self.metadata.brokers.values())
+            or trio.current_time() - failed_since >= trigger_ms / 1000
+        )
+
+    def _failing(self, node: Node) -> bool:
+        link = self._links.get((node.address, ""))
+        return link is not None and link.failure is not None
+
+    def close(self) -> None:
+        """Close every connection. Idempotent."""
+        self._closed = True
+        for link in self._links.values():
+            if link.connection is not None:
+                link.connection.close()
+
+    # requests
+
+    async def request(
+        self,
+        request: Any,
+        *,
+        node_id: int | None = None,
+        purpose: str = "",
+        version: int | None = None,
+        low: int = 0,
+        high: int = 32767,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """Send one request to a broker (None: any) and wait for the answer. No retries.
+
+        Raises ConnectFailed, NoBrokers, Disconnected, RequestTimedOut, KafkaError UNSUPPORTED_VERSION.
+        """
+        if node_id is None:
+            connection = await self.any_connection()
+        else:
+            connection = await self.connection(node_id, purpose)
+        return await connection.request(
+            request, version=version, low=low, high=high, timeout_ms=timeout_ms
+        )
+
+    async def retry(
+        self,
+        attempt: Callable[[], Any],
+        *,
+        timeout_ms: float,
+        what: str,
+        on_failure: Callable[[Exception], None] | None = None,
+    ) -> Any:
+        """Call `attempt` (async) until it succeeds, fails for good, or `timeout_ms` has passed.
+
+        Retried: KafkaError that is retriable, Disconnected, RequestTimedOut, and connection failures once the cluster had
+        been reached. Before that a cluster that cannot be reached fails at once: a wrong address should not take a minute.
+        """
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        last: Exception | None = None
+        with trio.move_on_after(timeout_ms / 1000):
+            while True:
+                try:
+                    return await attempt()
+                except (KafkaError, ClientError) as e:
+                    if not self._worth_retrying(e):
+                        raise
+                    last = e
+                    if on_failure is not None:
+                        on_failure(e)
+                await trio.sleep(backoff.next_ms() / 1000)
+        if last is not None:
+            raise last
+        raise RequestTimedOut(f"{what}: no answer within {timeout_ms:.0f} ms")
+
+    def _worth_retrying(self, error: Exception) -> bool:
+        if isinstance(error, KafkaError):
+            return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+        if isinstance(error, ConnectFailed | NoBrokers):
+            return self._reached_once
+        return isinstance(error, Disconnected | RequestTimedOut)
+
+    # metadata
+
+    async def refresh(
+        self,
+        topics: Iterable[str] | None,
+        *,
+        allow_auto_topic_creation: bool = False,
+        topic_ids: Iterable[Uuid] = (),
+    ) -> Any:
+        """Ask any broker for metadata of `topics` (None: all; none: only the brokers) and take it over.
+
+        Returns the MetadataResponse. Raises what `request` raises.
+        """
+        from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+        async with self._refresh_lock:
+            connection = await self.any_connection()
+            ids = list(topic_ids)
+            version = connection.version_of(METADATA, low=12 if ids else 1)
+            asked: list[MetadataRequestTopic] | None = None
+            if topics is not None or ids:
+                asked = [MetadataRequestTopic(name=name) for name in topics or ()]
+                asked += [MetadataRequestTopic(topic_id=topic_id) for topic_id in ids]
+            request = MetadataRequest(topics=asked)
+            if version >= 4:
+                request.allow_auto_topic_creation = allow_auto_topic_creation
+            response = await connection.request(request, version=version)
+            error_code = getattr(response, "error_code", 0)
+            if error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+                self._rebootstrap()
+            if error_code:
+                raise KafkaError(error_code, "the broker refused Metadata")
+            self.metadata.apply(response, trio.current_time(), all_topics=asked is None)
+            self.metadata_changed()
+            return response
+
+    def _rebootstrap(self) -> None:
+        self.metadata.brokers = {}
+        for link in self._links.values():
+            if link.connection is not None:
+                link.connection.close()
+
+    def metadata_changed(self) -> None:
+        """Wake who waits for a change of the metadata."""
+        self._changed.set()
+        self._changed = trio.Event()
+        for callback in self.on_metadata:
+            callback()
+
+    async def wait_for_change(self) -> None:
+        """Wait until the metadata is next taken over."""
+        await self._changed.wait()
+
+    async def topic(
+        self, name: str, *, timeout_ms: float, allow_auto_topic_creation: bool = False
+    ) -> TopicInfo:
+        """What is known of a topic, asked for if it is not known or older than `metadata.max.age.ms`.
+
+        Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, …) when it stays unknown for `timeout_ms`.
+        """
+        known = self.metadata.topics.get(name)
+        fresh_since = trio.current_time() - self.config.metadata_max_age_ms / 1000
+        if known is not None and not known.error_code and known.fetched_at >= fresh_since:
+            return known
+
+        async def attempt() -> TopicInfo:
+            await self.refresh([name], allow_auto_topic_creation=allow_auto_topic_creation)
+            info = self.metadata.topics[name]
+            if info.error_code:
+                raise KafkaError(info.error_code, f"topic {name!r}")
+            return info
+
+        return await self.retry(attempt, timeout_ms=timeout_ms, what=f"metadata of {name}")
+
+    # roles
+
+    async def controller(self) -> int:
+        """The id of the broker to send what is the controller's to (under KRaft any broker forwards it)."""
+        if self.metadata.controller_id not in self.metadata.brokers:
+            await self.refresh(())
+        if self.metadata.controller_id not in self.metadata.brokers:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
+        return self.metadata.controller_id
+
+    async def coordinator(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> int:
+        """The id of the broker that coordinates a group or transactional id; remembered until `forget_coordinator`.
+
+        Raises KafkaError COORDINATOR_NOT_AVAILABLE, GROUP_AUTHORIZATION_FAILED, …
+        """
+        known = self.coordinators.get((type, key))
+        if known is not None:
+            return known
+        found = (await self.find_coordinators([key], type))[key]
+        if isinstance(found, KafkaError):
+            raise found
+        return found.node_id
+
+    async def find_coordinators(
+        self, keys: Sequence[str], type: CoordinatorType
+    ) -> Mapping[str, Node | KafkaError]:
+        """FindCoordinator for several keys: one request from version 4 on, else one each."""
+        from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
+
+        connection = await self.any_connection()
+        version = connection.version_of(FindCoordinatorRequest.API_KEY, low=1 if type else 0)
+        found: dict[str, Node | KafkaError] = {}
+        if version >= 4:
+            request = FindCoordinatorRequest(key_type=int(type), coordinator_keys=list(keys))
+            answers = (await connection.request(request, version=version)).coordinators
+            for a in answers:
+                found[a.key] = self._coordinator_answer(a, a.key, type)
+        else:
+            for key in keys:
+                request = FindCoordinatorRequest(key=key, key_type=int(type))
+                answer = await connection.request(request, version=version)
+                found[key] = self._coordinator_answer(answer, key, type)
+        return found
+
+    def _coordinator_answer(self, answer: Any, key: str, type: CoordinatorType) -> Node | KafkaError:
+        if answer.error_code:
+            kind = type.name.lower()
+            message = answer.error_message or f"the coordinator of {kind} {key!r}"
+            return KafkaError(answer.error_code, message)
+        node = Node(answer.node_id, answer.host, answer.port)
+        self.metadata.brokers.setdefault(node.node_id, node)
+        self.coordinators[type, key] = node.node_id
+        return node
+
+    def forget_coordinator(self, key: str, type: CoordinatorType = CoordinatorType.GROUP) -> None:
+        """Look the coordinator up again the next time."""
+        self.coordinators.pop((type, key), None)
+
+
+@asynccontextmanager
+async def open_cluster(
+    bootstrap: str | Sequence[str], config: ClientConfig, on_request: OnRequest | None = None
+) -> AsyncIterator[Cluster]:
+    """A `Cluster` whose connections end with the block. What the block raises comes out as it is, in no group."""
+    nodes = parse_bootstrap(bootstrap)
+    async with in_nursery() as nursery:
+        cluster = Cluster(nodes, config, nursery, on_request)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+
+
+@asynccontextmanager
+async def in_nursery() -> AsyncIterator[trio.Nursery]:
+    """A nursery whose tasks are cancelled when the block ends, and which does not wrap what the block raises."""
+    raised: BaseException | None = None
+    async with trio.open_nursery() as nursery:
+        try:
+            yield nursery
+        except trio.Cancelled:
+            raise
+        except BaseException as e:
+            raised = e
+        finally:
+            nursery.cancel_scope.cancel()
+    if raised is not None:
+        raise raised

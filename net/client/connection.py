@@ -1,0 +1,488 @@
+"""One TCP connection to a broker: requests go out in order, answers come back in that order, matched by correlation id.
+
+Two tasks own the socket: the writer sends what is queued, the reader takes answers off it. A request only ever waits for
+an event of its own; so a caller that is cancelled merely stops waiting, and its answer, when it comes, is read and
+dropped. A request that gets no answer within its time closes the connection, as in Java's client: what is behind it on
+the same connection would not be answered either. So does anything the peer sends that is not the protocol.
+
+The order in which `submit` was called is the order on the wire; that is what an idempotent producer rests on.
+"""
+
+import errno
+import socket as stdlib_socket
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError, error_name
+from pk.core.wire.codec import decode, decode_whole
+from pk.core.wire.header import frame_request, parse_response_header
+from pk.core.wire.index import MESSAGES
+from pk.net.client.config import ClientConfig
+from pk.net.client.errors import (
+    ClientError,
+    Closed,
+    ConnectFailed,
+    Disconnected,
+    RequestTimedOut,
+)
+from pk.net.client.results import Node
+
+API_VERSIONS: Final = 18
+_RECEIVE_BYTES: Final = 65_536
+_GROW_BYTES: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class RequestTrace:
+    """What one request did, for tracing: handed to `on_request` when it is answered or has failed."""
+
+    api_key: int
+    api_name: str
+    api_version: int
+    node_id: int
+    address: str
+    correlation_id: int
+    started: float
+    """trio's clock, seconds."""
+
+    elapsed_ms: float
+    bytes_out: int
+    bytes_in: int
+    throttle_ms: int
+    error: str | None
+    """The name of the answer's own error code, or what went wrong on the way; None where all is well."""
+
+
+OnRequest = Callable[[RequestTrace], None]
+
+
+class Pending:
+    """A request under way. `wait()` gives its answer; whoever stops waiting may drop it."""
+
+    __slots__ = (
+        "request",
+        "version",
+        "correlation_id",
+        "deadline",
+        "bytes_out",
+        "started",
+        "_event",
+        "response",
+        "error",
+    )
+
+    def __init__(self, request: Any, version: int, correlation_id: int, deadline: float) -> None:
+        self.request = request
+        self.version = version
+        self.correlation_id = correlation_id
+        self.deadline = deadline
+        self.started = trio.current_time()
+        self.bytes_out = 0
+        self.response: Any = None
+        self.error: Exception | None = None
+        self._event = trio.Event()
+
+    @property
+    def done(self) -> bool:
+        return self._event.is_set()
+
+    async def wait(self) -> Any:
+        """The decoded answer. Raises Disconnected, RequestTimedOut, Closed or ProtocolError."""
+        await self._event.wait()
+        if self.error is not None:
+            raise self.error
+        return self.response
+
+    def finish(self, response: Any, error: Exception | None) -> None:
+        self.response = response
+        self.error = error
+        self._event.set()
+
+
+class Connection:
+    """A connection that has agreed on versions. Made by `connect`; its tasks live in the nursery given there."""
+
+    def __init__(
+        self,
+        socket: "trio.socket.SocketType",
+        node: Node,
+        config: ClientConfig,
+        on_request: OnRequest | None,
+    ) -> None:
+        self.node = node
+        self.config = config
+        self.api_versions: dict[int, tuple[int, int]] = {}
+        """Api key → the versions the broker serves."""
+
+        self.api_versions_response: Any = None
+        """The answer to ApiVersions, which also holds the broker's features."""
+
+        self.last_used = trio.current_time()
+        self._socket = socket
+        self._on_request = on_request
+        self._correlation_id = 0
+        self._outgoing: deque[tuple[bytes, Pending | None]] = deque()
+        self._unanswered: deque[Pending] = deque()
+        self._wake_writer = trio.Event()
+        self._throttled_until = 0.0
+        self._closed: Exception | None = None
+        self._scope = trio.CancelScope()
+        self._deadline_scope: trio.CancelScope | None = None
+        self.closed = trio.Event()
+        """Set once the connection is of no more use."""
+
+    @property
+    def usable(self) -> bool:
+        return self._closed is None
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were submitted and are not answered."""
+        return len(self._unanswered)
+
+    def version_of(self, api_key: int, *, low: int = 0, high: int = 32767) -> int:
+        """The newest version of an API that both sides know within [low, high].
+
+        Raises KafkaError UNSUPPORTED_VERSION.
+        """
+        api = MESSAGES[api_key]
+        theirs = self.api_versions.get(api_key)
+        where = f"broker {self.node.node_id} at {self.node.address}"
+        if theirs is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{where} does not serve {api.name}")
+        ours = api.versions
+        best = min(theirs[1], ours[1], high)
+        least = max(theirs[0], ours[0], low)
+        if best < least:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{where} serves {api.name} in versions {theirs[0]} to {theirs[1]};"
+                f" needed here: {max(ours[0], low)} to {min(ours[1], high)}",
+            )
+        return best
+
+    def serves(self, api_key: int, version: int = 0) -> bool:
+        """Whether the broker serves an API in `version` or a newer one."""
+        return self.api_versions.get(api_key, (0, -1))[1] >= version
+
+    def submit(
+        self,
+        request: Any,
+        version: int,
+        *,
+        timeout_ms: float | None = None,
+        answered: bool = True,
+    ) -> Pending:
+        """Queue a request behind those submitted before. Raises Closed or Disconnected if the connection has ended.
+
+        `answered=False` is for a produce with acks=0, which has no answer: it is done once it is handed to the socket.
+        """
+        if self._closed is not None:
+            raise self._closed
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        frame = frame_request(request, version, self._correlation_id, self.config.client_id)
+        now = self.last_used = trio.current_time()
+        wait_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
+        pending = Pending(request, version, self._correlation_id, now + wait_ms / 1000)
+        pending.bytes_out = len(frame)
+        if answered:
+            self._unanswered.append(pending)
+            self._move_deadline()
+        self._outgoing.append((frame, None if answered else pending))
+        self._wake_writer.set()
+        return pending
+
+    async def request(
+        self,
+        request: Any,
+        *,
+        version: int | None = None,
+        low: int = 0,
+        high: int = 32767,
+        timeout_ms: float | None = None,
+    ) -> Any:
+        """Send `request` and wait for its answer, in the newest common version unless one is given."""
+        if version is None:
+            version = self.version_of(request.API_KEY, low=low, high=high)
+        return await self.submit(request, version, timeout_ms=timeout_ms).wait()
+
+    def close(self, reason: Exception | None = None) -> None:
+        """End the connection; what is under way fails with `reason`. Idempotent, never blocks."""
+        if self._closed is not None:
+            return
+        self._closed = reason or Closed(f"the connection to {self.node.address} was closed")
+        self.closed.set()
+        self._scope.cancel()
+        self._socket.close()
+        waiting = [pending for _, pending in self._outgoing if pending is not None]
+        waiting += self._unanswered
+        self._outgoing.clear()
+        self._unanswered.clear()
+        for pending in waiting:
+            self._finish(pending, None, 0, self._closed)
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """The connection's life; returns when it is closed, never raises for what the peer did."""
+        failure: Exception | None = None
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    nursery.start_soon(self._watch_deadlines)
+                    task_status.started()
+                    failure = await self._read()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self.close(failure)
+
+    async def _write(self) -> None:
+        while True:
+            await self._wake_writer.wait()
+            self._wake_writer = trio.Event()
+            while self._outgoing:
+                now = trio.current_time()
+                if self._throttled_until > now:
+                    await trio.sleep(self._throttled_until - now)
+                frame, unanswered = self._outgoing.popleft()
+                try:
+                    await self._send_all(frame)
+                except OSError as e:
+                    if unanswered is not None:
+                        self._unanswered.append(unanswered)
+                    self.close(self._lost(f"sending failed: {e.strerror or e}"))
+                    return
+                if unanswered is not None:
+                    self._finish(unanswered, None, 0, None)
+
+    async def _send_all(self, frame: bytes) -> None:
+        sent = await self._socket.send(frame)
+        if sent < len(frame):
+            with memoryview(frame) as view:
+                while sent < len(frame):
+                    sent += await self._socket.send(view[sent:])
+
+    async def _read(self) -> Exception:
+        """Take answers off the socket until it ends; says why it did."""
+        small = bytearray(_RECEIVE_BYTES)
+        view = memoryview(small)
+        start = end = 0
+        try:
+            while True:
+                while end - start >= 4:
+                    size = int.from_bytes(small[start : start + 4], "big", signed=True)
+                    if not 4 <= size <= self.config.pk_response_max_bytes:
+                        raise ProtocolError(
+                            f"an answer of {size} bytes (pk.response.max.bytes is"
+                            f" {self.config.pk_response_max_bytes})"
+                        )
+                    start += 4
+                    if end - start >= size:
+                        self._answer(small[start : start + size])
+                        start += size
+                        continue
+                    frame = await self._read_large(view[start:end], size)
+                    start = end = 0
+                    self._answer(frame)
+                if start == end:
+                    start = end = 0
+                elif start:
+                    small[: end - start] = small[start:end]
+                    start, end = 0, end - start
+                count = await self._socket.recv_into(view[end:])
+                if not count:
+                    return self._lost("the broker closed the connection")
+                end += count
+        except OSError as e:
+            return self._lost(e.strerror or str(e))
+        except EOFError:
+            return self._lost("the broker closed the connection inside an answer")
+        except ProtocolError as e:
+            return ProtocolError(f"{self.node.address} does not speak the protocol: {e}")
+
+    async def _read_large(self, head: memoryview, size: int) -> bytearray:
+        """The rest of an answer of which `head` has come; memory grows as bytes arrive, not by what is claimed."""
+        frame = bytearray(head)
+        filled = len(frame)
+        while filled < size:
+            room = min(size, max(_GROW_BYTES, 2 * len(frame)))
+            frame.extend(bytes(room - len(frame)))
+            with memoryview(frame) as view:
+                while filled < room:
+                    count = await self._socket.recv_into(view[filled:])
+                    if not count:
+                        raise EOFError
+                    filled += count
+        return frame
+
+    def _answer(self, frame: bytearray) -> None:
+        if not self._unanswered:
+            raise ProtocolError("an answer to no request")
+        pending = self._unanswered[0]
+        api_key = pending.request.API_KEY
+        correlation_id, position = parse_response_header(frame, api_key, pending.version)
+        if correlation_id != pending.correlation_id:
+            raise ProtocolError(
+                f"an answer to request {correlation_id} where {pending.correlation_id} was due"
+            )
+        # Decoded while still in the queue: if it is malformed, the request fails with the others.
+        cls = MESSAGES[api_key].response
+        if api_key == API_VERSIONS and frame[position : position + 2] == b"\x00\x23":
+            response = decode(cls, frame, 0, position)[0]
+        else:
+            response, end = decode(cls, frame, pending.version, position)
+            if end != len(frame):
+                raise ProtocolError(f"{len(frame) - end} bytes beyond the answer's end")
+        self._unanswered.popleft()
+        self._move_deadline()
+        throttle_ms = getattr(response, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self._throttled_until = trio.current_time() + throttle_ms / 1000
+        self._finish(pending, response, len(frame) + 4, None)
+
+    def _finish(
+        self, pending: Pending, response: Any, bytes_in: int, error: Exception | None
+    ) -> None:
+        pending.finish(response, error)
+        if self._on_request is None:
+            return
+        code = getattr(response, "error_code", 0)
+        self._on_request(
+            RequestTrace(
+                api_key=pending.request.API_KEY,
+                api_name=MESSAGES[pending.request.API_KEY].name,
+                api_version=pending.version,
+                node_id=self.node.node_id,
+                address=self.node.address,
+                correlation_id=pending.correlation_id,
+                started=pending.started,
+                elapsed_ms=(trio.current_time() - pending.started) * 1000,
+                bytes_out=pending.bytes_out,
+                bytes_in=bytes_in,
+                throttle_ms=getattr(response, "throttle_time_ms", 0),
+                error=str(error) if error else (error_name(code) if code else None),
+            )
+        )
+
+    def _move_deadline(self) -> None:
+        if self._deadline_scope is not None:
+            self._deadline_scope.deadline = self._next_deadline()
+
+    def _next_deadline(self) -> float:
+        """When the connection is to be given up: at the first unanswered request's deadline, or when idle for long.
+
+        Timeouts differ between requests, but answers come in order: the earliest deadline decides.
+        """
+        if self._unanswered:
+            return min(pending.deadline for pending in self._unanswered)
+        idle_ms = self.config.connections_max_idle_ms
+        return self.last_used + idle_ms / 1000 if idle_ms >= 0 else float("inf")
+
+    async def _watch_deadlines(self) -> None:
+        while (deadline := self._next_deadline()) > trio.current_time():
+            with trio.CancelScope(deadline=deadline) as self._deadline_scope:
+                await trio.sleep_forever()
+        if not self._unanswered:
+            self.close(self._lost("idle for connections.max.idle.ms"))
+            return
+        late = min(self._unanswered, key=lambda pending: pending.deadline)
+        name = MESSAGES[late.request.API_KEY].name
+        waited_ms = (late.deadline - late.started) * 1000
+        self.close(
+            RequestTimedOut(
+                f"broker {self.node.node_id} at {self.node.address} did not answer {name} within"
+                f" {waited_ms:.0f} ms"
+            )
+        )
+
+    def _lost(self, why: str) -> Disconnected:
+        return Disconnected(f"broker {self.node.node_id} at {self.node.address}: {why}")
+
+    async def agree_on_versions(self) -> None:
+        """ApiVersions (KIP-35, KIP-511): ask in our newest version, again in the broker's if that is older."""
+        from pk.core.wire.messages.api_versions import ApiVersionsRequest
+
+        version = MESSAGES[API_VERSIONS].versions[1]
+        request = ApiVersionsRequest(
+            client_software_name="pk", client_software_version=_software_version()
+        )
+        response = await self.request(request, version=version)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            theirs = {a.api_key: a.max_version for a in response.api_keys}
+            version = min(version, theirs.get(API_VERSIONS, 0))
+            response = await self.request(request, version=version)
+        if response.error_code:
+            raise KafkaError(response.error_code, f"{self.node.address} refused ApiVersions")
+        self.api_versions_response = response
+        self.api_versions = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
+
+
+def _software_version() -> str:
+    from pk.core import __version__
+
+    return __version__
+
+
+_REASONS: Final = {
+    errno.ECONNREFUSED: "connection refused (nothing listens there)",
+    errno.EHOSTUNREACH: "no route to the host",
+    errno.ENETUNREACH: "the network is unreachable",
+    errno.ETIMEDOUT: "the connection attempt timed out",
+    errno.ECONNRESET: "the connection was reset",
+}
+
+
+def _why(error: BaseException) -> str:
+    if isinstance(error, stdlib_socket.gaierror):
+        return f"the host name does not resolve ({error.strerror})"
+    if isinstance(error, OSError):
+        if isinstance(error.__cause__, OSError | BaseExceptionGroup):
+            return _why(error.__cause__)
+        return _REASONS.get(error.errno or 0) or error.strerror or str(error)
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(dict.fromkeys(_why(e) for e in error.exceptions))
+    return str(error)
+
+
+async def connect(
+    node: Node,
+    config: ClientConfig,
+    nursery: trio.Nursery,
+    *,
+    on_request: OnRequest | None = None,
+    setup_timeout_ms: float | None = None,
+) -> Connection:
+    """Connect to `node` and agree on versions; the connection's tasks run in `nursery`.
+
+    Raises ConnectFailed, which names the address and says what happened. Cancelled: nothing stays behind.
+    """
+    wait_ms = setup_timeout_ms or config.socket_connection_setup_timeout_ms
+    try:
+        with trio.fail_after(wait_ms / 1000):
+            stream = await trio.open_tcp_stream(node.host, node.port)
+    except trio.TooSlowError:
+        raise ConnectFailed(node.address, f"no connection within {wait_ms:.0f} ms") from None
+    except (OSError, UnicodeError) as e:
+        raise ConnectFailed(node.address, _why(e)) from e
+    for option, size in (
+        (stdlib_socket.SO_RCVBUF, config.receive_buffer_bytes),
+        (stdlib_socket.SO_SNDBUF, config.send_buffer_bytes),
+    ):
+        if size >= 0:
+            stream.socket.setsockopt(stdlib_socket.SOL_SOCKET, option, size)
+    connection = Connection(stream.socket, node, config, on_request)
+    await nursery.start(connection.run)
+    try:
+        await connection.agree_on_versions()
+    except (ClientError, ProtocolError, KafkaError) as e:
+        connection.close()
+        raise ConnectFailed(
+            node.address, f"connected, but it does not answer as a Kafka broker: {e}"
+        ) from e
+    except BaseException:
+        connection.close()
+        raise
+    return connection
