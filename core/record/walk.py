@@ -1,7 +1,14 @@
 """The walk through the records of a producer's batch: every length, delta and count is looked at, none is believed.
 
-It runs on every produce, so most of this file is about speed; the careful `_record` decides whatever the quick path
-does not recognise, and is the only place that words a refusal.
+It runs on every produce, so it takes three paths, each deciding only what it is sure of:
+
+- `_alike`: records of one shape (same lengths, as measurements, counters and benchmarks send them) lie at a fixed
+  stride. A slice with that stride is one byte of all of them, compared at the speed of C: some 10 M records/s.
+- `_plain`: records without headers, lengths below 8 kB, one after another: some 2 M records/s.
+- `_record`: everything, carefully, and the only place that words a refusal. What the others do not recognise, right or
+  wrong, comes here.
+
+All three work on a memoryview of the batch itself. Record attributes are unused in format v2 and not looked at.
 """
 
 from typing import Final
@@ -12,7 +19,31 @@ from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, read_varint
 Buffer = bytes | bytearray | memoryview
 
 RECORD_BYTES_MIN: Final = 7
-"""A record without key, value or headers."""
+"""A record without key, value or headers: its length and six fields of one byte."""
+
+_NOTHING_LEAST: Final = 1 << 63
+_NOTHING_MOST: Final = -(1 << 63)
+
+_ALIKE_MIN: Final = 16
+"""Fewer records are not worth the slices."""
+
+_ALIKE_GROWTH: Final = 4
+_PATIENCE_MAX: Final = 4096
+_LENGTH_BYTES_MAX: Final = 32
+"""A shape with more length bytes than this (many headers) is left to `_record`."""
+
+# The offset delta of record i is the varint of 2i: its first byte repeats every 64 records, its second changes every
+# 64 and repeats every 8192, its third changes every 8192. So a stretch of records that crosses neither the change to
+# two bytes (64) nor a multiple of 8192 has its first two bytes in these tables and a constant third.
+_ONE_BYTE_END: Final = 64
+_TWO_BYTES_END: Final = 8192
+_THREE_BYTES_END: Final = 8192 * 128
+_FIRST: Final = bytes(2 * i for i in range(64))
+_FIRST_OF_SEVERAL: Final = bytes(2 * i | 0x80 for i in range(64)) * (8192 // 64 + 1)
+_LAST_OF_TWO: Final = b"".join(bytes((i,)) * 64 for i in range(128))
+_SECOND_OF_THREE: Final = b"".join(bytes((i | 0x80,)) * 64 for i in range(128))
+_CONTINUED: Final = bytes(range(0x80, 0x100))
+_EVEN: Final = bytes(range(0, 0x100, 2))
 
 
 class RecordError(KafkaError):
@@ -35,21 +66,234 @@ def walk(body: Buffer, count: int, compacted: bool) -> tuple[int, int]:
     """
     if count * RECORD_BYTES_MIN > len(body):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records in {len(body)} bytes")
-    data = body if isinstance(body, bytes) else bytes(body)
-    position = 0
-    least, most = 1 << 63, -1 << 63
-    for index in range(count):
-        position, delta = _record(data, position, index, compacted)
-        least = min(least, delta)
-        most = max(most, delta)
+    data = memoryview(body)
+    index = position = 0
+    least, most = _NOTHING_LEAST, _NOTHING_MOST
+    span = patience = _ALIKE_MIN
+    while index < count:
+        alike = min(span, count - index, _alike_end(index) - index)
+        if alike >= _ALIKE_MIN:
+            found = _alike(data, position, index, alike, compacted)
+            if found:
+                position, low, high = found
+                index += alike
+                least, most = min(least, low), max(most, high)
+                span, patience = span * _ALIKE_GROWTH, _ALIKE_MIN
+                continue
+            if span > _ALIKE_MIN:
+                span //= _ALIKE_GROWTH
+                continue
+        until = min(count, index + patience)
+        patience = min(2 * patience, _PATIENCE_MAX)
+        while index < until:
+            position, index, least, most = _plain(
+                data, position, index, until, compacted, least, most
+            )
+            if index < until:
+                position, delta = _record(data, position, index, compacted)
+                index += 1
+                least, most = min(least, delta), max(most, delta)
     if position != len(data):
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"{len(data) - position} bytes after the last record"
-        )
+        left = len(data) - position
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{left} bytes after the last record")
     return least, most
 
 
-def _record(data: bytes | memoryview, start: int, index: int, compacted: bool) -> tuple[int, int]:
+def _plain(
+    data: memoryview, position: int, index: int, until: int, compacted: bool, least: int, most: int
+) -> tuple[int, int, int, int]:
+    """Walks from record `index` at `position` up to `until`, or to the first that is not of the plainest kind.
+
+    Returns where it stands, and the timestamp deltas so far. Plain: lengths and timestamp deltas of one or two bytes.
+    """
+    last, end, start = -1, len(data), position
+    try:
+        for index in range(index, until):  # noqa: B020, PLR1704
+            start = position
+            code = data[position]
+            position += 3
+            if code < 0x80:
+                position -= 1
+            elif (high := data[position - 2]) < 0x80:
+                code = code & 0x7F | high << 7
+            else:
+                break
+            stop = position - 1 + (code >> 1)
+            if code & 1 or stop > end:
+                break
+            code = data[position]
+            if code >= 0x80:
+                position += 1
+                if (high := data[position]) >= 0x80:
+                    break
+                code = code & 0x7F | high << 7
+            if code != last:
+                last = code
+                delta = (code >> 1) ^ -(code & 1)
+                least = min(least, delta)
+                most = max(most, delta)
+            code = index << 1
+            if code < 0x80:
+                if data[position + 1] != code:
+                    break
+                position += 2
+            else:
+                if data[position + 1] != code & 0x7F | 0x80:
+                    break
+                position += 3
+                if code >= 0x4000:
+                    if code >= 0x200000 or data[position - 1] != code >> 7 & 0x7F | 0x80:
+                        break
+                    position += 1
+                    code >>= 7
+                if data[position - 1] != code >> 7:
+                    break
+            code = data[position]
+            if code >= 0x80:
+                position += 1
+                if (high := data[position]) >= 0x80:
+                    break
+                code = code & 0x7F | high << 7
+            if code & 1 and (code != 1 or compacted):
+                break
+            position += 1 + (code >> 1)
+            code = data[position]
+            if code >= 0x80:
+                position += 1
+                if (high := data[position]) >= 0x80:
+                    break
+                code = code & 0x7F | high << 7
+            if code & 1 and code != 1:
+                break
+            position += 1 + (code >> 1)
+            code = data[position]
+            position = _headers_end(data, position, code) if code else position + 1
+            if position != stop:
+                break
+        else:
+            return position, until, least, most
+    except IndexError:
+        pass
+    return start, index, least, most
+
+
+def _headers_end(data: memoryview, position: int, code: int) -> int:
+    """Position after the headers whose zigzag count is `code`; -1 where a length has more than one byte or is wrong."""
+    if code & 1 or code >= 0x80:
+        return -1
+    position += 1
+    for _ in range(code >> 1):
+        code = data[position]
+        if code & 1 or code >= 0x80:
+            return -1
+        position += 1 + (code >> 1)
+        code = data[position]
+        if code >= 0x80 or (code & 1 and code != 1):
+            return -1
+        position += 1 + (code >> 1)
+    return position
+
+
+def _alike_end(index: int) -> int:
+    """The record before which a stretch that begins with record `index` must end: see the tables above."""
+    if index < _ONE_BYTE_END:
+        return _ONE_BYTE_END
+    return (index | 8191) + 1 if index < _THREE_BYTES_END else index
+
+
+def _alike(
+    data: memoryview, start: int, index: int, count: int, compacted: bool
+) -> tuple[int, int, int] | None:
+    """Whether the `count` records from `start` have the shape of the first: the same bytes wherever a length stands.
+
+    Returns the position after them, and least and greatest timestamp delta; None where they differ, or the first is
+    not well-formed (`_record` will say why).
+    """
+    try:
+        lengths, timestamps, offsets, stop = _shape(data, start, compacted)
+    except (IndexError, KafkaError):
+        return None
+    stride = stop - start
+    end = start + stride * count
+    if end > len(data) or len(lengths) > _LENGTH_BYTES_MAX:
+        return None
+    for at in lengths:
+        if bytes(data[at:end:stride]) != data[at : at + 1].tobytes() * count:
+            return None
+    if not _numbered(data, offsets, end, stride, index, count):
+        return None
+    extremes = _extremes([bytes(data[at:end:stride]) for at in timestamps])
+    return None if extremes is None else (end, *extremes)
+
+
+def _shape(data: memoryview, start: int, compacted: bool) -> tuple[list[int], range, range, int]:
+    """Where the record at `start` has bytes of lengths and counts, of its timestamp delta and offset delta; its end.
+
+    Raises IndexError or KafkaError where it is not well-formed or has too many lengths.
+    """
+    size, position = read_varint(data, start, INT_BYTES_MAX)
+    stop = position + size
+    lengths = list(range(start, position))
+    at = position + 1
+    _, position = read_varint(data, at, LONG_BYTES_MAX)
+    timestamps, at = range(at, position), position
+    _, position = read_varint(data, at, INT_BYTES_MAX)
+    offsets = range(at, position)
+    position = _measure(data, position, 0 if compacted else -1, lengths)
+    at = position = _measure(data, position, -1, lengths)
+    headers, position = read_varint(data, at, INT_BYTES_MAX)
+    lengths += range(at, position)
+    if not 0 <= headers <= _LENGTH_BYTES_MAX:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{headers} headers")
+    for _ in range(headers):
+        position = _measure(data, position, 0, lengths)
+        position = _measure(data, position, -1, lengths)
+    if position != stop:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "lengths that do not add up")
+    return lengths, timestamps, offsets, stop
+
+
+def _measure(data: memoryview, position: int, least: int, lengths: list[int]) -> int:
+    """Notes where the length at `position` stands; the position after what it measures."""
+    size, after = read_varint(data, position, INT_BYTES_MAX)
+    if size < least:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"a length of {size}")
+    lengths += range(position, after)
+    return after + max(size, 0)
+
+
+def _numbered(
+    data: memoryview, offsets: range, end: int, stride: int, index: int, count: int
+) -> bool:
+    """Whether the offset deltas of `count` records, `stride` apart, are `index` and those that follow it."""
+    columns = [bytes(data[at:end:stride]) for at in offsets]
+    if index < _ONE_BYTE_END:
+        return columns == [_FIRST[index : index + count]]
+    low, high = index % 64, index % 8192
+    expected = [_FIRST_OF_SEVERAL[low : low + count]]
+    if index < _TWO_BYTES_END:
+        expected.append(_LAST_OF_TWO[high : high + count])
+    else:
+        expected += (_SECOND_OF_THREE[high : high + count], bytes((index >> 13,)) * count)
+    return columns == expected
+
+
+def _extremes(columns: list[bytes]) -> tuple[int, int] | None:
+    """Least and greatest of the varints whose bytes stand in `columns`; None where they differ in width."""
+    if not columns[-1].isascii() or any(c.translate(None, _CONTINUED) for c in columns[:-1]):
+        return None
+    codes: set[tuple[int, ...]] | tuple[tuple[int, ...], ...]
+    if all(c.count(c[:1]) == len(c) for c in columns):
+        codes = (tuple(c[0] for c in reversed(columns)),)
+    else:
+        codes = set(zip(*reversed(columns), strict=True))
+        if not columns[0].translate(None, _EVEN):
+            codes = min(codes), max(codes)
+    deltas = [read_varint(bytes(reversed(code)), 0, LONG_BYTES_MAX)[0] for code in codes]
+    return min(deltas), max(deltas)
+
+
+def _record(data: memoryview, start: int, index: int, compacted: bool) -> tuple[int, int]:
     """Position after the record at `start`, and its timestamp delta. Raises RecordError."""
     try:
         size, position = read_varint(data, start, INT_BYTES_MAX)
@@ -81,7 +325,7 @@ def _record(data: bytes | memoryview, start: int, index: int, compacted: bool) -
     return stop, delta
 
 
-def _skip(data: bytes | memoryview, position: int, least: int, index: int) -> tuple[int, int]:
+def _skip(data: memoryview, position: int, least: int, index: int) -> tuple[int, int]:
     """A length of at least `least` (-1 is null) and the position after that many bytes."""
     size, position = read_varint(data, position, INT_BYTES_MAX)
     if size < least:
