@@ -1,0 +1,211 @@
+"""What a running command has at hand: its arguments, the cluster, and the places where it may write.
+
+Data goes to `show`, `show_document` and `write` (standard output); everything else to `say` (standard error).
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+
+from pk.cli.exits import Exit, Refused
+from pk.cli.grammar import Args
+from pk.cli.output import Document, Listing, Look, check_format, render, render_document
+from pk.cli.settings import Settings, settings_of
+
+if TYPE_CHECKING:
+    from pk.cli.connect import Session
+    from pk.net.client.admin import Admin
+
+
+class Streams:
+    """Standard input, output and error, and what they are."""
+
+    def __init__(
+        self,
+        out: BinaryIO | None = None,
+        err: TextIO | None = None,
+        stdin: BinaryIO | None = None,
+        *,
+        out_terminal: bool | None = None,
+    ) -> None:
+        self.out: BinaryIO = out if out is not None else sys.stdout.buffer
+        self.err: TextIO = err if err is not None else sys.stderr
+        self.stdin: BinaryIO = stdin if stdin is not None else sys.stdin.buffer
+        self.out_terminal = _is_terminal(self.out) if out_terminal is None else out_terminal
+        self.err_terminal = _is_terminal(self.err)
+        self.in_terminal = _is_terminal(self.stdin)
+
+    @property
+    def colour(self) -> bool:
+        return (
+            self.out_terminal
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
+
+    @property
+    def err_colour(self) -> bool:
+        return (
+            self.err_terminal
+            and not os.environ.get("NO_COLOR")
+            and os.environ.get("TERM") != "dumb"
+        )
+
+    @property
+    def width(self) -> int:
+        try:
+            return os.get_terminal_size(self.out.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+    @property
+    def height(self) -> int:
+        try:
+            return os.get_terminal_size(self.out.fileno()).lines or 24
+        except (OSError, ValueError):
+            return 24
+
+
+def _is_terminal(stream: Any) -> bool:
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+class Context:
+    """One run of one command."""
+
+    def __init__(
+        self,
+        args: Args,
+        path: tuple[str, ...],
+        streams: Streams,
+        session: "Session | None" = None,
+    ) -> None:
+        self.args = args
+        self.path = path
+        self.streams = streams
+        self.session = session
+        self.failures: list[BaseException] = []
+        self._settings: Settings | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The cluster to talk to. Raises CommandError where the profile or the file named is no good."""
+        if self._settings is None:
+            self._settings = settings_of(self.args)
+        return self._settings
+
+    @property
+    def look(self) -> Look:
+        """How lists are to look. Raises Unusable."""
+        values = self.args.values()
+        form = values.get("format")
+        return Look(
+            format=check_format(form) if form else "table",
+            columns=values.get("columns", ()),
+            sort=values.get("sort", ()),
+            where=values.get("where"),
+            limit=values.get("limit"),
+            terminal=self.streams.out_terminal,
+            colour=self.streams.colour,
+            width=self.streams.width,
+        )
+
+    def write(self, data: bytes) -> None:
+        """Writes data to standard output."""
+        self.streams.out.write(data)
+        self.streams.out.flush()
+
+    def show(self, listing: Listing) -> None:
+        self.write(render(listing, self.look))
+
+    def show_document(self, document: Document) -> None:
+        self.write(render_document(document, self.look))
+
+    def say(self, text: str = "") -> None:
+        """Writes a line to standard error."""
+        self.streams.err.write(f"{text}\n")
+        self.streams.err.flush()
+
+    def fail(self, error: BaseException) -> None:
+        """Notes that an item failed; the command goes on and ends with an exit code that says so."""
+        self.failures.append(error)
+
+    def failed(self, error: BaseException, what: str) -> None:
+        """Notes that `what` failed and says so on standard error."""
+        from pk.cli.failures import sentence
+
+        self.fail(error)
+        self.say(f"{what}: {sentence(error)}")
+
+    @property
+    def exit(self) -> Exit:
+        if not self.failures:
+            return Exit.OK
+        from pk.cli.failures import exit_of_rows
+
+        return exit_of_rows(self.failures)
+
+    async def admin(self) -> "Admin":
+        """The admin client for the command's cluster; the session closes it."""
+        assert self.session is not None
+        return await self.session.admin(self.settings)
+
+    async def agree(self, question: str, *, name: str | None = None) -> None:
+        """Returns if the change may be made. `name` is what a profile guarded by `type-name` wants typed.
+
+        Raises Refused where the answer is no, where there is nobody to ask, or where the profile is read-only.
+        """
+        guard = self.settings.guard
+        if guard == "readonly":
+            raise Refused(
+                f"Profile {self.settings.profile.name} is read-only; nothing was changed."
+            )  # pyright: ignore[reportOptionalMemberAccess]
+        values = self.args.values()
+        if values.get("yes") or values.get("execute") or guard == "none":
+            return
+        if not self.streams.in_terminal or not self.streams.err_terminal:
+            raise Refused(
+                "There is no terminal to ask on, so nothing was changed; -y does it without asking."
+            )
+        if guard == "type-name" and name is not None:
+            answer = await self.ask(f"{question} Type {name} to go on: ")
+            if answer.strip() != name:
+                raise Refused("Nothing was changed.")
+            return
+        answer = await self.ask(f"{question} [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            raise Refused("Nothing was changed.")
+
+    async def ask(self, prompt: str) -> str:
+        """A line from the terminal, waited for without holding up the loop. Empty at the end of input."""
+        import trio
+
+        self.streams.err.write(prompt)
+        self.streams.err.flush()
+        fd = self.streams.stdin.fileno()
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            await trio.lowlevel.wait_readable(fd)
+            data = os.read(fd, 1024)
+            if not data:
+                self.say()
+                break
+            line += data
+        return line.decode(errors="replace").rstrip("\r\n")
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """`1 topic`, `2 topics`, `1,204 records`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def join(words: Sequence[str], limit: int = 8) -> str:
+    """`a, b and c`; a long list is cut, saying how many more there are."""
+    shown = list(words[:limit])
+    if len(words) > limit:
+        return f"{', '.join(shown)} and {len(words) - limit} more"
+    return " and ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))

@@ -1,0 +1,157 @@
+"""What to say of an error: one sentence with the next step, and the exit code. Imported when something went wrong."""
+
+from collections.abc import Iterable
+
+from pk.cli.exits import CommandError, Exit
+from pk.cli.grammar import UsageError
+from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.errors import (
+    BufferExhausted,
+    ClientError,
+    ConfigError,
+    ConnectFailed,
+    Disconnected,
+    NoBrokers,
+    RequestTimedOut,
+)
+
+_NOT_AUTHORISED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    }
+)
+
+_NEXT_STEP = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`pk topics list` shows which topics there are",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists lets that pass",
+    ErrorCode.NON_EMPTY_GROUP: "stop its members first; `pk groups describe GROUP -m` names them",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`pk groups list` shows which groups there are",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group still reads that topic; stop its members first",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "`pk isr` shows which replicas are in sync",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "`pk isr` shows which replicas are in sync",
+    ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes says how large a batch may be",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "`pk brokers list` shows how many brokers there are",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker is too old or too new for this request",
+}
+
+_SENTENCES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such topic or partition",
+    ErrorCode.GROUP_ID_NOT_FOUND: "There is no such group",
+    ErrorCode.NON_EMPTY_GROUP: "The group has members",
+    ErrorCode.REQUEST_TIMED_OUT: "The broker did not finish in time",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The group's coordinator is not available",
+}
+
+
+def leaf(error: BaseException) -> BaseException:
+    """The error to speak of: out of a group, the first that says most."""
+    while isinstance(error, BaseExceptionGroup):
+        inner = [leaf(e) for e in error.exceptions]
+        inner.sort(
+            key=lambda e: (not isinstance(e, KeyboardInterrupt), not isinstance(e, CommandError))
+        )
+        error = inner[0]
+    return error
+
+
+def exit_code(error: BaseException) -> Exit:
+    """The exit code of a command that ended with `error`."""
+    match error:
+        case CommandError():
+            return error.code
+        case UsageError() | ConfigError():
+            return Exit.USAGE
+        case NoBrokers() | ConnectFailed() | Disconnected():
+            return Exit.NO_CONNECTION
+        case RequestTimedOut() | BufferExhausted() | TimeoutError():
+            return Exit.TIMED_OUT
+        case KeyboardInterrupt():
+            return Exit.INTERRUPTED
+        case KafkaError():
+            if error.code in _NOT_AUTHORISED:
+                return Exit.NOT_AUTHORISED
+            return Exit.TIMED_OUT if error.code == ErrorCode.REQUEST_TIMED_OUT else Exit.FAILED
+    return Exit.FAILED
+
+
+def exit_of_rows(errors: Iterable[BaseException]) -> Exit:
+    """The exit code where single items failed: what they all have in common, else 1."""
+    codes = {exit_code(error) for error in errors}
+    if not codes:
+        return Exit.OK
+    return codes.pop() if len(codes) == 1 else Exit.FAILED
+
+
+def phrase(error: BaseException) -> str:
+    """What is wrong, for a cell of a table: without the next step."""
+    if isinstance(error, KafkaError):
+        return (
+            f"{error.name}: {error.message}"
+            if error.message and error.message != error.name
+            else error.name
+        )
+    return str(error) or type(error).__name__
+
+
+def sentence(error: BaseException) -> str:
+    """What is wrong and what to do, in one sentence."""
+    match error:
+        case CommandError() | UsageError():
+            return str(error)
+        case NoBrokers():
+            return _no_brokers(error)
+        case ConnectFailed():
+            return f"No broker answers at {error.address} ({error.reason}); name another with -b HOST:PORT."
+        case Disconnected():
+            return f"The connection was lost ({error}); whether the broker acted on the request is not known."
+        case RequestTimedOut():
+            return f"No answer in time ({error}); -X request.timeout.ms=… or default.api.timeout.ms=… waits longer."
+        case ConfigError():
+            return f"{error}."
+        case ClientError():
+            return f"{error}."
+        case KafkaError():
+            return _kafka(error)
+        case FileNotFoundError() | IsADirectoryError() | PermissionError() | FileExistsError():
+            return f"{error.filename}: {error.strerror}."
+        case OSError():
+            where = f"{error.filename}: " if error.filename else ""
+            return f"{where}{error.strerror or error}."
+        case KeyboardInterrupt():
+            return "Interrupted."
+    text = str(error)
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"This is a mistake in pk itself ({said}); --debug shows where."
+
+
+def _no_brokers(error: NoBrokers) -> str:
+    if not error.failures:
+        return "There is no broker to ask; name one with -b HOST:PORT."
+    tried = "; ".join(f"{f.address}: {f.reason}" for f in error.failures)
+    return (
+        f"No broker answers ({tried}); start one with `pk up`, or name another with -b HOST:PORT."
+    )
+
+
+def _kafka(error: KafkaError) -> str:
+    try:
+        code = ErrorCode(error.code)
+    except ValueError:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    plain = _SENTENCES.get(code)
+    said = error.message if error.message and error.message != error.name else None
+    if plain and said:
+        head = f"{plain}: {said.rstrip('.')}"
+    elif plain:
+        head = plain
+    else:
+        head = f"The broker refused with {error.name}" + (f": {said.rstrip('.')}" if said else "")
+    step = _NEXT_STEP.get(code)
+    return f"{head}; {step}." if step else f"{head}."

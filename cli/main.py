@@ -1,0 +1,72 @@
+"""The entry point. Help and completion are answered from the command tree alone; what a command needs is imported when it
+runs, trio among it. `tests/cli/test_startup.py` counts what is imported.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from pk.cli.exits import Exit
+from pk.cli.grammar import Parsed, UsageError, parse
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns the process's exit code."""
+    if sys.platform == "win32":
+        sys.stderr.write("pk runs on Linux and macOS; on Windows, run it inside WSL.\n")
+        return Exit.FAILED
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["__complete"]:
+        from pk.cli.complete import answer
+
+        sys.stdout.write(answer(words[1:]))
+        return Exit.OK
+    from pk.cli.tree import ROOT
+
+    try:
+        parsed = parse(ROOT, words)
+    except UsageError as e:
+        return usage(e)
+    if not parsed.path and parsed.args.version:
+        from pk.core import __version__
+
+        sys.stdout.write(f"pk {__version__}\n")
+        return Exit.OK
+    if parsed.wants_help:
+        from pk.cli.help import help_text
+
+        return _print(help_text(parsed.node, parsed.path))
+    from pk.cli.run import run_command
+
+    return run_command(parsed)
+
+
+def _print(text: str) -> int:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+    return Exit.OK
+
+
+def usage(error: UsageError) -> int:
+    """Says what is wrong with the command line."""
+    help_words = " ".join(("pk", *error.path, "--help"))
+    sys.stderr.write(f"{error}.  (`{help_words}` shows what there is.)\n".replace("?.  ", "?  "))
+    return Exit.USAGE
+
+
+def drop_output() -> None:
+    """Sends what is left of standard output nowhere: its reader has gone, which is no error."""
+    import os
+
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        return
+
+
+__all__ = ["Parsed", "main"]
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""Where a user's files of ours lie. Written out here because importing platformdirs costs more than completion may take;
+the places are the same as its.
+"""
+
+import os
+import sys
+
+_KINDS = {
+    "config": ("XDG_CONFIG_HOME", ".config", "Library/Application Support"),
+    "state": ("XDG_STATE_HOME", ".local/state", "Library/Application Support"),
+    "cache": ("XDG_CACHE_HOME", ".cache", "Library/Caches"),
+}
+
+
+def user_dir(kind: str) -> str:
+    """The directory for our files of `kind`: config, state or cache. It need not exist."""
+    variable, elsewhere, on_macos = _KINDS[kind]
+    given = os.environ.get(variable)
+    if given and os.path.isabs(given):
+        return os.path.join(given, "pk")
+    home = os.path.expanduser("~")
+    return os.path.join(home, on_macos if sys.platform == "darwin" else elsewhere, "pk")
+
+
+def make_user_dir(kind: str) -> str:
+    """The same, made if it is missing, for the user's eyes only. Raises OSError."""
+    path = user_dir(kind)
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    return path

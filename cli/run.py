@@ -1,0 +1,67 @@
+"""Runs a parsed command: finds its function, runs it, and turns whatever it raises into a sentence and an exit code."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from pk.cli.context import Context, Streams
+from pk.cli.exits import CommandError, Exit
+from pk.cli.grammar import Command, Parsed
+
+
+def load(command: Command) -> Callable[[Context], Any]:
+    """The function that runs `command`."""
+    module, _, name = command.handler.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
+    """Runs the command and returns its exit code; errors are told on standard error."""
+    assert isinstance(parsed.node, Command)
+    streams = streams or Streams()
+    context = Context(parsed.args, parsed.path, streams)
+    try:
+        handler = load(parsed.node)
+        if parsed.node.blocking:
+            code = int(handler(context) or 0)
+        else:
+            from pk.cli.connect import run
+
+            code = run(handler, context)
+        streams.out.flush()
+        return code or int(context.exit)
+    except BaseException as error:
+        if isinstance(error, (SystemExit, GeneratorExit)):
+            raise
+        return report(context, error)
+
+
+def report(context: Context, error: BaseException) -> int:
+    """Tells of an error that ended a command and returns the exit code for it."""
+    if isinstance(error, CommandError):
+        found: BaseException = error
+        code, text = error.code, str(error)
+    else:
+        from pk.cli.failures import exit_code, leaf, sentence
+
+        found = leaf(error)
+        if isinstance(found, BrokenPipeError):
+            from pk.cli.main import drop_output
+
+            drop_output()
+            return Exit.OK
+        code, text = exit_code(found), sentence(found)
+    if context.args.values().get("debug"):
+        import traceback
+
+        traceback.print_exception(error, file=context.streams.err)
+    try:
+        if code == Exit.INTERRUPTED and isinstance(found, KeyboardInterrupt):
+            if context.streams.err_terminal:
+                context.say()
+        else:
+            context.say(text)
+    except OSError:
+        sys.stderr = None
+    return code

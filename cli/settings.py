@@ -1,0 +1,176 @@
+"""Which cluster a command talks to, and how: options before environment before profile before defaults."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.grammar import Args, nearest
+from pk.cli.paths import user_dir
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+GUARDS = ("none", "confirm", "type-name", "readonly")
+
+
+class Profile(NamedTuple):
+    """A named cluster of the user's."""
+
+    name: str
+    bootstrap: str | None = None
+    properties: Mapping[str, str] = {}
+    guard: str = "confirm"
+    colour: str | None = None
+
+
+class Settings(NamedTuple):
+    """What a command needs to connect."""
+
+    bootstrap: str
+    properties: Mapping[str, str]
+    profile: Profile | None
+
+    @property
+    def guard(self) -> str:
+        return self.profile.guard if self.profile else "confirm"
+
+    @property
+    def cluster_name(self) -> str:
+        """How questions and prompts name the cluster."""
+        return f"{self.profile.name} ({self.bootstrap})" if self.profile else self.bootstrap
+
+
+def profiles_file() -> str:
+    return os.path.join(user_dir("config"), "profiles.toml")
+
+
+def read_profiles() -> tuple[dict[str, Profile], str | None]:
+    """The profiles there are, and which one is chosen. Raises CommandError where the file cannot be read."""
+    path = profiles_file()
+    if not os.path.exists(path):
+        return {}, None
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            data = tomllib.load(file)
+    except (OSError, tomllib.TOMLDecodeError) as e:
+        raise CommandError(f"{path} cannot be read: {e}") from e
+    profiles = {
+        name: _profile(path, name, table) for name, table in data.get("profiles", {}).items()
+    }
+    return profiles, data.get("use")
+
+
+def _profile(path: str, name: str, table: Any) -> Profile:
+    if not isinstance(table, dict):
+        raise CommandError(f"{path}: profile {name!r} is no table")
+    guard = table.get("guard", "confirm")
+    if guard not in GUARDS:
+        raise CommandError(
+            f"{path}: the guard of profile {name!r} is one of {', '.join(GUARDS)}, not {guard!r}"
+        )
+    properties = {str(k): _text(v) for k, v in table.get("properties", {}).items()}
+    return Profile(name, table.get("bootstrap"), properties, guard, table.get("colour"))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The entries of a Java properties file. Raises CommandError where it cannot be read."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
+        raise Unusable(f"{path} cannot be read: {reason}") from e
+    return parse_properties(text)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """`key=value` lines as Java reads them: `#` and `!` comments, `=` or `:` or a blank between, `\\` to go on."""
+    found: dict[str, str] = {}
+    logical = ""
+    for raw in text.splitlines():
+        line = raw.lstrip()
+        if not logical and (not line or line[0] in "#!"):
+            continue
+        logical += line
+        trailing = len(logical) - len(logical.rstrip("\\"))
+        if trailing % 2:
+            logical = logical[:-1]
+            continue
+        key, value = _property(logical)
+        found[key] = value
+        logical = ""
+    if logical:
+        key, value = _property(logical)
+        found[key] = value
+    return found
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _property(line: str) -> tuple[str, str]:
+    i = 0
+    while i < len(line) and line[i] not in "=: \t":
+        i += 2 if line[i] == "\\" else 1
+    key, rest = line[:i], line[i:].lstrip(" \t")
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(" \t")
+    return _unescape(key), _unescape(rest)
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    out, i = [], 0
+    while i < len(text):
+        char = text[i]
+        if char != "\\" or i + 1 == len(text):
+            out.append(char)
+            i += 1
+        elif text[i + 1] == "u" and len(text) >= i + 6:
+            out.append(chr(int(text[i + 2 : i + 6], 16)))
+            i += 6
+        else:
+            out.append(_ESCAPES.get(text[i + 1], text[i + 1]))
+            i += 2
+    return "".join(out)
+
+
+def choose_profile(wanted: str | None) -> Profile | None:
+    """The profile by option, environment or choice. Raises CommandError where there is none of that name."""
+    wanted = wanted or os.environ.get("PK_PROFILE") or None
+    profiles, chosen = read_profiles()
+    name = wanted or chosen
+    if name is None:
+        return None
+    if name not in profiles:
+        near = nearest(name, profiles)
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else "`pk profile list` shows which there are."
+        )
+        raise Unusable(f"There is no profile {name!r}; {hint}")
+    return profiles[name]
+
+
+def settings_of(args: Args) -> Settings:
+    """The settings for a parsed command line. Raises CommandError."""
+    profile = choose_profile(args.profile)
+    bootstrap = (
+        args.bootstrap_server
+        or (None if args.profile else os.environ.get("PK_BOOTSTRAP_SERVER"))
+        or (profile.bootstrap if profile else None)
+    )
+    properties: dict[str, str] = dict(profile.properties) if profile else {}
+    if args.config_file:
+        properties.update(read_properties(args.config_file))
+    given: Iterable[tuple[str, str]] = args.client_properties
+    properties.update(given)
+    in_file = properties.pop("bootstrap.servers", None)
+    return Settings(bootstrap or in_file or DEFAULT_BOOTSTRAP, properties, profile)

@@ -1,0 +1,251 @@
+"""`pk configs`, `pk isr`, `pk brokers`, `pk cluster`, `pk spark-export`."""
+
+from pk.cli.grammar import Argument, Command, Group, Option
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING
+
+_ENTITIES = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
+_KINDS = ("topic", "broker", "broker-logger", "group", "client-metrics", *_ENTITIES)
+_RESOURCE = (
+    Argument(
+        "TYPE",
+        optional=True,
+        help="topic, broker, broker-logger, group or client-metrics.",
+        complete="entity-type",
+    ),
+    Argument(
+        "NAME",
+        many=True,
+        optional=True,
+        help="Its names; a broker's is its id, or `default` for all of them.",
+        complete="entity-name",
+    ),
+)
+_APACHE_RESOURCE = (
+    Option("--entity-type", value="TYPE", choices=_KINDS, help="The same as TYPE.", hidden=True),
+    Option("--entity-name", value="NAME", repeat=True, help="The same as NAME.", hidden=True),
+    Option("--entity-default", help="The same as the name `default`.", hidden=True),
+    Option("-t", "--topic", value="TOPIC", help="The same as `topic TOPIC`.", complete="topic"),
+    Option("--broker", value="ID", help="The same as `broker ID`.", complete="broker"),
+    Option("-g", "--group", value="GROUP", help="The same as `group GROUP`.", complete="group"),
+)
+
+CONFIGS = Group(
+    "configs",
+    "config",
+    help="Configs of topics, brokers and groups: list, describe, alter.",
+    children=(
+        Command(
+            "list",
+            "ls",
+            help="What has configs that were set.",
+            handler="pk.cli.commands.configs:list_resources",
+            arguments=(
+                Argument("TYPE", optional=True, help="Only this type.", complete="entity-type"),
+            ),
+            options=(*LISTING, *CONNECTION),
+            examples=("pk configs list", "pk configs list topic"),
+        ),
+        Command(
+            "describe",
+            help="Config values and where each comes from.",
+            handler="pk.cli.commands.configs:describe",
+            arguments=_RESOURCE,
+            options=(
+                *_APACHE_RESOURCE,
+                Option("-a", "--all", help="Defaults too, not only what was set."),
+                Option(
+                    "-c",
+                    "--config",
+                    value="KEY",
+                    kind="list",
+                    repeat=True,
+                    dest="keys",
+                    help="Only these keys.",
+                    complete="config-key",
+                ),
+                Option("--docs", help="The documentation of each key."),
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=(
+                "pk configs describe topic orders",
+                "pk configs describe broker 1 -a --where 'name ~ ^log'",
+            ),
+        ),
+        Command(
+            "alter",
+            "set",
+            help="Set, extend or remove configs.",
+            handler="pk.cli.commands.configs:alter",
+            arguments=_RESOURCE,
+            options=(
+                *_APACHE_RESOURCE,
+                Option(
+                    "-c",
+                    "--config",
+                    "--set",
+                    value="KEY=VALUE",
+                    kind="pair",
+                    repeat=True,
+                    help="Set a key.",
+                    complete="config-key",
+                ),
+                Option(
+                    "--delete",
+                    "--delete-config",
+                    value="KEY",
+                    kind="list",
+                    repeat=True,
+                    dest="delete",
+                    help="Go back to a key's default.",
+                    complete="config-key",
+                ),
+                Option(
+                    "--append",
+                    value="KEY=VALUE",
+                    kind="pair",
+                    repeat=True,
+                    help="Add to a key that is a list.",
+                    complete="config-key",
+                ),
+                Option(
+                    "--subtract",
+                    value="KEY=VALUE",
+                    kind="pair",
+                    repeat=True,
+                    help="Take from a key that is a list.",
+                    complete="config-key",
+                ),
+                Option(
+                    "--add-config",
+                    value="K=V,K=[A,B]",
+                    repeat=True,
+                    help="Apache's way to set several keys.",
+                    hidden=True,
+                ),
+                Option(
+                    "--add-config-file",
+                    value="FILE",
+                    help="Set every key of a properties file.",
+                    complete="file",
+                ),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=(
+                "pk configs alter topic orders -c retention.ms=86400000 --delete cleanup.policy",
+                "pk configs alter broker default -c log.retention.hours=24 --dry-run",
+            ),
+        ),
+    ),
+)
+
+ISR = Command(
+    "isr",
+    help="Every partition's replicas, in-sync replicas, leader, end offset and high watermark.",
+    handler="pk.cli.commands.isr:isr",
+    arguments=(
+        Argument(
+            "TOPIC", many=True, optional=True, help="The topics (default: all).", complete="topic"
+        ),
+    ),
+    options=(
+        Option("-i", "--internal", help="Internal topics too, where no topic is named."),
+        Option(
+            "--under-replicated",
+            "--under-replicated-partitions",
+            help="Only partitions with fewer in-sync replicas than replicas.",
+        ),
+        Option("--offline", "--unavailable-partitions", help="Only partitions without a leader."),
+        *LISTING,
+        *CONNECTION,
+    ),
+    examples=("pk isr", "pk isr orders --where 'in_sync < 3'"),
+)
+
+BROKERS = Group(
+    "brokers",
+    "nodes",
+    help="The brokers of the cluster.",
+    children=(
+        Command(
+            "list",
+            "ls",
+            help="The brokers, what they hold and which one is the controller.",
+            handler="pk.cli.commands.cluster:list_brokers",
+            options=(*LISTING, *CONNECTION),
+        ),
+    ),
+)
+
+CLUSTER = Group(
+    "cluster",
+    help="The cluster as a whole.",
+    children=(
+        Command(
+            "describe",
+            help="Its id, brokers, controller, topics, partitions and their health.",
+            handler="pk.cli.commands.cluster:describe",
+            options=(*LISTING, *CONNECTION),
+        ),
+    ),
+)
+
+SPARK_EXPORT = Command(
+    "spark-export",
+    help="Write a topic to parquet files with Spark.",
+    handler="pk.cli.commands.spark:export",
+    blocking=True,
+    arguments=(Argument("TOPIC", help="The topic.", complete="topic"),),
+    options=(
+        Option(
+            "--to",
+            value="DIR",
+            help="The directory for the files; it may hold an earlier export of this topic.",
+            complete="directory",
+        ),
+        Option(
+            "-o",
+            "--offset",
+            value="POSITION",
+            help="What to export: a range A..B, or where to begin (default: start..end).",
+            complete="position",
+        ),
+        Option(
+            "--value",
+            value="TYPE",
+            choices=("bytes", "string", "json"),
+            default="bytes",
+            help="What values become: bytes, string, or json (columns of the objects' fields).",
+        ),
+        Option(
+            "--key",
+            value="TYPE",
+            choices=("bytes", "string"),
+            default="bytes",
+            help="What keys become: bytes or string.",
+        ),
+        Option("--resume", help="Go on where the export in DIR ended."),
+        Option("--overwrite", help="Replace what is in DIR."),
+        Option(
+            "--codec",
+            value="CODEC",
+            choices=("zstd", "snappy", "gzip", "lz4", "none"),
+            help="The compression of the files.",
+        ),
+        Option(
+            "--cores",
+            value="N",
+            kind="count",
+            help="How many tasks at once (default: the machine's cores).",
+        ),
+        Option("-f", "--format", value="FORMAT", help="How the summary looks.", complete="format"),
+        *CHANGE,
+        *CONNECTION,
+    ),
+    examples=(
+        "pk spark-export orders --to out/orders --value json",
+        "pk spark-export orders --to out/orders --resume",
+    ),
+)

@@ -1,0 +1,109 @@
+"""Options that mean the same in every command. One letter has one meaning everywhere."""
+
+from pk.cli.grammar import Option
+
+FORMATS = (
+    "table",
+    "wide",
+    "json",
+    "jsonl",
+    "yaml",
+    "csv",
+    "name",
+    "cbor",
+)
+
+DEBUG = Option("--debug", help="Add the traceback to an error.")
+
+BOOTSTRAP = Option(
+    "-b",
+    "--bootstrap-server",
+    "--bootstrap-servers",
+    "--broker-list",
+    value="HOST:PORT[,…]",
+    help="The brokers to ask first (default: $PK_BOOTSTRAP_SERVER, the profile's, else 127.0.0.1:9092).",
+    complete="bootstrap",
+)
+
+CONNECTION = (
+    BOOTSTRAP,
+    Option(
+        "--profile",
+        value="NAME",
+        help="The profile to use (default: $PK_PROFILE, else the chosen one).",
+        complete="profile",
+    ),
+    Option(
+        "-X",
+        "--command-property",
+        "--consumer-property",
+        "--producer-property",
+        value="KEY=VALUE",
+        kind="pair",
+        repeat=True,
+        dest="client_properties",
+        help="A config key of the client, by Kafka's name; may be given again.",
+        complete="client-key",
+    ),
+    Option(
+        "--config-file",
+        "--command-config",
+        "--consumer.config",
+        "--producer.config",
+        value="FILE",
+        dest="config_file",
+        help="A properties file with config keys of the client.",
+        complete="file",
+    ),
+    DEBUG,
+)
+"""How to reach a cluster."""
+
+FORMAT = Option(
+    "-f",
+    "--format",
+    value="FORMAT",
+    help=f"{', '.join(FORMATS)}, or a template such as '{{topic}} {{partitions}}\\n'.",
+    complete="format",
+)
+
+LISTING = (
+    FORMAT,
+    Option(
+        "--columns",
+        value="A,B,-C",
+        kind="list",
+        repeat=True,
+        help="Only these columns, in this order; -C leaves one out.",
+    ),
+    Option(
+        "--sort",
+        value="A,-B",
+        kind="list",
+        repeat=True,
+        help="Sort by these columns; -B the other way round.",
+    ),
+    Option(
+        "--where",
+        value="CONDITION",
+        help="Only rows for which it holds, such as 'lag > 100 and topic ~ ^orders'.",
+    ),
+    Option("--limit", value="N", kind="count", help="At most so many rows."),
+)
+"""How a list looks."""
+
+YES = Option("-y", "--yes", "--force", help="Do not ask.")
+DRY_RUN = Option("-d", "--dry-run", help="Say what would be done, and do nothing.")
+CHANGE = (DRY_RUN, YES)
+"""What every change takes."""
+
+TOPIC = Option("-t", "--topic", value="TOPIC", help="The topic.", complete="topic")
+TOPICS = Option(
+    "-t",
+    "--topic",
+    value="TOPIC",
+    repeat=True,
+    help="A topic; may be given again.",
+    dest="topics",
+    complete="topic",
+)

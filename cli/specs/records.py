@@ -1,0 +1,267 @@
+"""`pk console-consumer` (`consume`) and `pk console-producer` (`produce`)."""
+
+from pk.cli.grammar import Argument, Command, Option
+from pk.cli.specs.common import CONNECTION, DRY_RUN, TOPIC, TOPICS
+
+_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+CONSUME = Command(
+    "console-consumer",
+    "consume",
+    help="Read records.",
+    handler="pk.cli.commands.consume:consume",
+    arguments=(Argument("TOPIC", many=True, optional=True, help="The topics.", complete="topic"),),
+    options=(
+        TOPICS,
+        Option(
+            "--include",
+            "--whitelist",
+            "--regex",
+            value="REGEX",
+            help="Every topic whose whole name matches.",
+            dest="include",
+        ),
+        Option(
+            "-o",
+            "--offset",
+            value="POSITION",
+            help="Where to read: start, end, N, -N, +N, committed, @TIME, a range A..B, or 0=5,1=9 (default: end).",
+            complete="position",
+        ),
+        Option(
+            "--from-beginning",
+            help="From the start: -o start; with a group, where it has no commit.",
+        ),
+        Option(
+            "-p",
+            "--partitions",
+            "--partition",
+            value="0,1",
+            kind="list",
+            repeat=True,
+            help="Only these partitions.",
+        ),
+        Option(
+            "--tail",
+            value="N",
+            kind="count",
+            help="The last N records over all partitions, by time; then stop.",
+        ),
+        Option("--merge", help="Sort all partitions' records by time; wants a range that ends."),
+        Option(
+            "-n",
+            "--num",
+            "--max-messages",
+            value="N",
+            kind="count",
+            help="Stop after so many records shown.",
+        ),
+        Option("-e", "--exit", help="Stop at the end as it is now: the same as -o start..end."),
+        Option(
+            "--timeout-ms", value="MS", kind="int", help="Stop when no record came for so long."
+        ),
+        Option(
+            "-g",
+            "--group",
+            value="GROUP",
+            help="Read as a member of this group, and commit; otherwise no group is joined.",
+            complete="group",
+        ),
+        Option(
+            "-f",
+            "--format",
+            value="FORMAT",
+            help="value, json, jsonl, csv, yaml, table, wide, name, cbor; %-tokens such as '%k\\t%v\\n'; or a template '{key} {value}\\n'.",
+            complete="record-format",
+        ),
+        Option("-k", "--key", value="KEY", help="Only records with this key."),
+        Option(
+            "-H",
+            "--header",
+            value="NAME=VALUE",
+            kind="pair",
+            repeat=True,
+            help="Only records with this header; may be given again.",
+        ),
+        Option(
+            "--where",
+            value="CONDITION",
+            help="Only records for which it holds, such as 'value.amount > 9 and headers.eu = 1'.",
+        ),
+        Option(
+            "--isolation-level",
+            value="LEVEL",
+            choices=("read_uncommitted", "read_committed"),
+            default="read_uncommitted",
+            help="Whether records of open and aborted transactions are shown.",
+        ),
+        Option(
+            "--property",
+            "--formatter-property",
+            value="KEY=VALUE",
+            kind="pair",
+            repeat=True,
+            dest="formatter_properties",
+            help="A property of Apache's formatter: print.key, print.timestamp, key.separator, …",
+            complete="formatter-property",
+        ),
+        Option(
+            "--key-deserializer",
+            value="CLASS",
+            help="A class of Apache's: how keys look (string, long, integer, double, …).",
+            hidden=True,
+        ),
+        Option(
+            "--value-deserializer",
+            value="CLASS",
+            help="A class of Apache's: how values look.",
+            hidden=True,
+        ),
+        Option("--skip-message-on-error", help="Go on after a record that cannot be shown."),
+        Option("--raw", help="Internal topics as bytes, not decoded."),
+        *CONNECTION,
+    ),
+    examples=(
+        "pk consume orders -o -10..end",
+        "pk consume orders -o '@yesterday 14:00..@-1h' --where 'value.amount > 100' -f jsonl",
+        "pk consume orders --tail 20 -f '%p %o %d %k %v\\n'",
+        "pk console-consumer --topic orders --from-beginning --property print.key=true",
+    ),
+    notes="Positions: `pk help positions`. Formats: `pk help formats`.",
+)
+
+PRODUCE = Command(
+    "console-producer",
+    "produce",
+    help="Write records, one a line of standard input.",
+    handler="pk.cli.commands.produce:produce",
+    arguments=(
+        Argument("TOPIC", optional=True, help="The topic.", complete="topic"),
+        Argument(
+            "VALUE",
+            many=True,
+            optional=True,
+            help="Records to write instead of reading standard input.",
+        ),
+    ),
+    options=(
+        TOPIC,
+        Option("-k", "--key", value="KEY", help="The key of every record."),
+        Option(
+            "-H",
+            "--header",
+            value="NAME=VALUE",
+            kind="pair",
+            repeat=True,
+            help="A header of every record; may be given again.",
+        ),
+        Option(
+            "-p",
+            "--partitions",
+            "--partition",
+            value="N",
+            kind="int",
+            help="The partition for every record (default: by key).",
+        ),
+        Option(
+            "--timestamp",
+            value="TIME",
+            help="The time of every record, as after the @ of a position (default: now).",
+        ),
+        Option(
+            "-F",
+            "--file",
+            value="FILE",
+            help="Read this file instead of standard input.",
+            complete="file",
+        ),
+        Option(
+            "-f",
+            "--format",
+            value="FORMAT",
+            help="How a line is read: value, jsonl (as consume writes it), or %-tokens such as '%k\\t%v\\n'.",
+            complete="input-format",
+        ),
+        Option(
+            "-n",
+            "--num",
+            "--max-messages",
+            value="N",
+            kind="count",
+            help="Stop after so many records.",
+        ),
+        Option(
+            "-z",
+            "--compression",
+            "--compression-codec",
+            value="CODEC",
+            assumed="gzip",
+            choices=_COMPRESSIONS,
+            help="none, gzip, snappy, lz4 or zstd; gzip where only the option is given.",
+        ),
+        Option(
+            "--keep-partition",
+            help="Records read as jsonl keep the partition that their line names.",
+        ),
+        Option("-Z", "--tombstone", help="An empty line is a null value."),
+        Option(
+            "--acks",
+            "--request-required-acks",
+            value="ACKS",
+            choices=("0", "1", "-1", "all"),
+            default="all",
+            help="Whose acknowledgment to wait for (default: all).",
+        ),
+        Option("--sync", help="Wait for each record's acknowledgment before the next."),
+        Option("--print-offsets", help="Say on standard error where each record went."),
+        Option(
+            "--property",
+            "--reader-property",
+            value="KEY=VALUE",
+            kind="pair",
+            repeat=True,
+            dest="reader_properties",
+            help="A property of Apache's reader: parse.key, key.separator, parse.headers, null.marker, …",
+            complete="reader-property",
+        ),
+        Option("--reader-config", value="FILE", help="A file of such properties.", complete="file"),
+        Option("--batch-size", value="BYTES", kind="int", help="batch.size of the producer."),
+        Option(
+            "--message-send-max-retries", value="N", kind="int", help="retries of the producer."
+        ),
+        Option(
+            "--retry-backoff-ms", value="MS", kind="int", help="retry.backoff.ms of the producer."
+        ),
+        Option(
+            "--timeout",
+            "--linger-ms",
+            value="MS",
+            kind="int",
+            dest="linger_ms",
+            help="linger.ms of the producer.",
+        ),
+        Option(
+            "--request-timeout-ms",
+            value="MS",
+            kind="int",
+            help="request.timeout.ms of the producer.",
+        ),
+        Option("--max-block-ms", value="MS", kind="int", help="max.block.ms of the producer."),
+        Option(
+            "--max-memory-bytes", value="BYTES", kind="int", help="buffer.memory of the producer."
+        ),
+        Option(
+            "--max-partition-memory-bytes",
+            value="BYTES",
+            kind="int",
+            help="batch.size of the producer, as in Apache's tool.",
+        ),
+        DRY_RUN,
+        *CONNECTION,
+    ),
+    examples=(
+        "pk produce orders -k user-1 '{\"amount\": 5}'",
+        "pk consume orders -o start..end -f jsonl | pk produce copy -f jsonl",
+        "pk produce orders -f '%k\\t%v\\n' -F orders.tsv -z zstd",
+    ),
+)

@@ -1,0 +1,230 @@
+"""`pk topics`."""
+
+from pk.cli.grammar import Argument, Command, Group, Option
+from pk.cli.specs.common import CHANGE, CONNECTION, DRY_RUN, LISTING
+
+_MODULE = "pk.cli.commands.topics"
+
+_CONFIG = Option(
+    "-c",
+    "--config",
+    value="KEY=VALUE",
+    kind="pair",
+    repeat=True,
+    help="A config of the topic; may be given again.",
+    complete="topic-config",
+)
+_HEALTH = (
+    Option(
+        "--under-replicated",
+        "--under-replicated-partitions",
+        help="Only partitions with fewer in-sync replicas than replicas.",
+    ),
+    Option("--offline", "--unavailable-partitions", help="Only partitions without a leader."),
+    Option(
+        "--under-min-isr",
+        "--under-min-isr-partitions",
+        help="Only partitions with fewer in-sync replicas than min.insync.replicas.",
+    ),
+    Option(
+        "--at-min-isr",
+        "--at-min-isr-partitions",
+        help="Only partitions with exactly min.insync.replicas of them.",
+    ),
+)
+
+TOPICS = Group(
+    "topics",
+    "topic",
+    help="Topics: list, describe, create, alter, delete, grow; their offsets.",
+    children=(
+        Command(
+            "list",
+            "ls",
+            help="The topics of the cluster.",
+            handler=f"{_MODULE}:list_topics",
+            arguments=(
+                Argument(
+                    "PATTERN",
+                    optional=True,
+                    help="Only topics whose whole name matches this regular expression.",
+                    complete="topic",
+                ),
+            ),
+            options=(
+                Option("-i", "--internal", help="Internal topics (__consumer_offsets, …) too."),
+                Option(
+                    "--exclude-internal",
+                    help="No internal topics; they are left out anyway.",
+                    hidden=True,
+                ),
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk topics list", "pk topics list 'orders.*' --sort -partitions -f json"),
+        ),
+        Command(
+            "describe",
+            help="Partitions, replicas, in-sync replicas and configs of topics.",
+            handler=f"{_MODULE}:describe_topics",
+            arguments=(
+                Argument(
+                    "TOPIC",
+                    many=True,
+                    optional=True,
+                    help="The topics (default: all).",
+                    complete="topic",
+                ),
+            ),
+            options=(
+                Option("-i", "--internal", help="Internal topics too, where no topic is named."),
+                Option("-a", "--all-configs", help="Every config, not only those that were set."),
+                *_HEALTH,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk topics describe orders", "pk topics describe --under-replicated"),
+        ),
+        Command(
+            "create",
+            help="Create topics.",
+            handler="pk.cli.commands.topic_changes:create",
+            arguments=(Argument("TOPIC", many=True, help="Their names."),),
+            options=(
+                Option(
+                    "-p",
+                    "--partitions",
+                    value="N",
+                    kind="count",
+                    help="How many partitions (default: the broker's num.partitions).",
+                ),
+                Option(
+                    "-r",
+                    "--replication-factor",
+                    value="N",
+                    kind="count",
+                    help="How many replicas (default: the broker's).",
+                ),
+                _CONFIG,
+                Option(
+                    "--replica-assignment",
+                    value="1:2,2:3",
+                    help="The brokers of each partition, its preferred leader first, instead of numbers.",
+                ),
+                Option("--if-not-exists", help="A topic that is there already is no failure."),
+                DRY_RUN,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=(
+                "pk topics create orders -p 12 -r 3 -c cleanup.policy=compact",
+                "pk topics create a b c --dry-run",
+            ),
+        ),
+        Command(
+            "alter",
+            help="Change configs of topics, or grow them to a number of partitions.",
+            handler="pk.cli.commands.topic_changes:alter",
+            arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
+            options=(
+                _CONFIG,
+                Option(
+                    "--delete-config",
+                    value="KEY",
+                    kind="list",
+                    repeat=True,
+                    help="Go back to the default of a config.",
+                    complete="topic-config",
+                ),
+                Option(
+                    "-p",
+                    "--partitions",
+                    value="TOTAL",
+                    kind="count",
+                    help="Grow to so many partitions.",
+                ),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=(
+                "pk topics alter orders -c retention.ms=86400000 --delete-config cleanup.policy",
+            ),
+        ),
+        Command(
+            "delete",
+            "rm",
+            help="Delete topics and all their records.",
+            handler="pk.cli.commands.topic_changes:delete",
+            arguments=(
+                Argument("TOPIC", many=True, help="Their names, to the letter.", complete="topic"),
+            ),
+            options=(
+                Option(
+                    "--regex",
+                    help="The names are regular expressions over whole names; the list is shown first.",
+                ),
+                Option("--if-exists", help="A topic that is not there is no failure."),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk topics delete orders", "pk topics delete --regex 'test-.*' --dry-run"),
+        ),
+        Command(
+            "add-partitions",
+            help="Add partitions to topics.",
+            handler="pk.cli.commands.topic_changes:add_partitions",
+            arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
+            options=(
+                Option("-n", "--num", value="N", kind="count", help="How many more."),
+                Option(
+                    "-p",
+                    "--partitions",
+                    "--total",
+                    value="TOTAL",
+                    kind="count",
+                    help="How many there shall be in all.",
+                ),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk topics add-partitions orders -n 4",),
+        ),
+        Command(
+            "offsets",
+            help="Start, end and any other position of each partition, as offsets.",
+            handler=f"{_MODULE}:offsets",
+            arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
+            options=(
+                Option(
+                    "-o",
+                    "--offset",
+                    "--time",
+                    value="POSITION",
+                    help="Also this position: start, end, N, -N, +N, @TIME, or a range.",
+                    complete="position",
+                ),
+                Option(
+                    "-p",
+                    "--partitions",
+                    value="0,1",
+                    kind="list",
+                    repeat=True,
+                    help="Only these partitions.",
+                ),
+                Option(
+                    "--isolation-level",
+                    value="LEVEL",
+                    choices=("read_uncommitted", "read_committed"),
+                    default="read_uncommitted",
+                    help="Whether the end is the high watermark or the last stable offset.",
+                ),
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk topics offsets orders", "pk topics offsets orders -o @-1h..end"),
+        ),
+    ),
+)

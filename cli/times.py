@@ -1,0 +1,105 @@
+"""Times as people type them: epoch numbers, ISO dates, durations before now, `today`, `yesterday 14:00`.
+
+Without a zone a time is local. Pure: now and the zone are arguments.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+MILLISECONDS_FROM = 100_000_000_000
+"""A bare number from here on is milliseconds, below it seconds (as seconds: the year 5138)."""
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_ISO_DURATION = re.compile(
+    r"([+-])?P(?:([+-]?\d+)D)?(?:T(?:([+-]?\d+)H)?(?:([+-]?\d+)M)?(?:([+-]?\d+(?:\.\d+)?)S)?)?",
+    re.I,
+)
+_DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
+
+
+def duration_ms(text: str) -> int:
+    """The milliseconds of a duration such as `90m`, `1h30m`, `2d`. Raises ValueError."""
+    position, total = 0, 0.0
+    for found in _DURATION.finditer(text):
+        if found.start() != position:
+            break
+        total += float(found[1]) * _UNITS_MS[found[2]]
+        position = found.end()
+    if position != len(text) or not text:
+        raise ValueError(f"not a duration: {text!r} (such as 90s, 15m, 1h30m, 2d)")
+    return round(total)
+
+
+def iso_duration_ms(text: str) -> int:
+    """The milliseconds of an ISO 8601 duration `PnDTnHnMnS`, as Apache's `--by-duration` takes it. Raises ValueError."""
+    found = _ISO_DURATION.fullmatch(text)
+    if found is None or not any(found.groups()[1:]):
+        raise ValueError(f"not a duration: {text!r} (such as P1D, PT90M, P1DT2H)")
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups()[1:])
+    total = ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000
+    return round(-total if found[1] == "-" else total)
+
+
+def time_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
+    """Epoch milliseconds of `text`; `zone` None is the machine's own. Raises ValueError."""
+    word = text.strip()
+    if not word:
+        raise ValueError("a time is missing")
+    if word == "now":
+        return now_ms
+    if word.isascii() and word.isdigit():
+        number = int(word)
+        return number if number >= MILLISECONDS_FROM else number * 1000
+    if word[0] in "+-":
+        return now_ms + (1 if word[0] == "+" else -1) * duration_ms(word[1:])
+    day, _, clock = word.partition(" ")
+    if day in _DAYS:
+        return _relative_day(_DAYS[day], clock.strip(), now_ms, zone)
+    return _iso_ms(word, zone, word)
+
+
+def _relative_day(days: int, clock: str, now_ms: int, zone: tzinfo | None) -> int:
+    now = datetime.fromtimestamp(now_ms / 1000, zone)
+    day = (now.date() + timedelta(days=days)).isoformat()
+    return _iso_ms(f"{day}T{clock}" if clock else day, zone, clock or day)
+
+
+def _iso_ms(word: str, zone: tzinfo | None, shown: str) -> int:
+    try:
+        moment = datetime.fromisoformat(word)
+        if moment.tzinfo is None and zone is not None:
+            moment = moment.replace(tzinfo=zone)
+        since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise ValueError(
+            f"not a time: {shown!r} (such as 2026-01-31, 2026-01-31T14:00, -90m, 'yesterday 14:00', 1767225600)"
+        ) from None
+    return since // timedelta(milliseconds=1)
+
+
+def show_time(ms: int, zone: tzinfo | None = None) -> str:
+    """`ms` as an ISO time with milliseconds and zone; empty where there is no time (-1)."""
+    if ms < 0:
+        return ""
+    moment = datetime.fromtimestamp(ms / 1000, zone)
+    if moment.tzinfo is None:
+        moment = moment.astimezone()
+    return moment.isoformat(timespec="milliseconds")
+
+
+def show_span(ms: float) -> str:
+    """A duration for people: `4 ms`, `1.3 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    if ms < 1000:
+        return f"{ms:.0f} ms"
+    seconds = ms / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = int(seconds // 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"

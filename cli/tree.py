@@ -1,0 +1,34 @@
+"""The command tree: everything `pk` can do, in the order help shows it."""
+
+from pk.cli.grammar import Group, Option
+from pk.cli.specs.cluster import BROKERS, CLUSTER, CONFIGS, ISR, SPARK_EXPORT
+from pk.cli.specs.common import CONNECTION
+from pk.cli.specs.groups import GROUPS
+from pk.cli.specs.process import BROKER, COMPLETION, HELP, PROFILE, SHELL, UP
+from pk.cli.specs.records import CONSUME, PRODUCE
+from pk.cli.specs.topics import TOPICS
+
+VERSION = Option("-V", "--version", help="Show the version and stop.")
+
+ROOT = Group(
+    "pk",
+    help="A Kafka in Python: broker, client, command line and shell.",
+    options=(VERSION, *CONNECTION),
+    children=(
+        UP,
+        BROKER,
+        TOPICS,
+        PRODUCE,
+        CONSUME,
+        GROUPS,
+        CONFIGS,
+        ISR,
+        BROKERS,
+        CLUSTER,
+        SPARK_EXPORT,
+        SHELL,
+        PROFILE,
+        COMPLETION,
+        HELP,
+    ),
+)

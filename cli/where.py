@@ -1,0 +1,282 @@
+"""`--where`: FIELD OP VALUE, joined by and, or, not and parentheses. Parsed here, never evaluated by Python.
+
+    lag > 100 and topic ~ '^orders'        not internal and partitions in (1, 3)        value.amount >= 9.5
+
+Operators: = (or ==), !=, <, <=, >, >=, ~ and !~ (regular expression found anywhere), contains (in a list or a text),
+in (a, b, …). A field alone asks whether it is there and not false, 0 or empty. Values: numbers, quoted or bare words,
+true, false, null. Dots go into objects; a text that holds JSON is opened for them (`value.user.id`).
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+Predicate = Callable[[Mapping[str, Any]], bool]
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<op>==|!=|<=|>=|!~|=|<|>|~)
+      | (?P<paren>[(),])
+      | (?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
+      | (?P<word>[^\s()=<>!~,'"]+)
+    )""",
+    re.X,
+)
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_MISSING = object()
+_WORD_OPERATORS = frozenset(("contains", "in"))
+_KEYWORDS = frozenset(("and", "or", "not", *_WORD_OPERATORS))
+
+
+class WhereError(ValueError):
+    """The condition cannot be read."""
+
+
+class _Token:
+    __slots__ = ("kind", "text")
+
+    def __init__(self, kind: str, text: str) -> None:
+        self.kind = kind
+        self.text = text
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens, position = [], 0
+    text = text.rstrip()
+    while position < len(text):
+        found = _TOKEN.match(text, position)
+        if found is None:
+            raise WhereError(f"--where: cannot read {text[position:]!r}")
+        kind = found.lastgroup or ""
+        word = found[kind]
+        if kind == "quoted":
+            word = re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.S)
+        elif kind == "word" and word.lower() in _KEYWORDS:
+            kind, word = "keyword", word.lower()
+        tokens.append(_Token(kind, word))
+        position = found.end()
+    return tokens
+
+
+def _literal(token: _Token) -> Any:
+    if token.kind == "quoted":
+        return token.text
+    match token.text.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+        case "null" | "none":
+            return None
+    if _NUMBER.fullmatch(token.text):
+        return float(token.text) if re.search(r"[.eE]", token.text) else int(token.text)
+    return token.text
+
+
+def _look(row: Any, path: tuple[str, ...]) -> Any:
+    for part in path:
+        if isinstance(row, str):
+            try:
+                row = json.loads(row)
+            except ValueError:
+                return _MISSING
+        if isinstance(row, Mapping):
+            row = row.get(part, _MISSING)
+        elif isinstance(row, (list, tuple)) and part.isdigit() and int(part) < len(row):
+            row = row[int(part)]
+        elif isinstance(row, (list, tuple)):  # a list of pairs, such as headers
+            row = next((v[1] for v in row if len(v) == 2 and v[0] == part), _MISSING)
+        else:
+            return _MISSING
+        if row is _MISSING:
+            return _MISSING
+    return row
+
+
+def _number(value: Any) -> int | float | None:
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return float(value) if re.search(r"[.eE]", value) else int(value)
+    return None
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else str(value)
+
+
+def _equal(value: Any, wanted: Any) -> bool:
+    if value is _MISSING:
+        value = None
+    if wanted is None or value is None:
+        return value is wanted
+    if isinstance(wanted, bool) or isinstance(value, bool):
+        return _text(value) == _text(wanted)
+    left, right = _number(value), _number(wanted)
+    if left is not None and right is not None:
+        return left == right
+    return _text(value) == _text(wanted)
+
+
+def _compare(value: Any, wanted: Any, test: Callable[[Any, Any], bool]) -> bool:
+    if value is _MISSING or value is None or wanted is None:
+        return False
+    left, right = _number(value), _number(wanted)
+    if left is not None and right is not None:
+        return test(left, right)
+    return test(_text(value), _text(wanted))
+
+
+def _contains(value: Any, wanted: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_equal(v, wanted) for v in value)
+    if isinstance(value, Mapping):
+        return wanted in value
+    return isinstance(value, str) and _text(wanted) in value
+
+
+def _true(value: Any) -> bool:
+    return value is not _MISSING and bool(value)
+
+
+_ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+class _Parser:
+    def __init__(self, text: str, fields: frozenset[str] | None) -> None:
+        self.tokens = _tokens(text)
+        self.position = 0
+        self.fields = fields
+
+    def peek(self) -> _Token | None:
+        return self.tokens[self.position] if self.position < len(self.tokens) else None
+
+    def take(self) -> _Token | None:
+        token = self.peek()
+        self.position += 1
+        return token
+
+    def accept(self, kind: str, text: str) -> bool:
+        token = self.peek()
+        if token is not None and token.kind == kind and token.text == text:
+            self.position += 1
+            return True
+        return False
+
+    def either(self) -> Predicate:
+        parts = [self.both()]
+        while self.accept("keyword", "or"):
+            parts.append(self.both())
+        return parts[0] if len(parts) == 1 else lambda row: any(p(row) for p in parts)
+
+    def both(self) -> Predicate:
+        parts = [self.negation()]
+        while self.accept("keyword", "and"):
+            parts.append(self.negation())
+        return parts[0] if len(parts) == 1 else lambda row: all(p(row) for p in parts)
+
+    def negation(self) -> Predicate:
+        if self.accept("keyword", "not"):
+            inner = self.negation()
+            return lambda row: not inner(row)
+        if self.accept("paren", "("):
+            inner = self.either()
+            if not self.accept("paren", ")"):
+                raise WhereError("--where: a parenthesis is not closed")
+            return inner
+        return self.comparison()
+
+    def field(self) -> tuple[str, ...]:
+        token = self.take()
+        if token is None:
+            raise WhereError("--where: a condition is missing; it is FIELD OP VALUE")
+        if token.kind not in ("word", "quoted"):
+            raise WhereError(f"--where: a field is expected before {token.text!r}")
+        path = tuple(token.text.split(".")) if token.kind == "word" else (token.text,)
+        if self.fields is not None and path[0] not in self.fields:
+            from pk.cli.grammar import nearest
+
+            near = nearest(path[0], self.fields)
+            hint = (
+                f"did you mean {' or '.join(near)}"
+                if near
+                else f"there are {', '.join(sorted(self.fields))}"
+            )
+            raise WhereError(f"--where: there is no field {path[0]!r}; {hint}")
+        return path
+
+    def value(self) -> Any:
+        token = self.take()
+        if token is None or token.kind not in ("word", "quoted"):
+            raise WhereError(
+                "--where: a value is missing"
+                if token is None
+                else f"--where: a value is expected before {token.text!r}"
+            )
+        return _literal(token)
+
+    def values(self) -> list[Any]:
+        if not self.accept("paren", "("):
+            raise WhereError("--where: in wants a list: FIELD in (a, b)")
+        found = [self.value()]
+        while self.accept("paren", ","):
+            found.append(self.value())
+        if not self.accept("paren", ")"):
+            raise WhereError("--where: the list after in is not closed")
+        return found
+
+    def comparison(self) -> Predicate:
+        path = self.field()
+        token = self.peek()
+        if token is None or not (token.kind == "op" or token.text in _WORD_OPERATORS):
+            return lambda row: _true(_look(row, path))
+        self.position += 1
+        operator = token.text
+        if operator == "in":
+            wanted = self.values()
+            return lambda row: any(_equal(_look(row, path), w) for w in wanted)
+        value = self.value()
+        if operator in ("=", "=="):
+            return lambda row: _equal(_look(row, path), value)
+        if operator == "!=":
+            return lambda row: not _equal(_look(row, path), value)
+        if operator == "contains":
+            return lambda row: _contains(_look(row, path), value)
+        if operator in ("~", "!~"):
+            return _matching(path, _text(value), operator == "~")
+        test = _ORDERINGS[operator]
+        return lambda row: _compare(_look(row, path), value, test)
+
+
+def _matching(path: tuple[str, ...], pattern: str, wanted: bool) -> Predicate:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as e:
+        raise WhereError(f"--where: not a regular expression: {pattern!r} ({e})") from None
+
+    def test(row: Mapping[str, Any]) -> bool:
+        value = _look(row, path)
+        if value is _MISSING or value is None:
+            return not wanted
+        items = value if isinstance(value, (list, tuple)) else (value,)
+        return any(compiled.search(_text(item)) is not None for item in items) is wanted
+
+    return test
+
+
+def parse_where(text: str, fields: Iterable[str] | None = None) -> Predicate:
+    """The test that `text` describes; with `fields`, others are refused. Raises WhereError."""
+    parser = _Parser(text, None if fields is None else frozenset(fields))
+    predicate = parser.either()
+    left = parser.peek()
+    if left is not None:
+        raise WhereError(f"--where: {left.text!r} is not expected; join conditions with and, or")
+    return predicate
