@@ -1,0 +1,49 @@
+"""Waiting by key: who is woken, who times out, and that nothing is left behind."""
+
+import trio
+import trio.testing
+
+from pk.core.broker.purgatory import Purgatory
+
+
+def test_waiters_wake_by_key_and_look_again() -> None:
+    async def main() -> None:
+        purgatory, mark = Purgatory(), 0
+        got: list[tuple[int, bool, int]] = []
+
+        async def wait(n: int) -> None:
+            done = await purgatory.until(lambda: mark >= n, ["a", "b"], start + 30)
+            got.append((n, done, round(trio.current_time() - start)))
+
+        start = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for n in (1, 2, 99):
+                nursery.start_soon(wait, n)
+            await trio.sleep(5)
+            mark = 1
+            purgatory.touch("a")
+            await trio.sleep(5)
+            mark = 2
+            purgatory.touch("b")
+        assert got == [(1, True, 5), (2, True, 10), (99, False, 30)]
+        assert purgatory.waiting == 0
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_cancelled_waiter_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        purgatory = Purgatory()
+        with trio.move_on_after(1):
+            await purgatory.until(lambda: False, ["a"], trio.current_time() + 30)
+        assert purgatory.waiting == 0
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_what_is_ready_does_not_wait() -> None:
+    async def main() -> None:
+        purgatory = Purgatory()
+        assert await purgatory.until(lambda: True, ["a"], trio.current_time())
+
+    trio.run(main)
