@@ -1,48 +1,13 @@
-"""The one place where trio runs, and the clients that a command or a shell session has open."""
+"""The one place where trio runs."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Self
 
 import trio
 
 from pk.cli.context import Context
-from pk.cli.settings import Settings
-from pk.net.client.admin import Admin, open_admin
+from pk.cli.session import Session
 
 Handler = Callable[[Context], Awaitable[int | None]]
-
-_ADMIN_TIMEOUT_MS = "15000"
-"""People wait less long than programs: the default of `default.api.timeout.ms` at the command line."""
-
-
-class Session:
-    """Open clients by cluster. A command's session lasts as long as the command, a shell's as long as the shell."""
-
-    def __init__(self) -> None:
-        self._stack = AsyncExitStack()
-        self._admins: dict[tuple[str, tuple[tuple[str, str], ...]], Admin] = {}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, traceback)
-
-    async def admin(self, settings: Settings) -> Admin:
-        key = (settings.bootstrap, tuple(sorted(settings.properties.items())))
-        found = self._admins.get(key)
-        if found is None:
-            config = {"default.api.timeout.ms": _ADMIN_TIMEOUT_MS, **settings.properties}
-            found = await self._stack.enter_async_context(open_admin(settings.bootstrap, config))
-            self._admins[key] = found
-        return found
 
 
 async def _main(handler: Handler, context: Context) -> int:

@@ -14,7 +14,7 @@ from pk.cli.output import Document, Listing, Look, check_format, render, render_
 from pk.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
-    from pk.cli.connect import Session
+    from pk.cli.session import Session
     from pk.net.client.admin import Admin
 
 
@@ -162,8 +162,8 @@ class Context:
         guard = self.settings.guard
         if guard == "readonly":
             raise Refused(
-                f"Profile {self.settings.profile.name} is read-only; nothing was changed."
-            )  # pyright: ignore[reportOptionalMemberAccess]
+                f"{self.settings.cluster_name} is guarded as read-only; nothing was changed."
+            )
         values = self.args.values()
         if values.get("yes") or values.get("execute") or guard == "none":
             return

@@ -190,7 +190,7 @@ def dump(rows: Sequence[Any], form: str) -> bytes:
         return (yaml(list(rows)) + "\n").encode()
     from pk.core import cbor
 
-    return cbor.dumps(list(rows))
+    return cbor.dumps_plain(list(rows))
 
 
 def _odd(value: Any) -> Any:

@@ -19,7 +19,7 @@ from pk.cli.times import show_time, time_ms
 GRAMMAR = "start, end, N, -N, +N, committed, committed±N or @TIME"
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
-_PER_PARTITION = re.compile(r"([0-9]{1,10})=(.*)", re.S)
+_PER_PARTITION = re.compile(r"([0-9]{1,10})=(.*)", re.DOTALL)
 _COMMITTED = re.compile(r"committed([+-][0-9]{1,19})?")
 _STARTS = frozenset(("start", "earliest", "beginning", "oldest"))
 _ENDS = frozenset(("end", "latest", "newest"))

@@ -21,7 +21,7 @@ _TOKEN = re.compile(
       | (?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
       | (?P<word>[^\s()=<>!~,'"]+)
     )""",
-    re.X,
+    re.VERBOSE,
 )
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 _MISSING = object()
@@ -51,7 +51,7 @@ def _tokens(text: str) -> list[_Token]:
         kind = found.lastgroup or ""
         word = found[kind]
         if kind == "quoted":
-            word = re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.S)
+            word = re.sub(r"\\(.)", r"\1", word[1:-1], flags=re.DOTALL)
         elif kind == "word" and word.lower() in _KEYWORDS:
             kind, word = "keyword", word.lower()
         tokens.append(_Token(kind, word))

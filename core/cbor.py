@@ -29,3 +29,8 @@ def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, A
     if not isinstance(version, int) or not 0 <= version <= version_max:
         raise CborError(f"{kind}: version {version!r} is newer than this program knows ({version_max})")
     return version, document[2]
+
+
+def dumps_plain(value: Any) -> bytes:
+    """`value` as CBOR without a mark, for output that others read."""
+    return cbor2.dumps(value)
