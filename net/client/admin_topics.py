@@ -1,6 +1,6 @@
 """Admin operations on topics, partitions and their offsets."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -75,7 +75,7 @@ class TopicOperations(AdminBase):
         partitions: dict[str, list[r.PartitionDescription]] = {}
         cursor: Any = None
         while True:
-            request = DescribeTopicPartitionsRequest(topics=asked, cursor=_cursor(cursor))
+            request = DescribeTopicPartitionsRequest(topics=asked, cursor=cursor)
             response = await self._any(request)
             for topic in response.topics:
                 heads[topic.name] = topic
@@ -195,7 +195,7 @@ class TopicOperations(AdminBase):
         response = await self._controller(ask)
         self._forget(names)
         return {
-            t.name: failure(t.error_code, t.error_message or _topic_message(t.name, t.error_code))
+            t.name: failure(t.error_code, _topic_message(t.name, t.error_code, t.error_message))
             for t in response.responses
         }
 
@@ -402,23 +402,14 @@ def _raise_if_moved(codes: Iterable[int]) -> None:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
 
 
-def _topic_message(name: str, code: int) -> str | None:
+def _topic_message(name: str, code: int, theirs: str | None = None) -> str | None:
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return f"topic {name!r} does not exist"
-    return f"topic {name!r}" if code else None
+    return theirs or (f"topic {name!r}" if code else None)
 
 
 def _place(cursor: Any) -> tuple[str, int]:
     return cursor.topic_name, cursor.partition_index
-
-
-def _cursor(cursor: Any) -> Any:
-    if cursor is None:
-        return None
-    from pk.core.wire.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
-
-    kind = DescribeTopicPartitionsRequest.cursor_class()
-    return kind(topic_name=cursor.topic_name, partition_index=cursor.partition_index)
 
 
 def _partition(p: Any) -> r.PartitionDescription:

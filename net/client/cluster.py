@@ -149,6 +149,8 @@ class Cluster:
             backoff = Backoff(self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms)
             link = self._links[node.address, purpose] = _Link(backoff)
         if link.connection is not None and link.connection.usable:
+            if link.connection.node.node_id < 0 <= node.node_id:
+                link.connection.node = node  # reached by an address given; now it has its name
             return link.connection
         async with link.lock:
             if link.connection is not None and link.connection.usable:

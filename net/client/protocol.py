@@ -5,7 +5,7 @@ version than ours is read as our newest, as Java does: newer ones only add at th
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pk.core.errors import ProtocolError
 from pk.core.values import TopicPartition
@@ -14,6 +14,7 @@ from pk.core.wire.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
 )
+from pk.core.wire.messages.consumer_protocol import TopicPartition as TopicPartitions
 
 _NEWEST: Final = 3
 
@@ -27,11 +28,11 @@ def _version(data: bytes) -> int:
     return min(version, _NEWEST)
 
 
-def _grouped(partitions: Iterable[TopicPartition], kind: type) -> list[Any]:
+def _grouped(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
     by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
         by_topic.setdefault(topic, []).append(partition)
-    return [kind(topic=t, partitions=sorted(ps)) for t, ps in sorted(by_topic.items())]
+    return [TopicPartitions(topic=t, partitions=sorted(ps)) for t, ps in sorted(by_topic.items())]
 
 
 def encode_subscription(
@@ -46,7 +47,7 @@ def encode_subscription(
     subscription = ConsumerProtocolSubscription(
         topics=sorted(topics),
         user_data=user_data,
-        owned_partitions=_grouped(owned, ConsumerProtocolSubscription.TopicPartition),
+        owned_partitions=_grouped(owned),
         generation_id=generation_id,
         rack_id=rack_id or None,
     )
@@ -61,7 +62,7 @@ def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
 def encode_assignment(partitions: Iterable[TopicPartition], user_data: bytes | None) -> bytes:
     """What SyncGroup carries for one member."""
     assignment = ConsumerProtocolAssignment(
-        assigned_partitions=_grouped(partitions, ConsumerProtocolAssignment.TopicPartition),
+        assigned_partitions=_grouped(partitions),
         user_data=user_data,
     )
     return _NEWEST.to_bytes(2, "big") + encode(assignment, _NEWEST)
