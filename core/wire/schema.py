@@ -96,7 +96,9 @@ class _DataclassFields:
             for name, f in owner.FIELDS.items()
         ]
         made = dataclasses.make_dataclass(owner.__name__, specs, kw_only=True)
-        return made.__dataclass_fields__
+        fields = made.__dataclass_fields__
+        owner.__dataclass_fields__ = fields  # noqa: B010: a type checker owns the name
+        return fields
 
 
 class Struct:

@@ -23,7 +23,7 @@ class AlterReplicaLogDir(Struct):
     topics: list[AlterReplicaLogDirTopic] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=2, key=34)
+@message(versions=(1, 2), flexible=2, key=34)
 class AlterReplicaLogDirsRequest(Request["AlterReplicaLogDirsResponse"]):
     """The request of AlterReplicaLogDirs."""
 
@@ -46,7 +46,7 @@ class AlterReplicaLogDirTopicResult(Struct):
     partitions: list[AlterReplicaLogDirPartitionResult] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=2, key=34)
+@message(versions=(1, 2), flexible=2, key=34)
 class AlterReplicaLogDirsResponse(Response):
     """The response of AlterReplicaLogDirs."""
 

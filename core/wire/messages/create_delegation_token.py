@@ -15,7 +15,7 @@ class CreatableRenewers(Struct):
     principal_name: str = ""
 
 
-@message(versions=(0, 3), flexible=2, key=38)
+@message(versions=(1, 3), flexible=2, key=38)
 class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"]):
     """The request of CreateDelegationToken."""
 
@@ -25,7 +25,7 @@ class CreateDelegationTokenRequest(Request["CreateDelegationTokenResponse"]):
     max_lifetime_ms: Int64 = 0
 
 
-@message(versions=(0, 3), flexible=2, key=38)
+@message(versions=(1, 3), flexible=2, key=38)
 class CreateDelegationTokenResponse(Response):
     """The response of CreateDelegationToken."""
 

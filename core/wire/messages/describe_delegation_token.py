@@ -15,7 +15,7 @@ class DescribeDelegationTokenOwner(Struct):
     principal_name: str = ""
 
 
-@message(versions=(0, 3), flexible=2, key=41)
+@message(versions=(1, 3), flexible=2, key=41)
 class DescribeDelegationTokenRequest(Request["DescribeDelegationTokenResponse"]):
     """The request of DescribeDelegationToken."""
 
@@ -46,7 +46,7 @@ class DescribedDelegationToken(Struct):
     renewers: list[DescribedDelegationTokenRenewer] = field(default_factory=list)
 
 
-@message(versions=(0, 3), flexible=2, key=41)
+@message(versions=(1, 3), flexible=2, key=41)
 class DescribeDelegationTokenResponse(Response):
     """The response of DescribeDelegationToken."""
 

@@ -16,7 +16,7 @@ class DescribableLogDirTopic(Struct):
     partitions: list[Int32] = field(default_factory=list)
 
 
-@message(versions=(0, 5), flexible=2, key=35)
+@message(versions=(1, 5), flexible=2, key=35)
 class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
     """The request of DescribeLogDirs."""
 
@@ -53,7 +53,7 @@ class DescribeLogDirsResult(Struct):
     is_cordoned: bool = field(default=False, since=5, ignorable=True)
 
 
-@message(versions=(0, 5), flexible=2, key=35)
+@message(versions=(1, 5), flexible=2, key=35)
 class DescribeLogDirsResponse(Response):
     """The response of DescribeLogDirs."""
 

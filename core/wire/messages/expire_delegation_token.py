@@ -7,7 +7,7 @@ from pk.core.wire.schema import Request, Response, message
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 2), flexible=2, key=40)
+@message(versions=(1, 2), flexible=2, key=40)
 class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"]):
     """The request of ExpireDelegationToken."""
 
@@ -15,7 +15,7 @@ class ExpireDelegationTokenRequest(Request["ExpireDelegationTokenResponse"]):
     expiry_time_period_ms: Int64 = 0
 
 
-@message(versions=(0, 2), flexible=2, key=40)
+@message(versions=(1, 2), flexible=2, key=40)
 class ExpireDelegationTokenResponse(Response):
     """The response of ExpireDelegationToken."""
 

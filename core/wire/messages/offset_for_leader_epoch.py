@@ -25,7 +25,7 @@ class OffsetForLeaderTopic(Struct):
     partitions: list[OffsetForLeaderPartition] = field(default_factory=list)
 
 
-@message(versions=(0, 4), flexible=4, key=23)
+@message(versions=(2, 4), flexible=4, key=23)
 class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """The request of OffsetForLeaderEpoch."""
 
@@ -51,7 +51,7 @@ class OffsetForLeaderTopicResult(Struct):
     partitions: list[EpochEndOffset] = field(default_factory=list)
 
 
-@message(versions=(0, 4), flexible=4, key=23)
+@message(versions=(2, 4), flexible=4, key=23)
 class OffsetForLeaderEpochResponse(Response):
     """The response of OffsetForLeaderEpoch."""
 

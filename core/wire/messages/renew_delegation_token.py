@@ -7,7 +7,7 @@ from pk.core.wire.schema import Request, Response, message
 from pk.core.wire.types import Int16, Int32, Int64
 
 
-@message(versions=(0, 2), flexible=2, key=39)
+@message(versions=(1, 2), flexible=2, key=39)
 class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
     """The request of RenewDelegationToken."""
 
@@ -15,7 +15,7 @@ class RenewDelegationTokenRequest(Request["RenewDelegationTokenResponse"]):
     renew_period_ms: Int64 = 0
 
 
-@message(versions=(0, 2), flexible=2, key=39)
+@message(versions=(1, 2), flexible=2, key=39)
 class RenewDelegationTokenResponse(Response):
     """The response of RenewDelegationToken."""
 

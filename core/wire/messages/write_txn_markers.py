@@ -28,7 +28,7 @@ class WritableTxnMarker(Struct):
     transaction_version: Int8 = field(default=0, since=2, ignorable=True)
 
 
-@message(versions=(0, 2), flexible=1, key=27)
+@message(versions=(1, 2), flexible=1, key=27)
 class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
     """The request of WriteTxnMarkers."""
 
@@ -59,7 +59,7 @@ class WritableTxnMarkerResult(Struct):
     topics: list[WritableTxnMarkerTopicResult] = field(default_factory=list)
 
 
-@message(versions=(0, 2), flexible=1, key=27)
+@message(versions=(1, 2), flexible=1, key=27)
 class WriteTxnMarkersResponse(Response):
     """The response of WriteTxnMarkers."""
 

@@ -1,0 +1,44 @@
+"""The table of api keys agrees with the messages."""
+
+from wire.values import all_messages
+
+from pk.core.wire.index import BY_NAME, MESSAGES
+from pk.core.wire.schema import Request, Response
+
+
+def test_every_api_names_its_messages() -> None:
+    for key, api in MESSAGES.items():
+        assert api.key == key
+        assert (api.request.__name__, api.response.__name__) == (
+            f"{api.name}Request",
+            f"{api.name}Response",
+        )
+        for cls in (api.request, api.response):
+            assert cls.API_KEY == key
+            assert cls.FLEXIBLE_SINCE == api.flexible
+            assert cls.VERSIONS[0] <= api.versions[0] <= api.versions[1] <= cls.VERSIONS[1]
+        assert api.request.VERSIONS == api.response.VERSIONS
+        assert BY_NAME[api.name] is api
+        assert set(api.listeners) <= {"broker", "controller"} and api.listeners
+
+
+def test_every_request_and_response_is_in_the_table() -> None:
+    declared = {cls for cls in all_messages() if issubclass(cls, Request | Response)}
+    assert declared == {cls for api in MESSAGES.values() for cls in (api.request, api.response)}
+    assert list(MESSAGES) == sorted(MESSAGES)
+
+
+def test_versions_that_are_not_stable_are_not_served() -> None:
+    assert MESSAGES[22].versions == (0, 5)
+    assert MESSAGES[22].request.VERSIONS == (0, 6)
+
+
+def test_what_apache_serves() -> None:
+    """As kafka-broker-api-versions shows of a 4.3.1 broker."""
+    assert MESSAGES[0].versions == (3, 13)
+    assert MESSAGES[1].versions == (4, 18)
+    assert MESSAGES[18].versions == (0, 4)
+    assert not {4, 5, 6, 7} & set(MESSAGES)
+    assert MESSAGES[56].listeners == ("controller",)
+    assert MESSAGES[3].is_flexible(9) and not MESSAGES[3].is_flexible(8)
+    assert not MESSAGES[17].is_flexible(1)
