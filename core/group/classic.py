@@ -1,0 +1,559 @@
+"""The classic group protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, as decisions (KIP-62, 345, 394, 559, 800, 814).
+
+A rebalance has two phases. *Join*: the group is PreparingRebalance; every member's JoinGroup waits until all have come, or
+the longest rebalance timeout is over and those who did not come are dropped. Then the generation is counted up, a protocol is
+voted for, everybody is answered, the leader with everybody's metadata. *Sync*: CompletingRebalance; every member's SyncGroup
+waits until the leader's brings the assignments, which are written to the log; with that record the group is Stable.
+
+The rebalance of an empty group is special: everybody joins within moments of one another when a service starts, so the
+join phase lasts at least `group.initial.rebalance.delay.ms`, again and again as long as somebody new comes, up to the
+rebalance timeout.
+
+Four clocks run, each a timer of the Decision: a member's session; a new or pending member's patience; the join phase; the
+sync phase. A member one of whose requests waits here is alive whatever its session says.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.classic_group import Group, Member, State, Token
+from pk.core.group.records import empty_group_metadata
+from pk.core.group.settings import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    Client,
+    GroupSettings,
+    NewId,
+    Step,
+)
+from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pk.core.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from pk.core.wire.messages.offsets_topic import GroupMetadataKey, GroupMetadataValue
+from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+MEMBER_ID_REQUIRED_SINCE: Final = 4
+SKIP_ASSIGNMENT_SINCE: Final = 9
+PROTOCOL_MANDATORY_SINCE: Final = 5
+"""The SyncGroup that must name protocol type and name (KIP-559)."""
+
+SESSION: Final = "session"
+JOIN: Final = "join"
+SYNC: Final = "sync"
+
+
+class ClassicGroups:
+    """All groups of one partition of `__consumer_offsets`. Every method that decides takes a Step and fills it."""
+
+    def __init__(self, settings: GroupSettings, new_id: NewId) -> None:
+        self.settings = settings
+        self.groups: dict[str, Group] = {}
+        self._new_id = new_id
+        self._loading = True
+        """Until `loaded`, records tell the whole of a group; after it, they confirm what was decided here."""
+
+    # JoinGroup
+
+    def join(
+        self, request: JoinGroupRequest, version: int, client: Client, token: Token, step: Step
+    ) -> None:
+        """JoinGroup. Answered through `token`, now or later."""
+        error = self._join_refusal(request)
+        if error is not None:
+            step.answer(token, _join_error(request.member_id, error))
+            return
+        group = self.groups.get(request.group_id)
+        created = False
+        if group is None:
+            if request.member_id:
+                step.answer(token, _join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+                return
+            group = self.groups[request.group_id] = Group(
+                request.group_id, state_timestamp_ms=step.now_ms
+            )
+            created = True
+        if not self._has_room(group, request.member_id):
+            group.remove(request.member_id)
+            step.answer(token, _join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+        elif not group.supports(request.protocol_type, [p.name for p in request.protocols]):
+            step.answer(
+                token, _join_error(request.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            )
+        elif request.member_id:
+            self._join_known(group, request, version, client, token, step)
+        else:
+            self._join_new(group, request, version, client, token, step)
+        if created and not step.records:
+            step.records.append(empty_group_metadata(group.group_id, group.state_timestamp_ms))
+
+    def _join_refusal(self, request: JoinGroupRequest) -> ErrorCode | None:
+        if not request.group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        settings = self.settings
+        if not (
+            settings.min_session_timeout_ms
+            <= request.session_timeout_ms
+            <= settings.max_session_timeout_ms
+        ):
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        return None
+
+    def _has_room(self, group: Group, member_id: str) -> bool:
+        """Whether `group.max.size` lets this one in. While a rebalance is prepared it is those who wait that count: so
+        a group that has become too large drops whoever rejoins last."""
+        size_max = self.settings.max_size
+        member = group.members.get(member_id)
+        if group.state is State.PREPARING_REBALANCE:
+            return (member is not None and member.awaits_join) or group.joining < size_max
+        if group.state in (State.COMPLETING_REBALANCE, State.STABLE):
+            return member is not None or len(group.members) < size_max
+        return True
+
+    def _join_new(
+        self,
+        group: Group,
+        request: JoinGroupRequest,
+        version: int,
+        client: Client,
+        token: Token,
+        step: Step,
+    ) -> None:
+        instance_id = request.group_instance_id
+        member_id = f"{client.client_id if instance_id is None else instance_id}-{self._new_id()}"
+        if instance_id is not None and instance_id in group.static_members:
+            self._rejoin_static(group, request, version, member_id, token, step)
+        elif instance_id is None and version >= MEMBER_ID_REQUIRED_SINCE:
+            # The client repeats the request with this id (KIP-394), so that a lost answer leaves no ghost behind.
+            group.pending_join.add(member_id)
+            step.schedule((SESSION, group.group_id, member_id), request.session_timeout_ms)
+            step.answer(token, _join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+        else:
+            self._add(group, request, version, member_id, client, token, step)
+
+    def _join_known(
+        self,
+        group: Group,
+        request: JoinGroupRequest,
+        version: int,
+        client: Client,
+        token: Token,
+        step: Step,
+    ) -> None:
+        member_id = request.member_id
+        if member_id in group.pending_join:
+            if request.group_instance_id is not None:
+                step.answer(token, _join_error(member_id, ErrorCode.UNKNOWN_SERVER_ERROR))
+                return
+            self._add(group, request, version, member_id, client, token, step)
+            return
+        try:
+            member = group.check_member(member_id, request.group_instance_id)
+        except KafkaError as e:
+            step.answer(token, _join_error(member_id, ErrorCode(e.code)))
+            return
+        same = member.protocols == [(p.name, p.metadata) for p in request.protocols]
+        leads = group.leader == member_id
+        if group.state is State.COMPLETING_REBALANCE and same:
+            # It may have missed our answer: give it again.
+            step.answer(token, _joined(group, member, with_members=leads))
+        elif group.state is State.STABLE and same and not leads:
+            step.answer(token, _joined(group, member, with_members=False))
+        else:
+            # A leader that joins again wants a rebalance, whatever it says: the topics may have changed.
+            superseded = group.update(
+                member,
+                [(p.name, p.metadata) for p in request.protocols],
+                _rebalance_timeout_ms(request, version),
+                request.session_timeout_ms,
+                token,
+            )
+            step.answer(superseded, _join_error(member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+            self._rebalance_or_complete(group, step)
+
+    def _add(
+        self,
+        group: Group,
+        request: JoinGroupRequest,
+        version: int,
+        member_id: str,
+        client: Client,
+        token: Token,
+        step: Step,
+    ) -> None:
+        member = Member(
+            member_id,
+            request.group_instance_id,
+            client.client_id,
+            client.client_host,
+            _rebalance_timeout_ms(request, version),
+            request.session_timeout_ms,
+            [(p.name, p.metadata) for p in request.protocols],
+            is_new=True,
+        )
+        if group.state is State.PREPARING_REBALANCE and group.previous_state is State.EMPTY:
+            group.new_member_added = True
+        if not group.members:
+            group.protocol_type = request.protocol_type
+        group.add(member, token)
+        step.schedule((SESSION, group.group_id, member_id), NEW_MEMBER_JOIN_TIMEOUT_MS)
+        self._rebalance_or_complete(group, step)
+
+    def _rejoin_static(
+        self,
+        group: Group,
+        request: JoinGroupRequest,
+        version: int,
+        member_id: str,
+        token: Token,
+        step: Step,
+    ) -> None:
+        """A static member is back without its id: it takes its old place under a new one (KIP-345)."""
+        assert request.group_instance_id is not None
+        leader_before = group.leader
+        old, member = group.replace_static(request.group_instance_id, member_id)
+        step.answer(old.join_token, _join_error(old.member_id, ErrorCode.FENCED_INSTANCE_ID))
+        step.answer(old.sync_token, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        step.cancel((SESSION, group.group_id, old.member_id))
+        if old.member_id in group.pending_sync:
+            group.pending_sync.discard(old.member_id)
+            group.pending_sync.add(member_id)
+        keeps_generation = group.state is State.STABLE
+        group.update(
+            member,
+            [(p.name, p.metadata) for p in request.protocols],
+            _rebalance_timeout_ms(request, version),
+            request.session_timeout_ms,
+            None if keeps_generation else token,
+        )
+        step.schedule((SESSION, group.group_id, member_id), member.session_timeout_ms)
+        if keeps_generation and group.select_protocol() == group.protocol:
+            # Nobody else need know, but the log must: the answer waits for the record.
+            step.records.append(
+                group.record({m.member_id: m.assignment for m in group.members.values()})
+            )
+            leads = group.leader == member_id and version >= SKIP_ASSIGNMENT_SINCE
+            response = _joined(group, member, with_members=leads)
+            response.skip_assignment = leads
+            if version < SKIP_ASSIGNMENT_SINCE:
+                # It must not think that it leads, or it would assign anew; so it hears the leader's old name (KIP-814).
+                response.leader = leader_before or ""
+            step.answer(token, response)
+            return
+        if keeps_generation:
+            member.join_token = token
+            group.joining += 1
+        if group.state is State.PREPARING_REBALANCE:
+            self._maybe_complete_join(group, step)
+        else:
+            # In the sync phase the leader may be assigning to the old id by now; so everybody joins again.
+            self._prepare(group, step)
+
+    # The join phase
+
+    def _rebalance_or_complete(self, group: Group, step: Step) -> None:
+        if group.can_rebalance:
+            self._prepare(group, step)
+        else:
+            self._maybe_complete_join(group, step)
+
+    def _prepare(self, group: Group, step: Step) -> None:
+        """Begin a rebalance."""
+        if group.state is State.COMPLETING_REBALANCE:
+            for member in group.members.values():
+                member.assignment = b""
+                self._answer_sync(
+                    group,
+                    member,
+                    SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS),
+                    step,
+                )
+        group.pending_sync.clear()
+        step.cancel((SYNC, group.group_id))
+        initial = group.state is State.EMPTY
+        group.become(State.PREPARING_REBALANCE, step.now_ms)
+        if initial:
+            delay_ms = self.settings.initial_rebalance_delay_ms
+            group.new_member_added = False
+            group.initial_delay_ms = delay_ms
+            group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+            step.schedule((JOIN, group.group_id), delay_ms)
+        elif group.all_joined:
+            self._complete_join(group, step)
+        else:
+            step.schedule((JOIN, group.group_id), group.rebalance_timeout_ms)
+
+    def _maybe_complete_join(self, group: Group, step: Step) -> None:
+        if (
+            group.state is State.PREPARING_REBALANCE
+            and group.previous_state is not State.EMPTY
+            and group.all_joined
+        ):
+            self._complete_join(group, step)
+
+    def _initial_delay_over(self, group: Group, step: Step) -> None:
+        if not group.new_member_added or group.initial_remaining_ms == 0:
+            self._complete_join(group, step)
+            return
+        group.new_member_added = False
+        delay_ms = min(self.settings.initial_rebalance_delay_ms, group.initial_remaining_ms)
+        group.initial_remaining_ms = max(group.initial_remaining_ms - group.initial_delay_ms, 0)
+        group.initial_delay_ms = delay_ms
+        step.schedule((JOIN, group.group_id), delay_ms)
+
+    def _complete_join(self, group: Group, step: Step) -> None:
+        """The join phase is over: drop who did not come (static members keep their place), begin the next generation."""
+        step.cancel((JOIN, group.group_id))
+        absent = [m for m in group.members.values() if not (m.awaits_join or m.is_static)]
+        for member in absent:
+            group.remove(member.member_id)
+            step.cancel((SESSION, group.group_id, member.member_id))
+        if group.members and not group.elect_joined_leader():
+            # Only static members, and none of them came: wait on, until their sessions end.
+            step.schedule((JOIN, group.group_id), group.rebalance_timeout_ms)
+            return
+        group.next_generation(step.now_ms)
+        if group.state is State.EMPTY:
+            step.records.append(group.record({}))
+            return
+        for member in group.members.values():
+            joined = _joined(group, member, with_members=group.leader == member.member_id)
+            step.answer(group.take_join_token(member), joined)
+            member.is_new = False
+            group.pending_sync.add(member.member_id)
+            self._restart_session(group, member, step)
+        step.schedule((SYNC, group.group_id), group.rebalance_timeout_ms)
+
+    # SyncGroup
+
+    def sync(self, request: SyncGroupRequest, version: int, token: Token, step: Step) -> None:
+        """SyncGroup. Answered through `token`, now or later."""
+        group = self.groups.get(request.group_id)
+        try:
+            if not request.group_id:
+                raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+            if version >= PROTOCOL_MANDATORY_SINCE and (
+                request.protocol_type is None or request.protocol_name is None
+            ):
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            if group is None or group.state is State.EMPTY:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            member = group.check_member(request.member_id, request.group_instance_id)
+            _check_sync(group, request)
+        except KafkaError as e:
+            step.answer(token, SyncGroupResponse(error_code=e.code))
+            return
+        self._pending_sync_came(group, member, step)
+        if group.state is State.STABLE:
+            step.answer(token, _synced(group, member.assignment))
+            return
+        step.answer(
+            member.sync_token, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+        )
+        member.sync_token = token
+        if group.leader == member.member_id:
+            assignments = {a.member_id: a.assignment for a in request.assignments}
+            step.records.append(group.record(assignments))
+            for each in group.members.values():
+                response = _synced(group, assignments.get(each.member_id, b""))
+                self._answer_sync(group, each, response, step)
+
+    def _pending_sync_came(self, group: Group, member: Member, step: Step) -> None:
+        group.pending_sync.discard(member.member_id)
+        if not group.pending_sync:
+            step.cancel((SYNC, group.group_id))
+
+    def _sync_over(self, group: Group, step: Step) -> None:
+        """The sync phase has lasted too long: without those who did not sync, everybody again."""
+        if group.state not in (State.COMPLETING_REBALANCE, State.STABLE) or not group.pending_sync:
+            return
+        for member_id in sorted(group.pending_sync):
+            group.remove(member_id)
+            step.cancel((SESSION, group.group_id, member_id))
+        self._prepare(group, step)
+
+    def _answer_sync(
+        self, group: Group, member: Member, response: SyncGroupResponse, step: Step
+    ) -> None:
+        token, member.sync_token = member.sync_token, None
+        if token is not None:
+            step.answer(token, response)
+            self._restart_session(group, member, step)
+
+    # Heartbeat and LeaveGroup
+
+    def heartbeat(self, request: HeartbeatRequest, step: Step) -> None:
+        """Heartbeat. Raises INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+        group = self.groups.get(request.group_id)
+        if group is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+            )
+        member = group.check_member(request.member_id, request.group_instance_id)
+        if request.generation_id != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        self._restart_session(group, member, step)
+        step.reply = HeartbeatResponse()
+        if group.state is State.PREPARING_REBALANCE:
+            step.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS
+
+    def leave(self, request: LeaveGroupRequest, version: int, step: Step) -> None:
+        """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone (KIP-345)."""
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        group = self.groups.get(request.group_id)
+        identities = (
+            request.members if version >= 3 else [MemberIdentity(member_id=request.member_id)]
+        )
+        results = [
+            MemberResponse(
+                member_id=identity.member_id,
+                group_instance_id=identity.group_instance_id,
+                error_code=self._leave(group, identity, step),
+            )
+            for identity in identities
+        ]
+        if version >= 3:
+            step.reply = LeaveGroupResponse(members=results)
+        else:
+            step.reply = LeaveGroupResponse(error_code=results[0].error_code)
+        if group is not None and any(r.error_code == ErrorCode.NONE for r in results):
+            if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+                self._prepare(group, step)
+            else:
+                self._maybe_complete_join(group, step)
+
+    def _leave(self, group: Group | None, identity: MemberIdentity, step: Step) -> ErrorCode:
+        if group is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id, instance_id = identity.member_id, identity.group_instance_id
+        if not member_id:
+            member_id = group.static_members.get(instance_id or "", "")
+            if not member_id:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        elif member_id in group.pending_join:
+            group.remove(member_id)
+            step.cancel((SESSION, group.group_id, member_id))
+            return ErrorCode.NONE
+        try:
+            member = group.check_member(member_id, instance_id)
+        except KafkaError as e:
+            return ErrorCode(e.code)
+        step.cancel((SESSION, group.group_id, member_id))
+        self._dismiss(group, member, step)
+        return ErrorCode.NONE
+
+    def _dismiss(self, group: Group, member: Member, step: Step) -> None:
+        """Let a member go; should it still be there, it learns that it has to join anew."""
+        step.answer(group.take_join_token(member), _join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
+        step.answer(member.sync_token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        group.remove(member.member_id)
+
+    # Timers
+
+    def restart_session(self, group: Group, member_id: str, step: Step) -> None:
+        """A commit is a sign of life too."""
+        self._restart_session(group, group.members[member_id], step)
+
+    def _restart_session(self, group: Group, member: Member, step: Step) -> None:
+        step.timers.append(
+            (
+                (SESSION, group.group_id, member.member_id),
+                step.now_ms + member.session_timeout_ms,
+            )
+        )
+
+    def fire(self, key: tuple[Any, ...], step: Step) -> None:
+        """The timer `key` has run out."""
+        group = self.groups.get(key[1])
+        if group is None:
+            return
+        if key[0] == SESSION:
+            self._session_over(group, key[2], step)
+        elif key[0] == SYNC:
+            self._sync_over(group, step)
+        elif group.state is State.PREPARING_REBALANCE:
+            if group.previous_state is State.EMPTY:
+                self._initial_delay_over(group, step)
+            else:
+                self._complete_join(group, step)
+
+    def _session_over(self, group: Group, member_id: str, step: Step) -> None:
+        if member_id in group.pending_join:
+            group.remove(member_id)
+        else:
+            member = group.members.get(member_id)
+            if member is None or not member.heartbeat_is_due:
+                return
+            self._dismiss(group, member, step)
+            if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+                self._prepare(group, step)
+                return
+        if group.state is State.PREPARING_REBALANCE and group.all_joined:
+            self._complete_join(group, step)
+
+    # The log
+
+    def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+        """A group record was written, or is read while the partition loads."""
+        group = self.groups.get(key.group)
+        if value is None:
+            self.groups.pop(key.group, None)
+            if group is not None:
+                group.become(State.DEAD, group.state_timestamp_ms)
+        elif self._loading or group is None:
+            self.groups[key.group] = Group.loaded(key.group, value)
+        else:
+            group.replayed(value)
+
+    def loaded(self, step: Step) -> None:
+        """The partition is loaded: every member gets a whole session again to show itself."""
+        self._loading = False
+        for group in self.groups.values():
+            for member in group.members.values():
+                self._restart_session(group, member, step)
+            if len(group.members) > self.settings.max_size and group.can_rebalance:
+                self._prepare(group, step)
+
+
+def _rebalance_timeout_ms(request: JoinGroupRequest, version: int) -> int:
+    return request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
+
+
+def _check_sync(group: Group, request: SyncGroupRequest) -> None:
+    if request.generation_id != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    for asked, have in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol),
+    ):
+        if asked is not None and have is not None and asked != have:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if group.state is State.PREPARING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _joined(group: Group, member: Member, *, with_members: bool) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        member_id=member.member_id,
+        members=group.response_members() if with_members else [],
+    )
+
+
+def _join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name="")
+
+
+def _synced(group: Group, assignment: bytes) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=assignment
+    )

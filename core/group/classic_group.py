@@ -1,0 +1,398 @@
+"""One group of the classic protocol: its states, its members, who waits for what.
+
+A group has a durable side and a soft side. Durable is the last GroupMetadataValue that was written, `committed`: what a new
+coordinator will know. Soft is everything else: it begins as a copy of `committed` when a partition is loaded, and runs ahead
+of it while a rebalance is under way (who has joined, the next generation, who waits for an assignment). If the coordinator
+moves in the middle of that, the soft side is lost and the members simply join again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.group.java import hash_map_order
+from pk.core.group.records import Record, group_metadata
+from pk.core.wire.codec import decode
+from pk.core.wire.messages.consumer_protocol import ConsumerProtocolSubscription
+from pk.core.wire.messages.join_group import JoinGroupResponseMember
+from pk.core.wire.messages.offsets_topic import GroupMetadataValue, MemberMetadata
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+
+Token = Hashable
+
+
+class State(StrEnum):
+    """What a group is doing; the values are what Kafka prints."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
+    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
+    State.PREPARING_REBALANCE: frozenset({State.COMPLETING_REBALANCE, State.EMPTY, State.DEAD}),
+    State.COMPLETING_REBALANCE: frozenset({State.STABLE, State.PREPARING_REBALANCE, State.DEAD}),
+    State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
+    State.DEAD: frozenset({State.DEAD}),
+}
+"""State → the states that may follow it."""
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """One consumer in a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: list[tuple[str, bytes]]
+    """What the member can speak, the best first, each with its metadata (a consumer's subscription)."""
+    assignment: bytes = b""
+    join_token: Token | None = None
+    sync_token: Token | None = None
+    is_new: bool = False
+    """Has never been answered, so knows no id to send heartbeats with."""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it keeps its place under an instance id (KIP-345)."""
+        return self.instance_id is not None
+
+    @property
+    def awaits_join(self) -> bool:
+        """Whether a JoinGroup of it waits."""
+        return self.join_token is not None
+
+    @property
+    def heartbeat_is_due(self) -> bool:
+        """Whether silence now means that it is gone: not while one of its requests waits here, unless it is new."""
+        return self.is_new or (self.join_token is None and self.sync_token is None)
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """What the member said under `protocol`. Raises KeyError where it does not speak it."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        raise KeyError(protocol)
+
+    def vote(self, candidates: Iterable[str]) -> str:
+        """The candidate that the member likes best."""
+        wanted = set(candidates)
+        return next(name for name, _ in self.protocols if name in wanted)
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """A group as its coordinator sees it."""
+
+    group_id: str
+    state: State = State.EMPTY
+    previous_state: State = State.DEAD
+    state_timestamp_ms: int = -1
+    generation: int = 0
+    protocol_type: str | None = None
+    """None: nobody ever joined; offsets were only committed ("simple" consumer)."""
+    protocol: str | None = None
+    leader: str | None = None
+    committed: GroupMetadataValue | None = None
+    """The durable side: the last group record of the log."""
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    """Instance id → member id."""
+    pending_join: set[str] = field(default_factory=set)
+    """Ids handed out with MEMBER_ID_REQUIRED, whose owners have not joined yet."""
+    pending_sync: set[str] = field(default_factory=set)
+    """Members who were told of the generation and have not sent SyncGroup."""
+    joining: int = 0
+    """How many JoinGroups wait."""
+    supported: dict[str, int] = field(default_factory=dict)
+    """Protocol → how many members speak it."""
+    new_member_added: bool = False
+    """Somebody came while an initial rebalance was being delayed: it may be delayed again."""
+    initial_delay_ms: int = 0
+    initial_remaining_ms: int = 0
+    subscribed_topics: frozenset[str] | None = None
+    """What the members' subscriptions name; None where that is unknown."""
+
+    # Members
+
+    def add(self, member: Member, token: Token | None) -> None:
+        """Take `member` in; its JoinGroup, if it has one, waits with `token`."""
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member, 1)
+        member.join_token = token
+        if token is not None:
+            self.joining += 1
+        self.pending_join.discard(member.member_id)
+
+    def remove(self, member_id: str) -> None:
+        """Let a member or a pending id go. Its waiting requests must have been answered."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count_protocols(member, -1)
+            if member.awaits_join:
+                self.joining -= 1
+            if member.instance_id is not None:
+                self.static_members.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending_join.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def update(
+        self,
+        member: Member,
+        protocols: list[tuple[str, bytes]],
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+        token: Token | None,
+    ) -> Token | None:
+        """Take what a rejoining member says now. Returns the token of an older JoinGroup of it that still waited."""
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+        superseded = member.join_token
+        self.joining += (token is not None) - (superseded is not None)
+        member.join_token = token
+        return superseded
+
+    def replace_static(self, instance_id: str, new_member_id: str) -> tuple[Member, Member]:
+        """Give the place of `instance_id` to a new member id (KIP-345). Returns (old, new); the old one's waiting
+        requests are the caller's to answer."""
+        old = self.members.pop(self.static_members[instance_id])
+        if old.awaits_join:
+            self.joining -= 1
+        new = Member(
+            new_member_id,
+            instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocols,
+            old.assignment,
+        )
+        self.members[new_member_id] = new
+        self.static_members[instance_id] = new_member_id
+        if self.leader == old.member_id:
+            self.leader = new_member_id
+        return old, new
+
+    def take_join_token(self, member: Member) -> Token | None:
+        """The token of a waiting JoinGroup, which waits no longer."""
+        token, member.join_token = member.join_token, None
+        if token is not None:
+            self.joining -= 1
+        return token
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member. Raises UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID where the instance id has another one now."""
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is None:
+                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+            if current != member_id:
+                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    @property
+    def all_joined(self) -> bool:
+        """Whether nobody is left to wait for."""
+        return len(self.members) == self.joining and not self.pending_join
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that a member asks for."""
+        return max((m.rebalance_timeout_ms for m in self.members.values()), default=0)
+
+    def elect_joined_leader(self) -> bool:
+        """See that the leader is one who has joined. False where nobody has."""
+        if self.leader is None:
+            return False
+        if self.members[self.leader].awaits_join:
+            return True
+        for member in self.members.values():
+            if member.awaits_join:
+                self.leader = member.member_id
+                return True
+        return False
+
+    # State
+
+    def become(self, state: State, now_ms: int) -> None:
+        """Enter `state`."""
+        assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state} to {state}"
+        self.previous_state, self.state = self.state, state
+        self.state_timestamp_ms = now_ms
+
+    @property
+    def can_rebalance(self) -> bool:
+        """Whether a rebalance may begin now."""
+        return State.PREPARING_REBALANCE in TRANSITIONS[self.state]
+
+    def next_generation(self, now_ms: int) -> None:
+        """Everybody has joined, or nobody is left: begin the next generation."""
+        self.generation += 1
+        self.protocol = self.select_protocol() if self.members else None
+        self.subscribed_topics = self._subscribed_topics()
+        self.become(State.COMPLETING_REBALANCE if self.members else State.EMPTY, now_ms)
+        self.pending_sync.clear()
+
+    # Protocols
+
+    def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether somebody of this type, who speaks `names`, may join."""
+        if self.state is State.EMPTY:
+            return bool(protocol_type) and any(True for _ in names)
+        members = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self.supported.get(name, 0) == members for name in names
+        )
+
+    def select_protocol(self) -> str:
+        """The protocol that all members speak and most of them like best.
+
+        Among equals Kafka takes the first in the order of a Java HashMap; so do we, that a group may move between
+        brokers of both kinds without a change of protocol.
+        """
+        members = len(self.members)
+        candidates = {name for name, count in self.supported.items() if count == members}
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(hash_map_order(votes), key=votes.__getitem__)
+
+    def _count_protocols(self, member: Member, by: int) -> None:
+        for name, _ in member.protocols:
+            self.supported[name] = self.supported.get(name, 0) + by
+
+    # Topics
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether its members are consumers, whose metadata are subscriptions."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member reads `topic`; where the subscriptions are unknown, any consumer might."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def _subscribed_topics(self) -> frozenset[str] | None:
+        if not self.uses_consumer_protocol:
+            return None
+        topics: set[str] = set()
+        if self.members and self.protocol is None:
+            return None
+        for member in self.members.values():
+            # Every version of a subscription begins as version 0 does, after its own two bytes.
+            try:
+                subscription, _ = decode(
+                    ConsumerProtocolSubscription, member.metadata(self.protocol), 0, 2
+                )
+            except ProtocolError:
+                return None
+            topics.update(subscription.topics)
+        return frozenset(topics)
+
+    # The durable side
+
+    def record(self, assignments: Mapping[str, bytes]) -> Record:
+        """The record that makes the generation durable, with these assignments."""
+        members = [
+            MemberMetadata(
+                member_id=m.member_id,
+                group_instance_id=m.instance_id,
+                client_id=m.client_id,
+                client_host=m.client_host,
+                rebalance_timeout=m.rebalance_timeout_ms,
+                session_timeout=m.session_timeout_ms,
+                subscription=m.metadata(self.protocol),
+                assignment=assignments.get(m.member_id, b""),
+            )
+            for m in self.members.values()
+        ]
+        return group_metadata(
+            self.group_id,
+            GroupMetadataValue(
+                protocol_type=self.protocol_type or "",
+                generation=self.generation,
+                protocol=self.protocol,
+                leader=self.leader,
+                current_state_timestamp=self.state_timestamp_ms,
+                members=members,
+            ),
+        )
+
+    def replayed(self, value: GroupMetadataValue) -> None:
+        """A record of this group, of which the soft side knows, was written: assignments count from here."""
+        self.committed = value
+        if self.state is State.COMPLETING_REBALANCE and value.generation == self.generation:
+            for written in value.members:
+                self.members[written.member_id].assignment = written.assignment
+            self.become(State.STABLE, self.state_timestamp_ms)
+
+    @classmethod
+    def loaded(cls, group_id: str, value: GroupMetadataValue) -> Group:
+        """The group as a new coordinator finds it in the log."""
+        group = cls(
+            group_id,
+            State.STABLE if value.members else State.EMPTY,
+            state_timestamp_ms=value.current_state_timestamp,
+            generation=value.generation,
+            protocol_type=value.protocol_type or None,
+            protocol=value.protocol,
+            committed=value,
+        )
+        for written in value.members:
+            timeout_ms = written.rebalance_timeout
+            group.add(
+                Member(
+                    written.member_id,
+                    written.group_instance_id,
+                    written.client_id,
+                    written.client_host,
+                    written.session_timeout if timeout_ms == -1 else timeout_ms,
+                    written.session_timeout,
+                    [(value.protocol or "", written.subscription)],
+                    written.assignment,
+                ),
+                None,
+            )
+        group.leader = value.leader
+        group.subscribed_topics = group._subscribed_topics()
+        return group
+
+    def response_members(self) -> list[JoinGroupResponseMember]:
+        """What the leader is told of everybody."""
+        return [
+            JoinGroupResponseMember(
+                member_id=m.member_id,
+                group_instance_id=m.instance_id,
+                metadata=m.metadata(self.protocol),
+            )
+            for m in self.members.values()
+        ]

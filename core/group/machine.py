@@ -1,0 +1,220 @@
+"""The group coordinator's machine: all groups and offsets of one partition of `__consumer_offsets`.
+
+It speaks wire messages and knows no broker: the runtime (core/broker/coordinators.py) appends what it decides. Groups and
+offsets are one machine because each looks at the other: a commit is checked against the group's generation, an offset
+expires by its group's state, and a group goes with its last offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, ClassVar, Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.classic import ClassicGroups
+from pk.core.group.classic_group import Group, State
+from pk.core.group.offsets import Offsets
+from pk.core.group.records import Record, decode_record, encode_record
+from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, GroupSettings, NewId, Step
+from pk.core.machine import Decision
+from pk.core.values import NO_PRODUCER_ID, Uuid
+from pk.core.wire.messages.delete_groups import DeletableGroupResult
+from pk.core.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from pk.core.wire.messages.heartbeat import HeartbeatRequest
+from pk.core.wire.messages.join_group import JoinGroupRequest
+from pk.core.wire.messages.leave_group import LeaveGroupRequest
+from pk.core.wire.messages.list_groups import ListedGroup
+from pk.core.wire.messages.offset_commit import OffsetCommitRequest
+from pk.core.wire.messages.offset_delete import OffsetDeleteRequest
+from pk.core.wire.messages.offset_fetch import OffsetFetchRequestGroup
+from pk.core.wire.messages.offsets_topic import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+)
+from pk.core.wire.messages.sync_group import SyncGroupRequest
+
+EXPIRATION: Final = "expiration"
+CLASSIC_TYPE: Final = "classic"
+
+DESCRIBE_NOT_FOUND_SINCE: Final = 6
+"""The DescribeGroups that hears GROUP_ID_NOT_FOUND; older ones a group that is Dead."""
+
+
+class GroupMachine:
+    """Decides and replays for one partition. Every method that decides takes `now_ms` last and returns a Decision."""
+
+    keeps_state_when_refused: ClassVar[bool] = True
+    """A refused append changed nothing durable, and what is soft stays true: members are told to ask again, and do."""
+
+    def __init__(self, settings: GroupSettings, new_id: NewId) -> None:
+        self.settings = settings
+        self.classic = ClassicGroups(settings, new_id)
+        self.offsets = Offsets(settings, self.classic)
+
+    # Decisions
+
+    def join(
+        self,
+        request: JoinGroupRequest,
+        version: int,
+        client: Client,
+        token: Hashable,
+        now_ms: int,
+    ) -> Decision[Record]:
+        """JoinGroup 0–9: answered through `token`."""
+        step = Step(now_ms=now_ms)
+        self.classic.join(request, version, client, token, step)
+        return step
+
+    def sync(
+        self, request: SyncGroupRequest, version: int, token: Hashable, now_ms: int
+    ) -> Decision[Record]:
+        """SyncGroup 0–5: answered through `token`."""
+        step = Step(now_ms=now_ms)
+        self.classic.sync(request, version, token, step)
+        return step
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision[Record]:
+        """Heartbeat 0–4."""
+        step = Step(now_ms=now_ms)
+        self.classic.heartbeat(request, step)
+        return step
+
+    def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> Decision[Record]:
+        """LeaveGroup 0–5."""
+        step = Step(now_ms=now_ms)
+        self.classic.leave(request, version, step)
+        return step
+
+    def commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Decision[Record]:
+        """OffsetCommit 2–10."""
+        step = Step(now_ms=now_ms)
+        self.offsets.commit(request, version, step)
+        return step
+
+    def fetch(
+        self, request: OffsetFetchRequestGroup, now_ms: int, *, require_stable: bool
+    ) -> Decision[Record]:
+        """One group of an OffsetFetch 1–10."""
+        return Step(reply=self.offsets.fetch(request, require_stable=require_stable), now_ms=now_ms)
+
+    def delete_offsets(self, request: OffsetDeleteRequest, now_ms: int) -> Decision[Record]:
+        """OffsetDelete 0."""
+        step = Step(now_ms=now_ms)
+        self.offsets.delete(request, step)
+        return step
+
+    def delete_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
+        """DeleteGroups 0–2; replies with a list of results."""
+        step = Step(now_ms=now_ms)
+        step.reply = [
+            DeletableGroupResult(
+                group_id=group_id, error_code=self.offsets.delete_group(group_id, step)
+            )
+            for group_id in dict.fromkeys(group_ids)
+        ]
+        return step
+
+    def list_groups(self, states: list[str], types: list[str], now_ms: int) -> Decision[Record]:
+        """ListGroups 0–5: the groups in one of `states` and of one of `types`; an empty list lets all through."""
+        wanted_states = {s.strip().lower() for s in states}
+        wanted_types = {t.lower() for t in types}
+        listed: list[ListedGroup] = []
+        if not wanted_types or CLASSIC_TYPE in wanted_types:
+            listed = [
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC_TYPE,
+                )
+                for group in self.classic.groups.values()
+                if not wanted_states or group.state.value.lower() in wanted_states
+            ]
+        return Step(reply=listed, now_ms=now_ms)
+
+    def describe_groups(self, group_ids: list[str], version: int, now_ms: int) -> Decision[Record]:
+        """DescribeGroups 0–6; replies with a list of descriptions."""
+        return Step(
+            reply=[self._describe(group_id, version) for group_id in group_ids], now_ms=now_ms
+        )
+
+    def _describe(self, group_id: str, version: int) -> DescribedGroup:
+        group = self.classic.groups.get(group_id)
+        if group is None:
+            described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+            if version >= DESCRIBE_NOT_FOUND_SINCE:
+                described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+                described.error_message = f"Group {group_id} not found."
+            return described
+        stable = group.state is State.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol or "") if stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=m.member_id,
+                    group_instance_id=m.instance_id,
+                    client_id=m.client_id,
+                    client_host=m.client_host,
+                    member_metadata=m.metadata(group.protocol) if stable else b"",
+                    member_assignment=m.assignment,
+                )
+                for m in group.members.values()
+            ],
+        )
+
+    def topics_deleted(self, topics: list[tuple[str, Uuid]], now_ms: int) -> Decision[Record]:
+        """Topics (name, id) were deleted: forget their offsets."""
+        step = Step(now_ms=now_ms)
+        self.offsets.topics_deleted(topics, step)
+        return step
+
+    # Time
+
+    def loaded(self, now_ms: int) -> Decision[Record]:
+        """The log has been replayed to its end: begin to serve."""
+        step = Step(now_ms=now_ms)
+        self.classic.loaded(step)
+        step.schedule((EXPIRATION,), self.settings.offsets_retention_check_interval_ms)
+        return step
+
+    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
+        """The timer `key` of an earlier Decision has run out."""
+        step = Step(now_ms=now_ms)
+        if key == (EXPIRATION,):
+            more = self.offsets.expire(step)
+            interval_ms = self.settings.offsets_retention_check_interval_ms
+            step.schedule((EXPIRATION,), EXPIRY_PAUSE_MS if more else interval_ms)
+        else:
+            self.classic.fire(key, step)
+        return step
+
+    # The log
+
+    encode = staticmethod(encode_record)
+    decode = staticmethod(decode_record)
+
+    def replay(self, record: Record, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """`record` lies in the log at `record_offset`: the only thing that changes durable state."""
+        key, value = record
+        if isinstance(key, OffsetCommitKey):
+            self.offsets.replay(record, record_offset, producer_id)
+        else:
+            assert isinstance(key, GroupMetadataKey)
+            assert value is None or isinstance(value, GroupMetadataValue)
+            self.classic.replay(key, value)
+
+    def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
+        """The end of a transaction lies in the log."""
+        self.offsets.end_transaction(producer_id, committed=committed)
+
+    def group(self, group_id: str) -> Group:
+        """The group. Raises GROUP_ID_NOT_FOUND."""
+        group = self.classic.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group

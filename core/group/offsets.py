@@ -1,0 +1,374 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete, and when an offset is forgotten (KIP-186, 211, 848, 1251).
+
+An offset is kept by group, topic and partition. It expires
+
+- at its own time, where the commit carried one (`RetentionTimeMs` of OffsetCommit 2 to 4);
+- else `offsets.retention.minutes` after its group became empty;
+- in a group that nobody ever joined (a consumer that only commits), that long after the commit;
+- in a stable group of consumers, that long after the commit, if nobody there is subscribed to the topic any more.
+
+A group whose last offset has gone, and that is empty, goes too.
+
+Offsets that a transaction commits lie aside under its producer id until the transaction's marker is in the log: then they
+count, or are dropped (KIP-447). Of two commits for one partition the one later in the log counts, whatever the order of the
+markers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.classic import ClassicGroups
+from pk.core.group.classic_group import Group, State
+from pk.core.group.records import Record, group_tombstone, offset_commit, offset_tombstone
+from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings, Step
+from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, ZERO_UUID, Uuid
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from pk.core.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from pk.core.wire.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from pk.core.wire.messages.offsets_topic import OffsetCommitKey, OffsetCommitValue
+
+GROUP_ID_NOT_FOUND_SINCE: Final = 9
+"""The OffsetCommit that hears of an unknown group by its own code; older ones ILLEGAL_GENERATION."""
+
+NO_RETENTION: Final = -1
+
+
+class Committed(NamedTuple):
+    """One committed offset."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int
+    """-1 where the group's retention counts."""
+    topic_id: Uuid
+    """Zero where the commit did not say."""
+    record_offset: int
+    """Where its record lies in the log."""
+
+
+Position = tuple[str, str, int]
+"""Group, topic, partition."""
+
+
+class Offsets:
+    """All offsets of one partition of `__consumer_offsets`."""
+
+    def __init__(self, settings: GroupSettings, classic: ClassicGroups) -> None:
+        self.settings = settings
+        self.committed: dict[str, dict[str, dict[int, Committed]]] = {}
+        """By group, topic, partition. No level is ever empty."""
+        self.pending: dict[int, dict[Position, Committed]] = {}
+        """By producer id: what its open transaction would commit."""
+        self._open: dict[Position, set[int]] = {}
+        """The producer ids whose open transactions would commit here."""
+        self._classic = classic
+
+    # OffsetCommit
+
+    def commit(self, request: OffsetCommitRequest, version: int, step: Step) -> None:
+        """OffsetCommit, of topics and partitions known to exist.
+
+        Raises ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
+        """
+        self._check_commit(request, version, step)
+        now_ms = step.now_ms
+        expire_ms = NO_TIMESTAMP
+        if request.retention_time_ms != NO_RETENTION:
+            expire_ms = now_ms + request.retention_time_ms
+        metadata_max = self.settings.offset_metadata_max_bytes
+        response = OffsetCommitResponse()
+        for topic in request.topics:
+            answer = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id)
+            response.topics.append(answer)
+            for partition in topic.partitions:
+                index = partition.partition_index
+                metadata = partition.committed_metadata or ""
+                error = ErrorCode.NONE
+                if len(metadata) * 2 > metadata_max and _utf16_units(metadata) > metadata_max:
+                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    step.records.append(
+                        offset_commit(
+                            request.group_id,
+                            topic.name,
+                            index,
+                            offset=partition.committed_offset,
+                            leader_epoch=partition.committed_leader_epoch,
+                            metadata=metadata,
+                            commit_timestamp_ms=now_ms,
+                            expire_timestamp_ms=expire_ms,
+                            topic_id=topic.topic_id,
+                        )
+                    )
+                answer.partitions.append(
+                    OffsetCommitResponsePartition(partition_index=index, error_code=error)
+                )
+        step.reply = response
+
+    def _check_commit(self, request: OffsetCommitRequest, version: int, step: Step) -> None:
+        group = self._classic.groups.get(request.group_id)
+        generation = request.generation_id_or_member_epoch
+        if group is None:
+            if generation < 0:
+                return  # a consumer that only keeps its offsets here
+            if version >= GROUP_ID_NOT_FOUND_SINCE:
+                raise _group_not_found(request.group_id)
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        if generation < 0 and group.state is State.EMPTY:
+            return
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            # From outside the group, while members are in it.
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        group.check_member(request.member_id, request.group_instance_id)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        if group.state is State.COMPLETING_REBALANCE:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._classic.restart_session(group, request.member_id, step)
+
+    # OffsetFetch
+
+    def fetch(
+        self, request: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> OffsetFetchResponseGroup:
+        """One group's part of an OffsetFetch; `topics` None asks for all there are."""
+        group_id = request.group_id
+        topics = request.topics
+        if topics is None:
+            topics = [
+                OffsetFetchRequestTopics(name=name, partition_indexes=list(partitions))
+                for name, partitions in self.committed.get(group_id, {}).items()
+            ]
+        response = OffsetFetchResponseGroup(group_id=group_id)
+        known = self.committed.get(group_id, {})
+        for topic in topics:
+            of_topic = known.get(topic.name, {})
+            answer = OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id)
+            response.topics.append(answer)
+            for index in topic.partition_indexes:
+                if require_stable and (group_id, topic.name, index) in self._open:
+                    answer.partitions.append(_no_offset(index, ErrorCode.UNSTABLE_OFFSET_COMMIT))
+                    continue
+                found = of_topic.get(index)
+                if found is None or _other_topic(found.topic_id, topic.topic_id):
+                    answer.partitions.append(_no_offset(index))
+                    continue
+                answer.partitions.append(
+                    OffsetFetchResponsePartitions(
+                        partition_index=index,
+                        committed_offset=found.offset,
+                        committed_leader_epoch=found.leader_epoch,
+                        metadata=found.metadata,
+                    )
+                )
+        return response
+
+    # OffsetDelete, DeleteGroups
+
+    def delete(self, request: OffsetDeleteRequest, step: Step) -> None:
+        """OffsetDelete (KIP-496). Raises INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
+        group_id = request.group_id
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        group = self._classic.groups.get(group_id)
+        if group is None:
+            raise _group_not_found(group_id)
+        if group.state is not State.EMPTY and not group.uses_consumer_protocol:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        response = OffsetDeleteResponse()
+        for topic in request.topics:
+            subscribed = group.is_subscribed(topic.name)
+            answer = OffsetDeleteResponseTopic(name=topic.name)
+            response.topics.append(answer)
+            for partition in topic.partitions:
+                index = partition.partition_index
+                error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+                answer.partitions.append(
+                    OffsetDeleteResponsePartition(partition_index=index, error_code=error)
+                )
+                if not subscribed and self._has(group_id, topic.name, index):
+                    step.records.append(offset_tombstone(group_id, topic.name, index))
+        step.reply = response
+
+    def delete_group(self, group_id: str, step: Step) -> ErrorCode:
+        """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE."""
+        group = self._classic.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        if group.state is not State.EMPTY:
+            return ErrorCode.NON_EMPTY_GROUP
+        of_group = self.committed.get(group_id, {})
+        positions = {(t, p): None for t, partitions in of_group.items() for p in partitions}
+        positions.update({(t, p): None for g, t, p in self._open if g == group_id})
+        step.records.extend(offset_tombstone(group_id, t, p) for t, p in positions)
+        step.records.append(group_tombstone(group_id))
+        return ErrorCode.NONE
+
+    def _has(self, group_id: str, topic: str, partition: int) -> bool:
+        return (group_id, topic, partition) in self._open or partition in self.committed.get(
+            group_id, {}
+        ).get(topic, {})
+
+    # Expiry
+
+    def expire(self, step: Step) -> bool:
+        """Forget what is out of date. True where there was more than fits one batch."""
+        in_transactions = {group_id for group_id, _, _ in self._open}
+        for group in self._classic.groups.values():
+            if len(step.records) >= EXPIRED_RECORDS_MAX:
+                return True
+            self._expire_group(group, group.group_id in in_transactions, step)
+        return len(step.records) >= EXPIRED_RECORDS_MAX
+
+    def _expire_group(self, group: Group, in_transaction: bool, step: Step) -> None:
+        group_id = group.group_id
+        all_expired = not in_transaction
+        for topic, partition, found in self._of_group(group_id):
+            if len(step.records) >= EXPIRED_RECORDS_MAX:
+                return
+            if self._is_expired(group, topic, partition, found, step.now_ms):
+                step.records.append(offset_tombstone(group_id, topic, partition))
+            else:
+                all_expired = False
+        if all_expired and group.state is State.EMPTY:
+            step.records.append(group_tombstone(group_id))
+
+    def _is_expired(
+        self, group: Group, topic: str, partition: int, found: Committed, now_ms: int
+    ) -> bool:
+        since_ms = found.commit_timestamp_ms
+        if group.protocol_type is not None:
+            if group.state is State.EMPTY:
+                if group.state_timestamp_ms != NO_TIMESTAMP:
+                    since_ms = group.state_timestamp_ms
+            elif group.state is not State.STABLE or group.subscribed_topics is None:
+                return False
+        if group.is_subscribed(topic) or (group.group_id, topic, partition) in self._open:
+            return False
+        if found.expire_timestamp_ms != NO_TIMESTAMP:
+            return now_ms >= found.expire_timestamp_ms
+        return now_ms - since_ms >= self.settings.offsets_retention_ms
+
+    def topics_deleted(self, topics: list[tuple[str, Uuid]], step: Step) -> None:
+        """Topics (name, id) are gone, and with them their offsets; not those of a later topic of the same name."""
+        gone = dict(topics)
+        for group_id in self.committed:
+            for topic, partition, found in self._of_group(group_id):
+                if topic in gone and not _other_topic(found.topic_id, gone[topic]):
+                    step.records.append(offset_tombstone(group_id, topic, partition))
+        for pending in self.pending.values():
+            for (group_id, topic, partition), found in pending.items():
+                if topic in gone and not _other_topic(found.topic_id, gone[topic]):
+                    step.records.append(offset_tombstone(group_id, topic, partition))
+
+    def _of_group(self, group_id: str) -> Iterator[tuple[str, int, Committed]]:
+        for topic, partitions in self.committed.get(group_id, {}).items():
+            for partition, found in partitions.items():
+                yield topic, partition, found
+
+    # The log
+
+    def replay(self, record: Record, record_offset: int, producer_id: int) -> None:
+        """An offset's record was written, or is read while the partition loads."""
+        key, value = record
+        assert isinstance(key, OffsetCommitKey)
+        position = (key.group, key.topic, key.partition)
+        if value is None:
+            self._forget(position)
+            for open_id in self._open.pop(position, ()):
+                self.pending[open_id].pop(position, None)
+            return
+        assert isinstance(value, OffsetCommitValue)
+        if key.group not in self._classic.groups:
+            self._classic.groups[key.group] = Group(key.group)
+        found = Committed(
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            record_offset,
+        )
+        if producer_id == NO_PRODUCER_ID:
+            self._keep(position, found)
+        else:
+            self.pending.setdefault(producer_id, {})[position] = found
+            self._open.setdefault(position, set()).add(producer_id)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """The marker of a transaction was written, or is read."""
+        for position, found in self.pending.pop(producer_id, {}).items():
+            others = self._open[position]
+            others.discard(producer_id)
+            if not others:
+                del self._open[position]
+            if committed:
+                group_id, topic, partition = position
+                now = self.committed.get(group_id, {}).get(topic, {}).get(partition)
+                if now is None or found.record_offset > now.record_offset:
+                    self._keep(position, found)
+
+    def _keep(self, position: Position, found: Committed) -> None:
+        group_id, topic, partition = position
+        of_group = self.committed.get(group_id)
+        if of_group is None:
+            of_group = self.committed[group_id] = {}
+        of_topic = of_group.get(topic)
+        if of_topic is None:
+            of_topic = of_group[topic] = {}
+        of_topic[partition] = found
+
+    def _forget(self, position: Position) -> None:
+        group_id, topic, partition = position
+        of_group = self.committed.get(group_id, {})
+        of_topic = of_group.get(topic, {})
+        if of_topic.pop(partition, None) is None:
+            return
+        if not of_topic:
+            del of_group[topic]
+        if not of_group:
+            del self.committed[group_id]
+
+
+def _group_not_found(group_id: str) -> KafkaError:
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+
+
+def _other_topic(known: Uuid, asked: Uuid) -> bool:
+    return known != asked and known != ZERO_UUID and asked != ZERO_UUID
+
+
+def _no_offset(index: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=NO_OFFSET,
+        committed_leader_epoch=NO_EPOCH,
+        metadata="",
+        error_code=error,
+    )
+
+
+def _utf16_units(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
