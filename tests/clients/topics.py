@@ -5,14 +5,27 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Producer,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from clients.fixtures import Kafka
 
 TIMEOUT_S = 30.0
+COORDINATOR_ON_ITS_WAY = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 T = TypeVar("T")
 
 
@@ -40,3 +53,71 @@ def wait_until(what: str, ask: Callable[[], T | None], timeout: float = TIMEOUT_
             return answer
         assert time.monotonic() < deadline, f"{what}: not within {timeout:.0f} s"
         time.sleep(0.05)
+
+
+def produce(kafka: Kafka, topic: str, partitions: int, count: int) -> None:
+    """Appends `count` small records to each partition."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for n in range(partitions * count):
+        producer.produce(
+            topic,
+            b"%d" % n,
+            partition=n % partitions,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )
+    assert producer.flush(TIMEOUT_S) == 0
+    assert not failed, failed
+
+
+def members(kafka: Kafka, group: str) -> dict[str, tuple[str | None, frozenset[int]]] | None:
+    """Member id → (instance id, partitions) of a group that is stable; None while it is not."""
+    answer = admin(kafka).describe_consumer_groups([group])[group]
+    described = _answer_of_coordinator(answer)
+    if described is None or described.state != ConsumerGroupState.STABLE:
+        return None
+    return {
+        member.member_id: (
+            member.group_instance_id,
+            frozenset(p.partition for p in member.assignment.topic_partitions),
+        )
+        for member in described.members
+    }
+
+
+def wait_for_shares(kafka: Kafka, group: str, shares: list[int]) -> None:
+    """Waits until the group is stable and its members hold so many partitions each, none twice."""
+
+    def ask() -> bool:
+        found = members(kafka, group)
+        if found is None:
+            return False
+        held = [partition for _, partitions in found.values() for partition in partitions]
+        sizes = sorted(len(partitions) for _, partitions in found.values())
+        return sizes == sorted(shares) and len(held) == len(set(held))
+
+    wait_until(f"shares {shares} of {group}", ask)
+
+
+def committed(kafka: Kafka, group: str) -> dict[int, int] | None:
+    """Partition → committed offset of a group that reads one topic; None while it has no coordinator."""
+    asked = [ConsumerGroupTopicPartitions(group)]
+    [future] = admin(kafka).list_consumer_group_offsets(asked).values()
+    answer = _answer_of_coordinator(future)
+    return answer and {p.partition: p.offset for p in answer.topic_partitions}
+
+
+def _answer_of_coordinator(future: Future[Any]) -> Any:
+    """The result, or None where the coordinator is only just being made."""
+    try:
+        return future.result(TIMEOUT_S)
+    except KafkaException as error:
+        if error.args[0].code() in COORDINATOR_ON_ITS_WAY:
+            return None
+        raise
+
+
+def wait_for_commit(kafka: Kafka, group: str, partitions: int, offset: int) -> None:
+    """Waits until every partition's committed offset is `offset`."""
+    expected = dict.fromkeys(range(partitions), offset)
+    wait_until(f"commits of {group}", lambda: committed(kafka, group) == expected)

@@ -1,0 +1,162 @@
+"""Consumer groups as real clients see them, with the classic protocol.
+
+The members are processes (members.py), so that leaving, dying and coming back are what they are in life.
+What the group looks like is asked of the broker through librdkafka's admin client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+
+import confluent_kafka
+import pytest
+
+from clients.fixtures import Kafka, fresh_name
+from clients.members import Kind, Member
+from clients.topics import (
+    create_topic,
+    members,
+    produce,
+    wait_for_commit,
+    wait_for_shares,
+    wait_until,
+)
+
+PARTITIONS = 6
+SHORT_SESSION_MS = 2_500
+CONFLUENT, PYTHON, AIO = Kind("confluent-kafka"), Kind("kafka-python"), Kind("aiokafka")
+KCAT, CONSOLE = Kind("kcat"), Kind("apache-console")
+COOPERATIVE = (
+    Kind("confluent-kafka", "cooperative-sticky"),
+    Kind("kafka-python", "cooperative-sticky"),
+    Kind("apache-console", "cooperative-sticky"),
+)
+TEAMS = [
+    *([kind] * 3 for kind in (CONFLUENT, PYTHON, AIO, KCAT, CONSOLE, *COOPERATIVE)),
+    [CONFLUENT, PYTHON, AIO],
+    [KCAT, CONSOLE, PYTHON],
+]
+
+
+def _team_params() -> list[object]:
+    params = []
+    for team in TEAMS:
+        name = str(team[0]) if len(set(team)) == 1 else "+".join(kind.client for kind in team)
+        marks = [pytest.mark.peer] if any(k.client == "apache-console" for k in team) else []
+        params.append(pytest.param(team, id=name, marks=marks))
+    return params
+
+
+def _need(*kinds: Kind) -> None:
+    for kind in kinds:
+        reason = kind.missing()
+        if reason is not None:
+            pytest.skip(reason)
+
+
+@pytest.mark.parametrize("team", _team_params())
+def test_three_members_join_leave_die_and_come_back(kafka: Kafka, team: list[Kind]) -> None:
+    _need(*team)
+    topic, group = fresh_name("groups"), fresh_name("group")
+    create_topic(kafka, topic, PARTITIONS)
+    with contextlib.ExitStack() as stack:
+
+        def join(kind: Kind, session_ms: int = 20_000) -> Member:
+            if kind.client == "kcat":
+                session_ms = SHORT_SESSION_MS  # it ends on SIGTERM without leaving its group
+            member = Member(kind, kafka.bootstrap, topic, group, session_ms=session_ms)
+            return stack.enter_context(member)
+
+        produce(kafka, topic, PARTITIONS, 10)
+        first = join(team[0])
+        wait_for_shares(kafka, group, [6])
+        wait_for_commit(kafka, group, PARTITIONS, 10)
+
+        second, third = join(team[1]), join(team[2], SHORT_SESSION_MS)
+        wait_for_shares(kafka, group, [2, 2, 2])
+        produce(kafka, topic, PARTITIONS, 10)
+        wait_for_commit(kafka, group, PARTITIONS, 20)
+        wait_until("records everywhere", lambda: all((first.seen, second.seen, third.seen)))
+
+        second.leave()
+        wait_for_shares(kafka, group, [3, 3])
+        third.kill()
+        wait_for_shares(kafka, group, [6])
+        produce(kafka, topic, PARTITIONS, 10)
+        wait_for_commit(kafka, group, PARTITIONS, 30)
+        first.leave()
+
+        produce(kafka, topic, PARTITIONS, 10)
+        fourth = join(team[0])
+        wait_for_commit(kafka, group, PARTITIONS, 40)
+        fourth.leave()
+
+    seen = Counter(pair for each in (first, second, third, fourth) for pair in each.seen)
+    everything = {(p, o) for p in range(PARTITIONS) for o in range(40)}
+    assert set(seen) == everything
+    # Every change of membership came after all was committed, so nothing is read twice.
+    assert set(seen.values()) == {1}
+    assert {offset for _, offset in fourth.seen} == set(range(30, 40))
+
+
+@pytest.mark.parametrize("kind", [CONFLUENT, PYTHON, AIO, KCAT], ids=str)
+def test_static_member_comes_back_without_a_rebalance(kafka: Kafka, kind: Kind) -> None:
+    _need(kind)
+    topic, group = fresh_name("static"), fresh_name("group")
+    create_topic(kafka, topic, PARTITIONS)
+
+    def join(instance: str) -> Member:
+        return Member(kind, kafka.bootstrap, topic, group, instance=instance)
+
+    with join("a") as a, join("b") as b:
+        wait_for_shares(kafka, group, [3, 3])
+        before = members(kafka, group)
+        assert before is not None
+        held = dict(before.values())
+        assert set(held) == {"a", "b"}
+        wait_until("both told", lambda: a.assigned and len(a.assigned[-1]) == 3 or None)
+        told = len(a.assigned), len(a.revoked)
+
+        b.kill()
+        with join("b") as again:
+            produce(kafka, topic, PARTITIONS, 5)
+            wait_for_commit(kafka, group, PARTITIONS, 5)
+            after = members(kafka, group)
+            assert after is not None and dict(after.values()) == held
+            assert {p for p, _ in again.seen} == held["b"]
+            assert (len(a.assigned), len(a.revoked)) == told
+            # The one that came back is a new member under the old name; the other is who it was.
+            ids = {name: member_id for member_id, (name, _) in before.items()}
+            ids_after = {name: member_id for member_id, (name, _) in after.items()}
+            assert ids_after["a"] == ids["a"] and ids_after["b"] != ids["b"]
+
+
+def test_second_holder_of_an_instance_id_fences_the_first(kafka: Kafka) -> None:
+    topic, group = create_topic(kafka, fresh_name("fenced"), 1), fresh_name("group")
+    config = {
+        "bootstrap.servers": kafka.bootstrap,
+        "group.id": group,
+        "group.instance.id": "only-one",
+        "session.timeout.ms": 20_000,
+        "heartbeat.interval.ms": 200,
+        "log_level": 0,
+    }
+    first, second = (confluent_kafka.Consumer(dict(config)) for _ in range(2))
+
+    def errors(consumer: confluent_kafka.Consumer) -> list[int]:
+        found = [message.error() for message in consumer.consume(10, 0.1)]
+        return [error.code() for error in found if error is not None]
+
+    try:
+        first.subscribe([topic])
+        wait_until("the first", lambda: not errors(first) and first.assignment())
+        second.subscribe([topic])
+        wait_until("the second", lambda: not errors(second) and second.assignment())
+        # librdkafka reports FENCED_INSTANCE_ID as a fatal error of the client.
+        wait_until("the fence", lambda: confluent_kafka.KafkaError._FATAL in errors(first))
+        assert len(second.assignment()) == 1
+    finally:
+        second.close()
+        with contextlib.suppress(confluent_kafka.KafkaException):
+            first.close()
