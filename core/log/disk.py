@@ -24,13 +24,25 @@ from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.slices import FileSlice
 
-__all__ = ["Data", "Disk", "Entry", "File", "Lock", "LockHeld", "MemoryDisk", "RealDisk", "this_process"]
+__all__ = [
+    "Data",
+    "Disk",
+    "Entry",
+    "File",
+    "Lock",
+    "LockHeld",
+    "MemoryDisk",
+    "RealDisk",
+    "this_process",
+]
 
 SHARE_OF_DESCRIPTORS = 0.6
 """Of RLIMIT_NOFILE; the rest is for connections."""
 
 _DESCRIPTORS_MAX = 1 << 20
 _PROBE_BYTES = 32 * 1024
+_FULLFSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
+"""macOS: there fsync leaves the bytes in the drive's cache."""
 _NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
@@ -38,7 +50,10 @@ def raise_descriptor_limit() -> int:
     """Raise the soft limit of open files to the hard one; the limit after it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else hard
-    for limit in (wanted, min(wanted, 10_240)):  # macOS refuses more than OPEN_MAX though it says infinity
+    for limit in (
+        wanted,
+        min(wanted, 10_240),
+    ):  # macOS refuses more than OPEN_MAX though it says infinity
         if soft != resource.RLIM_INFINITY and soft >= limit:
             break
         try:
@@ -69,7 +84,7 @@ class _Descriptor:
 class RealFile:
     """A file of a `RealDisk`."""
 
-    __slots__ = ("path", "_disk", "_open", "_used", "_pins", "_closing", "_listed")
+    __slots__ = ("_closing", "_disk", "_listed", "_open", "_pins", "_used", "path")
 
     def __init__(self, disk: "RealDisk", path: str) -> None:
         self.path = path
@@ -114,8 +129,8 @@ class RealFile:
 
     def sync(self) -> None:
         descriptor = self._descriptor()
-        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync leaves the bytes in the drive's cache
-            fcntl.fcntl(descriptor.fd, fcntl.F_FULLFSYNC)
+        if _FULLFSYNC is not None:
+            fcntl.fcntl(descriptor.fd, _FULLFSYNC)
         else:
             os.fdatasync(descriptor.fd)
 
@@ -246,7 +261,9 @@ class RealDisk:
                     status = entry.stat()
                     directory = entry.is_dir()
                     found[entry.name] = Entry(
-                        0 if directory else status.st_size, status.st_mtime_ns // 1_000_000, directory
+                        0 if directory else status.st_size,
+                        status.st_mtime_ns // 1_000_000,
+                        directory,
                     )
         return dict(sorted(found.items()))
 

@@ -61,7 +61,7 @@ def _split(path: str) -> list[str]:
 class MemoryFile:
     """A file of a `MemoryDisk`."""
 
-    __slots__ = ("path", "_disk", "_node", "_generation")
+    __slots__ = ("_disk", "_generation", "_node", "path")
 
     def __init__(self, disk: "MemoryDisk", path: str) -> None:
         self.path = path
@@ -70,9 +70,8 @@ class MemoryFile:
         self._generation = disk.generation
 
     def pread(self, length: int, position: int) -> bytes:
-        with self._disk.mutex:
-            with memoryview(self._content().data) as data:
-                return bytes(data[position : position + length])
+        with self._disk.mutex, memoryview(self._content().data) as data:
+            return bytes(data[position : position + length])
 
     def pwrite(self, data: Data, position: int) -> None:
         disk = self._disk
@@ -233,7 +232,9 @@ class MemoryDisk:
     def list(self, path: str) -> dict[str, Entry]:
         with self.mutex:
             return {
-                name: Entry(0 if isinstance(n, _Directory) else len(n.data), 0, isinstance(n, _Directory))
+                name: Entry(
+                    0 if isinstance(n, _Directory) else len(n.data), 0, isinstance(n, _Directory)
+                )
                 for name, n in sorted(self._directory(path).names.items())
             }
 

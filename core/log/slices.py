@@ -38,7 +38,7 @@ class FileSlice:
     have been truncated meanwhile: a short send is the sign, and its connection must close.
     """
 
-    __slots__ = ("file", "position", "length")
+    __slots__ = ("file", "length", "position")
 
     def __init__(self, file: SliceFile, position: int, length: int) -> None:
         self.file = file

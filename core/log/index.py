@@ -1,0 +1,291 @@
+"""The two sparse indexes beside every segment, in Kafka's formats.
+
+    .index       (last offset of a batch - base offset) int32, position of that batch int32
+    .timeindex   timestamp int64, (offset - base offset) int32: no record up to that offset is later than that timestamp
+
+An index is either *in memory* (that of the segment being written: two arrays, no I/O to look something up) or *on disk*
+(all others: a binary search by small reads, so that a lookup in a large log reads kilobytes).
+
+New entries of an index in memory reach the disk when the segment is flushed, rolled or closed, not one by one. Kafka maps
+its indexes, which is as lazy: after a crash it rebuilds those of all segments above the recovery point, and so do we, and
+the recovery point moves only after the entries are written. So an append of one batch costs one write. For the same
+reason an active index is not preallocated as Kafka's is (there it is the size of the mapping): the file simply grows.
+
+Threads: one thread appends; others may look up and `write` meanwhile. Arrays only grow, the second column last, and a
+reader takes its length from the last column; `write` is under the segment's lock.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from sys import byteorder
+from typing import Final, NamedTuple
+
+from pk.core.log.files import File
+
+OFFSET_ENTRY: Final = Struct(">ii")
+TIME_ENTRY: Final = Struct(">qi")
+BLOCK_ENTRIES: Final = 256
+"""From this many entries on a binary search on disk reads them all at once."""
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp, and the offset of the batch that first had it."""
+
+    timestamp: int
+    offset: int
+
+
+class OffsetIndex:
+    """Offset → position of a batch at or before it. Offsets here are absolute."""
+
+    def __init__(self, file: File, base_offset: int, size: int) -> None:
+        self.file = file
+        self.base_offset = base_offset
+        self._written = size // OFFSET_ENTRY.size
+        """Entries that are in the file."""
+        self._stale = False
+        """Whether the file holds something else than its first `_written` entries."""
+        self._offsets: array[int] | None = None
+        self._positions: array[int] | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many entries it has."""
+        positions = self._positions
+        return self._written if positions is None else len(positions)
+
+    def load(self) -> None:
+        """Bring it into memory, to append to it. Raises OSError."""
+        if self._positions is None:
+            data = self.file.pread(self._written * OFFSET_ENTRY.size, 0) if self._written else b""
+            both = array("i", data)
+            if byteorder == "little":
+                both.byteswap()
+            self._offsets, self._positions = both[0::2], both[1::2]
+
+    def start(self) -> None:
+        """Begin empty, in memory, whatever the file holds; the next `write` makes the file agree."""
+        self._written = 0
+        self._stale = True
+        self._offsets, self._positions = array("i"), array("i")
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; the index is in memory."""
+        assert self._offsets is not None and self._positions is not None
+        self._offsets.append(offset - self.base_offset)
+        self._positions.append(position)
+
+    def lookup(self, offset: int) -> int:
+        """The position of the last indexed batch that ends at or before `offset`; 0 if there is none. Raises OSError."""
+        wanted = offset - self.base_offset
+        offsets, positions = self._offsets, self._positions
+        if offsets is not None and positions is not None:
+            i = bisect_right(offsets, wanted, 0, len(positions)) - 1
+            return positions[i] if i >= 0 else 0
+        entry = search(self.file, OFFSET_ENTRY, self._written, wanted)
+        return entry[1] if entry is not None else 0
+
+    def last(self) -> tuple[int, int]:
+        """The last entry's offset and position; (base offset, 0) if there is none. Raises OSError."""
+        offsets, positions = self._offsets, self._positions
+        if offsets is not None and positions is not None:
+            return (
+                (offsets[-1] + self.base_offset, positions[-1])
+                if positions
+                else (self.base_offset, 0)
+            )
+        entry = read_last(self.file, OFFSET_ENTRY, self._written)
+        return (
+            (entry[0] + self.base_offset, entry[1]) if entry is not None else (self.base_offset, 0)
+        )
+
+    def offset_after(self, position: int) -> int | None:
+        """An offset before which all batches end that begin before `position`; None if no entry tells. Raises OSError."""
+        offsets, positions = self._offsets, self._positions
+        if offsets is not None and positions is not None:
+            i = bisect_left(positions, position)
+            return offsets[i] + self.base_offset if i < len(positions) else None
+        low, high = 0, self._written
+        while low < high:
+            middle = (low + high) // 2
+            entry = OFFSET_ENTRY.unpack(
+                self.file.pread(OFFSET_ENTRY.size, middle * OFFSET_ENTRY.size)
+            )
+            if entry[1] < position:
+                low = middle + 1
+            else:
+                high = middle
+        if low == self._written:
+            return None
+        return (
+            self.base_offset + OFFSET_ENTRY.unpack(self.file.pread(8, low * OFFSET_ENTRY.size))[0]
+        )
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries of batches that end at or after `offset`; the index is in memory. Raises OSError."""
+        assert self._offsets is not None and self._positions is not None
+        keep = bisect_right(self._offsets, offset - self.base_offset - 1)
+        del self._offsets[keep:], self._positions[keep:]
+        if self._written > keep:
+            self._written = keep
+            self.file.truncate(keep * OFFSET_ENTRY.size)
+
+    def write(self) -> None:
+        """Bring the file up to date. Raises OSError."""
+        offsets, positions = self._offsets, self._positions
+        if offsets is None or positions is None:
+            return
+        count = len(positions)
+        if count > self._written or self._stale:
+            fresh = array("i", bytes(8 * (count - self._written)))
+            fresh[0::2] = offsets[self._written : count]
+            fresh[1::2] = positions[self._written : count]
+            if byteorder == "little":
+                fresh.byteswap()
+            self.file.pwrite(fresh.tobytes(), self._written * OFFSET_ENTRY.size)
+            if self._stale:
+                self.file.truncate(count * OFFSET_ENTRY.size)
+                self._stale = False
+            self._written = count
+
+    def unload(self) -> None:
+        """Leave memory; it has been written."""
+        self._offsets = self._positions = None
+
+
+class TimeIndex:
+    """Timestamp → the offset up to which nothing is later. Offsets here are absolute."""
+
+    def __init__(self, file: File, base_offset: int, size: int) -> None:
+        self.file = file
+        self.base_offset = base_offset
+        self._written = size // TIME_ENTRY.size
+        self._stale = False
+        self._timestamps: array[int] | None = None
+        self._offsets: array[int] | None = None
+
+    @property
+    def entries(self) -> int:
+        """How many entries it has."""
+        offsets = self._offsets
+        return self._written if offsets is None else len(offsets)
+
+    def load(self) -> None:
+        """Bring it into memory, to append to it. Raises OSError."""
+        if self._offsets is None:
+            data = self.file.pread(self._written * TIME_ENTRY.size, 0) if self._written else b""
+            timestamps, offsets = array("q"), array("i")
+            for timestamp, offset in TIME_ENTRY.iter_unpack(data):
+                timestamps.append(timestamp)
+                offsets.append(offset)
+            self._timestamps, self._offsets = timestamps, offsets
+
+    def start(self) -> None:
+        """Begin empty, in memory, whatever the file holds; the next `write` makes the file agree."""
+        self._written = 0
+        self._stale = True
+        self._timestamps, self._offsets = array("q"), array("i")
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if it is later than the last; the index is in memory."""
+        timestamps, offsets = self._timestamps, self._offsets
+        assert timestamps is not None and offsets is not None
+        if timestamp > (timestamps[-1] if timestamps else -1):
+            timestamps.append(timestamp)
+            offsets.append(offset - self.base_offset)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry that is not later than `timestamp`; (-1, base offset) if there is none. Raises OSError."""
+        timestamps, offsets = self._timestamps, self._offsets
+        if timestamps is not None and offsets is not None:
+            i = bisect_right(timestamps, timestamp, 0, len(offsets)) - 1
+            entry = (timestamps[i], offsets[i]) if i >= 0 else None
+        else:
+            entry = search(self.file, TIME_ENTRY, self._written, timestamp)
+        return self._absolute(entry)
+
+    def last(self) -> TimestampOffset:
+        """The last entry; (-1, base offset) if there is none. Raises OSError."""
+        timestamps, offsets = self._timestamps, self._offsets
+        if timestamps is not None and offsets is not None:
+            return self._absolute((timestamps[-1], offsets[-1]) if offsets else None)
+        return self._absolute(read_last(self.file, TIME_ENTRY, self._written))
+
+    def truncate(self, offset: int) -> None:
+        """Drop the entries at or after `offset`; the index is in memory. Raises OSError."""
+        assert self._timestamps is not None and self._offsets is not None
+        keep = bisect_right(self._offsets, offset - self.base_offset - 1)
+        del self._timestamps[keep:], self._offsets[keep:]
+        if self._written > keep:
+            self._written = keep
+            self.file.truncate(keep * TIME_ENTRY.size)
+
+    def write(self) -> None:
+        """Bring the file up to date. Raises OSError."""
+        timestamps, offsets = self._timestamps, self._offsets
+        if timestamps is None or offsets is None:
+            return
+        count = len(offsets)
+        if count > self._written or self._stale:
+            pairs = zip(
+                timestamps[self._written : count], offsets[self._written : count], strict=True
+            )
+            self.file.pwrite(
+                b"".join(TIME_ENTRY.pack(*p) for p in pairs), self._written * TIME_ENTRY.size
+            )
+            if self._stale:
+                self.file.truncate(count * TIME_ENTRY.size)
+                self._stale = False
+            self._written = count
+
+    def unload(self) -> None:
+        """Leave memory; it has been written."""
+        self._timestamps = self._offsets = None
+
+    def _absolute(self, entry: tuple[int, ...] | None) -> TimestampOffset:
+        if entry is None:
+            return TimestampOffset(-1, self.base_offset)
+        return TimestampOffset(entry[0], entry[1] + self.base_offset)
+
+
+def search(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...] | None:
+    """The last of the file's first `count` entries whose first field is not above `wanted`."""
+    low, high, size = (
+        0,
+        count,
+        entry.size,
+    )  # entries before low are not above wanted, those from high on are
+    while high - low > BLOCK_ENTRIES:
+        middle = (low + high) // 2
+        if entry.unpack(file.pread(size, middle * size))[0] <= wanted:
+            low = middle
+        else:
+            high = middle
+    found = None
+    for fields in entry.iter_unpack(file.pread((high - low) * size, low * size)) if count else ():
+        if fields[0] > wanted:
+            break
+        found = fields
+    return found
+
+
+def read_last(file: File, entry: Struct, count: int) -> tuple[int, ...] | None:
+    """The last of the file's first `count` entries."""
+    return entry.unpack(file.pread(entry.size, (count - 1) * entry.size)) if count else None
+
+
+def is_sane(
+    offset_index: OffsetIndex, time_index: TimeIndex, offset_bytes: int, time_bytes: int
+) -> bool:
+    """Whether the two files of a segment can be what they claim to be, as Kafka checks them: whole entries, and a last
+    one that does not lie before the base offset. Raises OSError."""
+    if offset_bytes % OFFSET_ENTRY.size or time_bytes % TIME_ENTRY.size:
+        return False
+    base = offset_index.base_offset
+    if offset_index.entries and offset_index.last()[0] < base:
+        return False
+    last = time_index.last()
+    if time_index.entries and last.offset < base:
+        return False
+    return last.timestamp >= -1

@@ -1,0 +1,147 @@
+"""Reading a log: slices from an offset, offsets by time, transactions that were aborted.
+
+Functions over a list of segments, which the caller took from its log once; each may run in a thread (see log.py).
+"""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from pk.core.log.segment import Segment
+from pk.core.log.slices import EMPTY, Slice
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.record.batch import BatchHeader, Record, records
+
+
+class FetchSlice(NamedTuple):
+    """Bytes for a fetch. They begin with a whole batch and may end inside one."""
+
+    slice: Slice
+    base_offset: int
+    """Of the first batch, which may lie below the offset asked for; that offset if the slice is empty."""
+    segment_base: int = -1
+    end_position: int = 0
+    """Where in its segment the slice ends."""
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return self.slice.length
+
+
+class FoundTimestamp(NamedTuple):
+    """A record found by its time."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+def segment_index(segments: list[Segment], offset: int) -> int:
+    """The index of the segment that would hold `offset`; the first for one below all."""
+    if offset >= segments[-1].base_offset:
+        return len(segments) - 1
+    return max(bisect_right(segments, offset, key=lambda s: s.base_offset) - 1, 0)
+
+
+def read(
+    segments: list[Segment],
+    offset: int,
+    bytes_max: int,
+    offset_end: int,
+    minimum_one: bool,
+    log_end_offset: int,
+    active_size: int,
+) -> FetchSlice:
+    """See `Log.read`. The log may grow meanwhile: `active_size` was taken before `log_end_offset`, so that what begins
+    at `offset_end` or after stays out all the same."""
+    nothing = FetchSlice(EMPTY, offset)
+    for i in range(segment_index(segments, offset), len(segments)):
+        segment = segments[i]
+        place = segment.locate(offset)
+        if place is None:  # compaction took what was between this offset and the end of the segment
+            continue
+        if place.base_offset >= offset_end:
+            return nothing
+        if offset_end < (segments[i + 1].base_offset if i + 1 < len(segments) else log_end_offset):
+            limit = segment.locate(offset_end)
+            end = (
+                limit.position
+                if limit is not None
+                else active_size
+                if i + 1 == len(segments)
+                else segment.size
+            )
+        else:
+            end = active_size if i + 1 == len(segments) else segment.size
+        length = end - place.position
+        if length > bytes_max:
+            length = bytes_max
+            first = segment.size_at(place)
+            if length < first:
+                if not minimum_one:
+                    return nothing
+                length = first
+        position = place.position
+        return FetchSlice(
+            segment.file.slice(position, length),
+            place.base_offset,
+            segment.base_offset,
+            position + length,
+        )
+    return nothing
+
+
+def offset_for_time(
+    segments: list[Segment], timestamp: int, from_offset: int
+) -> FoundTimestamp | None:
+    """The first record at or after `from_offset` that is not earlier than `timestamp`. Times need not grow."""
+    for segment in segments[segment_index(segments, from_offset) :]:
+        if not segment.size or segment.max_timestamp.timestamp < timestamp:
+            continue
+        for position, header in segment.batches_from_time(timestamp, from_offset):
+            for record in _records(segment, position, header):
+                if record.timestamp >= timestamp and record.offset >= from_offset:
+                    return FoundTimestamp(record.offset, record.timestamp, header.leader_epoch)
+    return None
+
+
+def max_timestamp(segments: list[Segment]) -> FoundTimestamp | None:
+    """The first record that has the latest timestamp of all; None if none has a timestamp."""
+    with_data = [segment for segment in segments if segment.size]
+    if not with_data:
+        return None
+    segment = max(with_data, key=lambda s: s.max_timestamp.timestamp)
+    timestamp, offset = segment.max_timestamp
+    place = segment.locate(offset) if timestamp >= 0 else None
+    if place is None:
+        return None
+    header = segment.header_at(place.position)
+    for record in _records(segment, place.position, header):
+        if record.timestamp == header.max_timestamp:
+            return FoundTimestamp(record.offset, record.timestamp, header.leader_epoch)
+    return None
+
+
+def aborted_transactions(
+    segments: list[Segment], offset: int, fetched: FetchSlice, log_end_offset: int
+) -> list[AbortedTxn]:
+    """The aborted transactions with records among those of `fetched`, which was read from `offset`."""
+    if all(segment.txn_index.empty for segment in segments) or not fetched.length:
+        return []
+    at = segment_index(segments, fetched.segment_base)
+    upper = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
+    within = segments[at].index.offset_after(fetched.end_position)
+    if within is not None:
+        upper = min(upper, within + 1)
+    found = []
+    for segment in segments[at:]:
+        for aborted in segment.txn_index.all():
+            if aborted.last_offset >= offset and aborted.first_offset < upper:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper:
+                return found
+    return found
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+    return list(records(segment.batch_at(position, header), header))

@@ -1,0 +1,354 @@
+"""What a log remembers of its producers: idempotence and open transactions (KIP-98), in Kafka's snapshot format.
+
+A producer numbers its batches (producer id, producer epoch, sequence). The log takes each number once and in order: of a
+batch that was sent again because its answer got lost it returns the old offset. What is judged by is the state after the
+last batch of that producer in *this* log, with its last five batches; so a new leader, which has the same log, judges
+alike, and state that is lost is read from the log again.
+
+    an unknown producer id      may begin with any sequence: its batches may have been deleted by retention
+    a stale epoch               INVALID_PRODUCER_EPOCH (47)
+    a new epoch                 begins at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER (45)
+    among the last five         a duplicate: its old offset
+    any other sequence          45, also for an older duplicate
+    sequences                   wrap from 2³¹ - 1 to 0
+
+A snapshot (`<offset>.snapshot`: the state before that offset) is written when a segment begins and when the log is
+closed, so that opening a log replays the headers of one segment at most:
+
+    version int16 = 1, CRC-32C uint32 of what follows, count int32, each: producer id int64, epoch int16, last sequence
+    int32, last offset int64, offset delta int32, timestamp int64, coordinator epoch int32, first offset of the open
+    transaction int64
+"""
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.record.batch import (
+    CONTROL_BIT,
+    SEQUENCES,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Record,
+    crc32c,
+)
+from pk.core.record.build import ControlType, control_type, coordinator_epoch
+from pk.core.values import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE
+
+BATCHES_KEPT: Final = 5
+"""A producer may have five batches in flight; each of them may be sent again."""
+
+_SNAPSHOT_HEAD: Final = Struct(">hIi")
+_SNAPSHOT_ENTRY: Final = Struct(">qhiqiqiq")
+_CRC_FROM: Final = 6
+SNAPSHOT_VERSION: Final = 1
+EMPTY_SNAPSHOT_BYTES: Final = _SNAPSHOT_HEAD.size
+
+
+class SentBatch(NamedTuple):
+    """A batch that a producer sent: its last sequence and offset, how many offsets before that it began, and its time."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of its first record."""
+        return (self.last_sequence - self.offset_delta) % SEQUENCES
+
+
+class ProducerState:
+    """One producer, as far as this log knows it."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "producer_id",
+        "seen_ms",
+        "timestamp",
+        "txn_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int = NO_PRODUCER_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[SentBatch] = []
+        """Of this epoch, the last five, in order."""
+        self.coordinator_epoch = -1
+        self.txn_first_offset = NO_OFFSET
+        self.timestamp = -1
+        """Of its last batch or marker, milliseconds."""
+        self.seen_ms = 0
+        """When this broker last took something from it: what expiry goes by. Not the records' time, which is the
+        producer's to choose."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Of its last batch in this epoch, or -1."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """Of its last batch in this epoch, or -1."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+
+class CorruptSnapshot(Exception):
+    """A snapshot that is cut off or has a wrong CRC."""
+
+
+class Producers:
+    """The producers of one log. `next_offset` is the offset before which everything has been taken in."""
+
+    def __init__(self, next_offset: int = 0) -> None:
+        self.next_offset = next_offset
+        self._states: dict[int, ProducerState] = {}
+        self._open: dict[int, int] = {}
+        """First offset of each open transaction → its producer, in order of the offsets."""
+        self._ended: list[tuple[int, int]] = []
+        """(first offset, offset of the marker) of transactions whose marker may not be replicated yet."""
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def __iter__(self) -> Iterator[ProducerState]:
+        return iter(list(self._states.values()))
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """What is known of a producer."""
+        return self._states.get(producer_id)
+
+    # --- judging ---
+
+    def check(self, header: BatchHeader) -> SentBatch | None:
+        """Judge a batch from a client that carries a producer id: None to append it, or the batch that it repeats.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        """
+        state = self._states.get(header.producer_id)
+        if state is None:
+            return None
+        epoch, first = header.producer_epoch, header.base_sequence
+        batches = state.batches
+        if epoch == state.epoch:
+            if batches:
+                last = batches[-1].last_sequence
+                if first != last + 1 and (first or last != SEQUENCES - 1):
+                    if (repeated := _repeated(header, batches)) is not None:
+                        return repeated
+                    raise _out_of_order(header, f"follows {last}")
+            elif first:
+                raise _out_of_order(header, "begins this epoch")
+        elif epoch < state.epoch:
+            raise _stale(header, state)
+        elif first and state.epoch != NO_PRODUCER_EPOCH:
+            raise _out_of_order(header, "begins a new epoch")
+        if state.txn_first_offset >= 0 and not header.attributes & TRANSACTIONAL_BIT:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open and sent a batch outside of it",
+            )
+        return None
+
+    def check_marker(self, header: BatchHeader, marker: Record) -> None:
+        """Judge a marker from a transaction coordinator.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, INVALID_RECORD.
+        """
+        state = self._states.get(header.producer_id)
+        if state is not None and control_type(marker) in (ControlType.ABORT, ControlType.COMMIT):
+            if header.producer_epoch < state.epoch:
+                raise _stale(header, state)
+            if coordinator_epoch(marker) < state.coordinator_epoch:
+                raise KafkaError(
+                    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                    f"coordinator epoch {coordinator_epoch(marker)} is older than {state.coordinator_epoch}",
+                )
+
+    # --- taking in what was appended ---
+
+    def update(self, header: BatchHeader, base_offset: int, timestamp: int, now_ms: int) -> None:
+        """Take in a batch of data with a producer id, which was appended at `base_offset`."""
+        producer_id, epoch, delta = (
+            header.producer_id,
+            header.producer_epoch,
+            header.last_offset_delta,
+        )
+        state = self._states.get(producer_id)
+        if state is None:
+            state = self._states[producer_id] = ProducerState(producer_id, epoch)
+        elif state.epoch != epoch:
+            state.epoch = epoch
+            state.batches.clear()
+        batches = state.batches
+        if len(batches) == BATCHES_KEPT:
+            del batches[0]
+        last_sequence = (header.base_sequence + delta) % SEQUENCES
+        batches.append(SentBatch(last_sequence, base_offset + delta, delta, timestamp))
+        state.timestamp = timestamp
+        state.seen_ms = now_ms
+        if header.attributes & TRANSACTIONAL_BIT and state.txn_first_offset < 0:
+            state.txn_first_offset = base_offset
+            self._open[base_offset] = producer_id
+
+    def update_marker(
+        self, header: BatchHeader, marker: Record, offset: int, now_ms: int
+    ) -> AbortedTxn | None:
+        """Take in the marker that was appended at `offset`; the transaction to index if it aborts one."""
+        kind = control_type(marker)
+        if kind not in (ControlType.ABORT, ControlType.COMMIT) or header.producer_id < 0:
+            return None
+        state = self._states.get(header.producer_id)
+        if state is None:
+            state = self._states[header.producer_id] = ProducerState(header.producer_id)
+        if state.epoch != header.producer_epoch:
+            state.epoch = header.producer_epoch
+            state.batches.clear()
+        state.coordinator_epoch = coordinator_epoch(marker)
+        state.timestamp = header.max_timestamp
+        state.seen_ms = now_ms
+        first = state.txn_first_offset
+        if first < 0:
+            return None
+        state.txn_first_offset = NO_OFFSET
+        self._open.pop(first, None)
+        self._ended.append((first, offset))
+        if kind is ControlType.COMMIT:
+            return None
+        stable = min(self._open, default=offset + 1)
+        return AbortedTxn(header.producer_id, first, offset, stable)
+
+    # --- asking ---
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset of the oldest transaction that is open, or whose end is not below the high watermark."""
+        if not self._open and not self._ended:
+            return None
+        if self._ended:
+            self._ended = [ended for ended in self._ended if ended[1] >= high_watermark]
+        first = next(iter(self._open), None)
+        for ended_first, _ in self._ended:
+            if first is None or ended_first < first:
+                first = ended_first
+        return first
+
+    def expire(self, now_ms: int, after_ms: int) -> int:
+        """Forget the producers that were idle for `after_ms` and have no transaction open; how many those were."""
+        idle = [
+            state.producer_id
+            for state in self._states.values()
+            if state.txn_first_offset < 0 and now_ms - state.seen_ms >= after_ms
+        ]
+        for producer_id in idle:
+            del self._states[producer_id]
+        return len(idle)
+
+    def forget_before(self, log_start_offset: int) -> None:
+        """Let go of ended transactions that lie before the start of the log."""
+        self._ended = [ended for ended in self._ended if ended[1] >= log_start_offset]
+
+    # --- snapshots ---
+
+    def snapshot(self) -> bytes:
+        """The state as the content of a snapshot file."""
+        entries = bytearray()
+        for state in self._states.values():
+            last = (
+                state.batches[-1]
+                if state.batches
+                else SentBatch(NO_SEQUENCE, NO_OFFSET, 0, state.timestamp)
+            )
+            entries += _SNAPSHOT_ENTRY.pack(
+                state.producer_id,
+                state.epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                state.timestamp,
+                state.coordinator_epoch,
+                state.txn_first_offset,
+            )
+        content = bytearray(_SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, 0, len(self._states)) + entries)
+        _SNAPSHOT_HEAD.pack_into(
+            content, 0, SNAPSHOT_VERSION, crc32c(bytes(content[_CRC_FROM:])), len(self._states)
+        )
+        return bytes(content)
+
+    @classmethod
+    def from_snapshot(cls, content: bytes, offset: int, now_ms: int) -> "Producers":
+        """The state before `offset`. Raises CorruptSnapshot."""
+        try:
+            version, crc, count = _SNAPSHOT_HEAD.unpack_from(content)
+        except StructError:
+            raise CorruptSnapshot("cut off") from None
+        if version != SNAPSHOT_VERSION:
+            raise CorruptSnapshot(f"version {version}")
+        if len(content) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
+            raise CorruptSnapshot(f"{count} producers in {len(content)} bytes")
+        if crc32c(content[_CRC_FROM:]) != crc:
+            raise CorruptSnapshot("wrong CRC")
+        self = cls(offset)
+        open_transactions: list[tuple[int, int]] = []
+        for entry in _SNAPSHOT_ENTRY.iter_unpack(content[_SNAPSHOT_HEAD.size :]):
+            producer_id, epoch, sequence, last_offset, delta, timestamp, coordinator, txn_first = (
+                entry
+            )
+            state = self._states[producer_id] = ProducerState(producer_id, epoch)
+            if last_offset >= 0:
+                state.batches.append(SentBatch(sequence, last_offset, delta, timestamp))
+            state.coordinator_epoch = coordinator
+            state.txn_first_offset = txn_first
+            state.timestamp = timestamp
+            state.seen_ms = now_ms
+            if txn_first >= 0:
+                open_transactions.append((txn_first, producer_id))
+        self._open = dict(sorted(open_transactions))
+        return self
+
+    def replay(
+        self, batches: Iterable[tuple[BatchHeader, Record | None]], now_ms: int
+    ) -> Iterator[AbortedTxn]:
+        """Take in batches as they lie in the log (the record of those that are control batches); yields the
+        transactions they abort."""
+        for header, marker in batches:
+            if header.attributes & CONTROL_BIT:
+                if marker is not None:
+                    aborted = self.update_marker(header, marker, header.last_offset, now_ms)
+                    if aborted is not None:
+                        yield aborted
+            elif header.producer_id >= 0:
+                self.update(header, header.base_offset, header.max_timestamp, now_ms)
+            self.next_offset = header.next_offset
+
+
+def _repeated(header: BatchHeader, batches: list[SentBatch]) -> SentBatch | None:
+    last_sequence = header.last_sequence
+    for batch in batches:
+        if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
+            return batch
+    return None
+
+
+def _stale(header: BatchHeader, state: ProducerState) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {header.producer_id} is at epoch {state.epoch}, the batch has {header.producer_epoch}",
+    )
+
+
+def _out_of_order(header: BatchHeader, why: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {header.producer_id} epoch {header.producer_epoch}: sequence {header.base_sequence} {why}",
+    )

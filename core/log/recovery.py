@@ -1,0 +1,264 @@
+"""Opening a log: what lies in its directory, what of it can be trusted, and where it ends.
+
+After a clean shutdown nothing is read. The directory is listed; the snapshot that closing wrote carries the end offset in
+its name, and the recovery point says the same. Everything else waits for its first use. 10,000 partitions then cost
+10,000 listings.
+
+After a crash everything above the recovery point is suspect: from the segment that holds it on, every batch is read and
+checked (size, magic, CRC, offsets that grow), the indexes are made anew, and at the first batch that is not whole the log
+is cut and later segments go. What is below the recovery point was synced before that moved.
+
+The state of producers is the newest snapshot that can be read, not above the end, and the headers behind it.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.files import Disk
+from pk.core.log.producers import CorruptSnapshot, Producers
+from pk.core.log.segment import (
+    DELETED,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TIME_INDEX,
+    TXN_INDEX,
+    BatchPlace,
+    Segment,
+    file_name,
+)
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.record.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    CorruptBatch,
+    Record,
+    check_crc,
+    read_header,
+    records,
+)
+
+READ_BYTES: Final = 1 << 20
+LEFTOVERS: Final = (DELETED, ".cleaned", ".tmp")
+"""Suffixes of files that a crash left half made or half removed."""
+
+EPOCHS_FILE: Final = "leader-epoch-checkpoint"
+
+
+@dataclass(slots=True)
+class Found:
+    """What lies in a partition's directory."""
+
+    segments: dict[int, dict[str, int]] = field(default_factory=dict)
+    """Base offset → size by suffix."""
+    modified_ms: dict[int, int] = field(default_factory=dict)
+    snapshots: list[int] = field(default_factory=list)
+    snapshot_bytes: dict[int, int] = field(default_factory=dict)
+    leftovers: list[str] = field(default_factory=list)
+    has_epochs: bool = False
+
+
+class Cut(NamedTuple):
+    """What recovery did: the end of the log, and how much it took away."""
+
+    end_offset: int
+    bytes_cut: int
+    segments_dropped: int
+
+
+def find(disk: Disk, directory: str) -> Found:
+    """List a partition's directory. Raises OSError."""
+    found = Found()
+    for name, entry in disk.list(directory).items():
+        stem, dot, rest = name.partition(".")
+        if dot and len(stem) == 20 and stem.isdigit():
+            suffix = dot + rest
+            if suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+                found.segments.setdefault(int(stem), {})[suffix] = entry.size
+                if suffix == LOG:
+                    found.modified_ms[int(stem)] = entry.modified_ms
+            elif suffix == SNAPSHOT:
+                found.snapshots.append(int(stem))
+                found.snapshot_bytes[int(stem)] = entry.size
+            elif name.endswith(LEFTOVERS):
+                found.leftovers.append(name)
+        elif name == EPOCHS_FILE:
+            found.has_epochs = True
+    for base, sizes in list(found.segments.items()):
+        if LOG not in sizes:  # an index whose log is gone
+            found.leftovers += [file_name(base, suffix) for suffix in sizes]
+            del found.segments[base]
+    return found
+
+
+def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int) -> int | None:
+    """The end of a log that was closed cleanly, if its directory tells without a read."""
+    last = segments[-1]
+    if not last.size:
+        return last.base_offset
+    newest = found.snapshots[-1] if found.snapshots else -1
+    return newest if newest == recovery_point and newest > last.base_offset else None
+
+
+def walked_end_offset(segment: Segment) -> int:
+    """The end of a log whose last segment can be trusted, from its index and the headers behind. Raises OSError."""
+    offset, position = segment.index.last()
+    end = offset if segment.index.entries else segment.base_offset
+    for _, header in segment.headers(position):
+        end = header.next_offset
+    return end
+
+
+def check_segment(segment: Segment, index_interval_bytes: int) -> Cut:
+    """Read a segment whole, make its indexes anew, cut it where it stops being a log. Raises OSError.
+
+    The segment is active afterwards, its index of aborted transactions empty.
+    """
+    segment.rebuild_started()
+    end_offset, end_position = segment.base_offset, 0
+    for position, header in _sound_batches(segment):
+        if header.base_offset < end_offset:
+            break
+        place = BatchPlace(header.last_offset, header.base_offset, position)
+        segment.note(place, header.size, header.max_timestamp, index_interval_bytes)
+        end_offset, end_position = header.next_offset, position + header.size
+    cut = segment.size - end_position
+    if cut:
+        segment.truncate_bytes(end_position)
+    segment.txn_index.truncate(segment.base_offset)
+    return Cut(end_offset, cut, 0)
+
+
+def _sound_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each batch up to the first that is cut off or damaged."""
+    chunk, chunk_at, position, end = b"", 0, 0, segment.size
+    while end - position >= HEADER_BYTES:
+        at = position - chunk_at
+        if at + LENGTH_END > len(chunk):
+            chunk, chunk_at, at = (
+                segment.file.pread(min(READ_BYTES, end - position), position),
+                position,
+                0,
+            )
+        size = int.from_bytes(chunk[at + 8 : at + LENGTH_END], "big", signed=True) + LENGTH_END
+        if not HEADER_BYTES <= size <= end - position:
+            return
+        if at + size > len(chunk):
+            wanted = min(max(READ_BYTES, size), end - position)
+            chunk, chunk_at, at = segment.file.pread(wanted, position), position, 0
+        try:
+            header = read_header(chunk, at)
+            check_crc(chunk, at, header)
+        except CorruptBatch:
+            return
+        if header.last_offset_delta < 0:
+            return
+        yield position, header
+        position += size
+
+
+def suspect_from(segments: list[Segment], recovery_point: int) -> int:
+    """The index of the segment from which on a crash leaves nothing certain."""
+    return max(bisect_right([s.base_offset for s in segments], recovery_point) - 1, 0)
+
+
+def recover(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    recovery_point: int,
+    index_interval_bytes: int,
+) -> tuple[list[Segment], Cut]:
+    """Check everything from the segment that holds the recovery point on; the segments that are left, the last of
+    them active. Raises OSError."""
+    first = suspect_from(segments, recovery_point)
+    end_offset, cut_bytes = segments[first].base_offset, 0
+    for i in range(first, len(segments)):
+        segment = segments[i]
+        cut = check_segment(segment, index_interval_bytes)
+        end_offset = cut.end_offset
+        cut_bytes += cut.bytes_cut
+        torn = cut.bytes_cut > 0
+        overlaps = i + 1 < len(segments) and end_offset > segments[i + 1].base_offset
+        if torn or overlaps or i + 1 == len(segments):
+            dropped = segments[i + 1 :]
+            for gone in dropped:
+                cut_bytes += gone.size
+                for path in gone.rename(directory, DELETED):
+                    disk.remove(path)
+            return segments[: i + 1], Cut(end_offset, cut_bytes, len(dropped))
+        segment.deactivate()
+    raise AssertionError("a log has at least one segment")
+
+
+def batches_between(
+    segments: list[Segment], start: int, end: int
+) -> Iterator[tuple[BatchHeader, Record | None]]:
+    """The headers of the batches in [start, end), with the record of those that are control batches. Raises OSError."""
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else end
+        if following <= start or not segment.size:
+            continue
+        if segment.base_offset >= end:
+            return
+        place = segment.locate(start) if start > segment.base_offset else BatchPlace(0, 0, 0)
+        if place is None:
+            continue
+        for position, header in segment.headers(place.position, chunk_bytes=1 << 16):
+            if header.base_offset >= end:
+                return
+            marker = None
+            if header.attributes & CONTROL_BIT:
+                marker = next(records(segment.batch_at(position, header)), None)
+            yield header, marker
+
+
+def load_producers(
+    disk: Disk,
+    directory: str,
+    snapshots: list[int],
+    segments: list[Segment],
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+) -> tuple[Producers, list[AbortedTxn]]:
+    """The state of producers at `end_offset`, and the transactions whose abort was met on the way; snapshots that
+    cannot be read are removed, from the disk and from `snapshots`. Raises OSError."""
+    producers = Producers(log_start_offset)
+    for offset in reversed(snapshots.copy()):
+        if offset > end_offset:
+            continue
+        path = f"{directory}/{file_name(offset, SNAPSHOT)}"
+        try:
+            producers = Producers.from_snapshot(disk.read(path), offset, now_ms)
+            break
+        except FileNotFoundError:
+            snapshots.remove(offset)
+        except CorruptSnapshot:
+            disk.remove(path)
+            snapshots.remove(offset)
+    start = max(producers.next_offset, segments[0].base_offset)
+    aborted = list(producers.replay(batches_between(segments, start, end_offset), now_ms))
+    producers.next_offset = end_offset
+    return producers, aborted
+
+
+def load_epochs(
+    disk: Disk, directory: str, has_file: bool, segments: list[Segment], end_offset: int
+) -> LeaderEpochs:
+    """The leader epochs from their checkpoint; from the batches where there is none that can be read. Raises OSError."""
+    if has_file:
+        try:
+            return LeaderEpochs.parse(disk.read(f"{directory}/{EPOCHS_FILE}"))
+        except (ValueError, IndexError, TypeError):
+            pass
+    epochs = LeaderEpochs()
+    for header, _ in batches_between(segments, segments[0].base_offset, end_offset):
+        if header.leader_epoch > epochs.latest:
+            epochs.assign(header.leader_epoch, header.base_offset)
+    return epochs

@@ -1,0 +1,375 @@
+"""A segment: one stretch of the log in one file, with its indexes beside it. The last one, which grows, is *active*.
+
+Finding a batch. The sparse index gives a batch at or before the offset; from there headers are walked. For the active
+segment the positions of the last few thousand batches are kept as well (`recent`): a consumer at the tail, which is
+most of them, costs a bisect and no I/O.
+
+Threads. One thread appends and rolls. Others may `locate`, read and `write_indexes` meanwhile: `recent` is replaced, not
+shortened in place, and `size` is set after the bytes and the position are there. Truncation excludes everything else.
+"""
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from pk.core.log.files import Data, Disk, File
+from pk.core.log.index import (
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    OffsetIndex,
+    TimeIndex,
+    TimestampOffset,
+    is_sane,
+)
+from pk.core.log.txnindex import TxnIndex
+from pk.core.record.batch import HEADER, HEADER_BYTES, LENGTH_END, BatchHeader, CorruptBatch
+
+RECENT_MAX: Final = 8192
+READ_BYTES: Final = 8192
+"""Of headers at a time: a little more than lies between two entries of the index."""
+
+LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = (
+    ".log",
+    ".index",
+    ".timeindex",
+    ".txnindex",
+    ".snapshot",
+)
+DELETED: Final = ".deleted"
+"""Suffix of a file whose removal is due; found at start it is removed."""
+
+_PEEK: Final = Struct(">qi11xi")
+_make_header = BatchHeader._make
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies in its segment."""
+
+    last_offset: int
+    base_offset: int
+    position: int
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """The name of a segment's file: twenty digits and the suffix."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """One segment. Every method may raise OSError; the reading ones CorruptBatch."""
+
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: int, sizes: dict[str, int], now_ms: int
+    ) -> None:
+        """`sizes` are those of its files by suffix, for those that exist."""
+
+        def at(suffix: str) -> str:
+            return f"{directory}/{file_name(base_offset, suffix)}"
+
+        self.base_offset = base_offset
+        self.file = disk.open(at(LOG))
+        self.index = OffsetIndex(disk.open(at(INDEX)), base_offset, sizes.get(INDEX, 0))
+        self.time_index = TimeIndex(
+            disk.open(at(TIME_INDEX)), base_offset, sizes.get(TIME_INDEX, 0)
+        )
+        self.txn_index = TxnIndex(disk.open(at(TXN_INDEX)), sizes.get(TXN_INDEX, 0))
+        self.size = sizes.get(LOG, 0)
+        self.created_ms = now_ms
+        self.modified_ms = now_ms
+        self.first_timestamp: int | None = None
+        """The max timestamp of the first batch: what rolling by time goes by. None while unknown."""
+        self.active = False
+        self._sizes: dict[str, int] | None = sizes if self.size else None
+        """The sizes of the index files until they were checked."""
+        self._max_timestamp: TimestampOffset | None = (
+            None if self.size else TimestampOffset(-1, base_offset)
+        )
+        self._bytes_since_index = 0
+        self.index_bytes = 0
+        """The size of the larger index, while active: a full one is a reason to roll."""
+        self.recent: list[BatchPlace] = []
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Segment({self.file.path!r})"
+
+    # --- the active segment ---
+
+    def activate(self) -> None:
+        """Make it the one that grows: indexes come into memory. Creates its file if need be."""
+        self._check_indexes()
+        if not self.size:
+            self.file.pwrite(b"", 0)
+            self.index.start()
+            self.time_index.start()
+        else:
+            self.index.load()
+            self.time_index.load()
+            if self.first_timestamp is None:
+                self.first_timestamp = self.header_at(0).max_timestamp
+        self._max_timestamp = self.max_timestamp
+        self._count_index()
+        self.active = True
+
+    def deactivate(self) -> None:
+        """Let it rest: the time index gets its last entry, and both leave memory."""
+        self.seal()
+        self.write_indexes()
+        self.active = False
+        self.index.unload()
+        self.time_index.unload()
+        self.recent = []
+
+    def seal(self) -> None:
+        """Note the latest timestamp in the time index, so that it is known without reading the log."""
+        if self.active and self.size:
+            self.time_index.maybe_append(*self.max_timestamp)
+
+    def append(
+        self,
+        data: Data,
+        base_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Write one batch at the end; what it leaves after an OSError is undone by `truncate_bytes`."""
+        position = self.size
+        self.file.pwrite(data, position)
+        self.note(
+            BatchPlace(last_offset, base_offset, position),
+            len(data),
+            max_timestamp,
+            index_interval_bytes,
+        )
+        self.size = position + len(data)
+
+    def note(
+        self, place: BatchPlace, size: int, max_timestamp: int, index_interval_bytes: int
+    ) -> None:
+        """Take a batch into the indexes, which are in memory."""
+        known = self._max_timestamp
+        assert known is not None
+        if max_timestamp > known[0]:
+            known = self._max_timestamp = TimestampOffset(max_timestamp, place[0])
+        if self._bytes_since_index > index_interval_bytes:
+            self.index.append(place[0], place[2])
+            self.time_index.maybe_append(known[0], known[1])
+            self._bytes_since_index = 0
+            self._count_index()
+        self._bytes_since_index += size
+        if self.first_timestamp is None:
+            self.first_timestamp = max_timestamp
+        recent = self.recent
+        recent.append(place)
+        if len(recent) > RECENT_MAX:
+            self.recent = recent[RECENT_MAX // 2 :]
+
+    def rebuild_started(self) -> None:
+        """Begin the indexes anew, for `note` to fill them."""
+        self._sizes = None
+        self.index.start()
+        self.time_index.start()
+        self._max_timestamp = TimestampOffset(-1, self.base_offset)
+        self._bytes_since_index = self.index_bytes = 0
+        self.first_timestamp = None
+        self.recent = []
+        self.active = True
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to date, without syncing them."""
+        with self._lock:
+            self.index.write()
+            self.time_index.write()
+
+    def sync(self) -> None:
+        """Make log and indexes durable."""
+        self.file.sync()
+        self.write_indexes()
+        if self.index.entries:
+            self.index.file.sync()
+        if self.time_index.entries:
+            self.time_index.file.sync()
+        if self.txn_index.dirty:
+            self.txn_index.dirty = False
+            self.txn_index.file.sync()
+
+    def close(self) -> None:
+        """Let the files go, after the last reader in flight."""
+        for file in self._files():
+            file.close()
+
+    def truncate_bytes(self, size: int) -> None:
+        """Cut the log file to `size` bytes, and no index: to undo an append that failed."""
+        self.file.truncate(size)
+        self.size = size
+
+    def truncate(self, place: BatchPlace) -> None:
+        """Drop the batch at `place` and all behind it; the segment is active."""
+        assert self.active
+        self.file.truncate(place.position)
+        self.size = place.position
+        self.recent = [other for other in self.recent if other.position < place.position]
+        self.index.truncate(place.base_offset)
+        self.time_index.truncate(place.base_offset)
+        self.txn_index.truncate(place.base_offset)
+        self._bytes_since_index = 0
+        self._count_index()
+        if not self.size:
+            self.first_timestamp = None
+        self._max_timestamp = self._find_max_timestamp()
+
+    def rename(self, directory: str, suffix: str = "") -> list[str]:
+        """Move its files that exist to `directory`, adding `suffix` to their names; the new paths."""
+        moved = []
+        for file in self._files():
+            path = f"{directory}/{file.path.rpartition('/')[2]}{suffix}"
+            try:
+                file.rename(path)
+            except FileNotFoundError:
+                continue
+            moved.append(path)
+        return moved
+
+    def moved(self, directory: str) -> None:
+        """Note that the directory it lies in was renamed."""
+        for file in self._files():
+            file.path = f"{directory}/{file.path.rpartition('/')[2]}"
+
+    # --- looking ---
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The latest timestamp within, and the last offset of the batch that first had it; (-1, …) if none has one."""
+        if self._max_timestamp is None:
+            self._check_indexes()
+            self._max_timestamp = self._max_timestamp or self.time_index.last()
+        return self._max_timestamp
+
+    def locate(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at or after `offset`; None if all end before it."""
+        recent = self.recent
+        if recent and offset >= recent[0][1]:
+            i = bisect_left(recent, (offset,))
+            return recent[i] if i < len(recent) else None
+        self._check_indexes()
+        position = self.index.lookup(offset)
+        end, read = self.size, self.file.pread
+        chunk, chunk_at = b"", position
+        while position + HEADER_BYTES <= end:
+            at = position - chunk_at
+            if at + _PEEK.size > len(chunk):
+                chunk, chunk_at, at = read(min(READ_BYTES, end - position), position), position, 0
+                if len(chunk) < _PEEK.size:
+                    return None
+            base, length, delta = _PEEK.unpack_from(chunk, at)
+            if base + delta >= offset:
+                return BatchPlace(base + delta, base, position)
+            if length < HEADER_BYTES - LENGTH_END:
+                raise CorruptBatch(f"{self.file.path}: no batch at position {position}")
+            position += length + LENGTH_END
+        return None
+
+    def size_at(self, place: BatchPlace) -> int:
+        """The size in bytes of the batch at `place`."""
+        recent = self.recent
+        if recent and place.position >= recent[0].position:
+            i = bisect_left(recent, (place.last_offset + 1,))
+            return (recent[i].position if i < len(recent) else self.size) - place.position
+        return self.header_at(place.position).size
+
+    def is_recent(self, offset: int) -> bool:
+        """Whether `locate` answers without I/O."""
+        recent = self.recent
+        return bool(recent) and offset >= recent[0][1]
+
+    def header_at(self, position: int) -> BatchHeader:
+        """The header of the batch at `position`."""
+        for _, header in self.headers(position, chunk_bytes=HEADER_BYTES):
+            return header
+        raise CorruptBatch(f"{self.file.path}: no batch at position {position}")
+
+    def headers(
+        self, position: int = 0, *, chunk_bytes: int = READ_BYTES, end: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """Position and header of each batch from `position` to `end` (the segment's). CRCs are not looked at."""
+        end = self.size if end is None else end
+        chunk, chunk_at = b"", position
+        while position + HEADER_BYTES <= end:
+            at = position - chunk_at
+            if at + HEADER_BYTES > len(chunk):
+                chunk, chunk_at, at = (
+                    self.file.pread(min(chunk_bytes, end - position), position),
+                    position,
+                    0,
+                )
+                if len(chunk) < HEADER_BYTES:
+                    return
+            base, length, *rest = HEADER.unpack_from(chunk, at)
+            if length < HEADER_BYTES - LENGTH_END:
+                raise CorruptBatch(f"{self.file.path}: no batch at position {position}")
+            yield position, _make_header((base, length + LENGTH_END, *rest))
+            position += length + LENGTH_END
+
+    def batch_at(self, position: int, header: BatchHeader) -> bytes:
+        """The bytes of the batch at `position`."""
+        return self.file.pread(header.size, position)
+
+    def batches_from_time(
+        self, timestamp: int, from_offset: int
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches, in order, that end at or after `from_offset` and hold something not earlier than `timestamp`."""
+        self._check_indexes()
+        entry = self.time_index.lookup(timestamp)
+        position = self.index.lookup(max(entry.offset, from_offset))
+        for at, header in self.headers(position):
+            if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
+                yield at, header
+
+    # --- inside ---
+
+    def _count_index(self) -> None:
+        self.index_bytes = max(
+            self.index.entries * OFFSET_ENTRY.size, self.time_index.entries * TIME_ENTRY.size
+        )
+
+    def _files(self) -> tuple[File, ...]:
+        return (self.file, self.index.file, self.time_index.file, self.txn_index.file)
+
+    def _check_indexes(self) -> None:
+        """Look at index files that were found, once; make those anew that are missing or cannot be right."""
+        sizes = self._sizes
+        if sizes is None:
+            return
+        with self._lock:
+            if self._sizes is None:
+                return
+            index_bytes, time_bytes = sizes.get(INDEX, -1), sizes.get(TIME_INDEX, -1)
+            missing = INDEX not in sizes or TIME_INDEX not in sizes
+            if missing or not is_sane(self.index, self.time_index, index_bytes, time_bytes):
+                self._rebuild()
+            self._sizes = None
+
+    def _rebuild(self) -> None:
+        interval = 4096
+        self.rebuild_started()
+        for position, header in self.headers(chunk_bytes=1 << 16):
+            place = BatchPlace(header.last_offset, header.base_offset, position)
+            self.note(place, header.size, header.max_timestamp, interval)
+        self.seal()
+        self.index.write()
+        self.time_index.write()
+        self.active = False
+        self.index.unload()
+        self.time_index.unload()
+        self.recent = []
+
+    def _find_max_timestamp(self) -> TimestampOffset:
+        """After a truncation: the time index's last entry, and what is behind it."""
+        found = self.time_index.last()
+        for _, header in self.headers(self.index.lookup(found.offset)):
+            if header.max_timestamp > found.timestamp:
+                found = TimestampOffset(header.max_timestamp, header.last_offset)
+        return found
