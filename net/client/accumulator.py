@@ -1,0 +1,331 @@
+"""Records waiting to be sent, in batches by partition, within a bound of memory.
+
+A batch takes records until it is full or somebody takes it to send it. A partition's queue holds its batches in the order
+of their records; one that has to be sent again goes back to its place, which for an idempotent producer its sequence says.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.batch import HEADER_BYTES, SEQUENCES, records, write_crc
+from pk.core.record.build import BATCH_BYTES_MAX, BatchBuilder
+from pk.core.record.compress import Codec
+from pk.core.record.varint import VARINTS
+from pk.core.values import TopicPartition
+
+Pair = tuple[bytes | None, bytes | None]
+"""(key, value) of a record."""
+
+RECORD_OVERHEAD: Final = 21 + HEADER_BYTES
+"""More than a record alone in a batch takes beside its key, value and headers."""
+
+
+class Batch(BatchBuilder):
+    """Records of one partition that are sent together, from the first `append` to the broker's word."""
+
+    __slots__ = (
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "built",
+        "created",
+        "error",
+        "force",
+        "log_append_time_ms",
+        "not_before",
+        "partition",
+        "producer_epoch",
+        "producer_id",
+        "serial",
+        "settled",
+        "splits",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        now: float,
+        serial: int,
+        codec: Codec,
+        level: int | None,
+        bytes_max: int,
+    ) -> None:
+        super().__init__(codec, level, bytes_max)
+        self.partition = partition
+        self.created = now
+        self.serial = serial
+        """Batches made before a flush have a lower one."""
+
+        self.force = False
+        """To be sent without lingering."""
+
+        self.built: bytearray | None = None
+        """The batch as it is sent; None while records may be added."""
+
+        self.base_sequence = -1
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.attempts = 0
+        self.not_before = 0.0
+        self.settled = trio.Event()
+        """Set when `base_offset` or `error` is final, or the batch has been split."""
+
+        self.base_offset = -1
+        self.log_append_time_ms = -1
+        self.error: Exception | None = None
+        self.splits: list[tuple[int, Batch]] = []
+        """(index of its first record, batch) for each of the batches this one was split into."""
+
+    def extend(self, timestamp_ms: int, pairs: Sequence[Pair], start: int) -> int:
+        """Append `pairs` from index `start` on, as many as fit; the index of the first one left. One shared timestamp.
+
+        The bulk path: a tight loop, no object a record. At least one record is taken if the batch is empty.
+        """
+        body, varints, count = self._body, VARINTS, self.count
+        if not count:
+            self._base = self._latest = timestamp_ms
+        head = b"\0" + varints[timestamp_ms - self._base]
+        room = self._bytes_max - len(body)
+        parts: list[bytes] = []
+        add = parts.append
+        join = b"".join
+        index = start
+        for index in range(start, len(pairs)):
+            key, value = pairs[index]
+            if key is None:
+                if value is None:
+                    record = join((head, varints[count], b"\x01\x01\0"))
+                else:
+                    record = join((head, varints[count], b"\x01", varints[len(value)], value, b"\0"))
+            elif value is None:
+                record = join((head, varints[count], varints[len(key)], key, b"\x01\0"))
+            else:
+                record = join(
+                    (head, varints[count], varints[len(key)], key, varints[len(value)], value, b"\0")
+                )
+            size = varints[len(record)]
+            room -= len(record) + len(size)
+            if room < 0 and count:
+                break
+            add(size)
+            add(record)
+            count += 1
+        else:
+            index += 1
+        body += join(parts)
+        self.count = count
+        self._latest = max(self._latest, timestamp_ms)
+        return index
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes it takes now: as sent, or as gathered."""
+        return len(self.built) if self.built is not None else self.size_estimate
+
+    @property
+    def is_full(self) -> bool:
+        """Whether hardly anything fits any more."""
+        return self.size_estimate + RECORD_OVERHEAD - HEADER_BYTES > self._bytes_max
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record."""
+        return (self.base_sequence + self.count - 1) % SEQUENCES
+
+    def seal(self) -> None:
+        """Take no more records: encode the batch. Raises KafkaError(MESSAGE_TOO_LARGE)."""
+        if self.built is None:
+            self.built = self.build()
+
+    def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Give the sealed batch its producer's identity and place."""
+        assert self.built is not None
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.built[43:51] = producer_id.to_bytes(8, "big", signed=True)
+        self.built[51:53] = producer_epoch.to_bytes(2, "big", signed=True)
+        self.built[53:57] = base_sequence.to_bytes(4, "big", signed=True)
+        write_crc(self.built)
+
+    def split(self) -> "list[Batch]":
+        """Two batches of half the records each, in its place; their sequences follow on where it has one."""
+        assert self.built is not None and self.count > 1
+        gathered = list(records(self.built))
+        middle = len(gathered) // 2
+        for first, part in ((0, gathered[:middle]), (middle, gathered[middle:])):
+            half = Batch(
+                self.partition, self.created, self.serial, self._codec, self._level, BATCH_BYTES_MAX
+            )
+            for record in part:
+                half.append(record.timestamp, record.key, record.value, record.headers)
+            half.force = True
+            half.seal()
+            if self.base_sequence >= 0:
+                sequence = (self.base_sequence + first) % SEQUENCES
+                half.stamp(self.producer_id, self.producer_epoch, sequence)
+            self.splits.append((first, half))
+        return [half for _, half in self.splits]
+
+
+class PartitionQueue:
+    """The batches of one partition, and what an idempotent producer must know of it."""
+
+    __slots__ = (
+        "batches",
+        "in_flight",
+        "last_acked_sequence",
+        "leader_id",
+        "needs_epoch",
+        "next_sequence",
+        "partition",
+        "producer_epoch",
+        "unresolved",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.batches: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.leader_id = -1
+        """The broker whose sender has this queue, -1 while there is none."""
+
+        self.producer_epoch = -1
+        """The epoch this partition is written with; -1 until the first batch is sent."""
+
+        self.next_sequence = 0
+        self.last_acked_sequence = -1
+        self.needs_epoch = False
+        """The broker's memory of our sequences and ours differ: go on with a new epoch, once nothing is in flight."""
+
+        self.unresolved = False
+        """A batch was given up, and whether the broker appended it is not known."""
+
+    def put_back(self, batch: Batch) -> None:
+        """Queue a batch again, before those whose records came later."""
+        if batch.base_sequence < 0:
+            self.batches.appendleft(batch)
+            return
+        place = 0
+        for queued in self.batches:
+            if queued.base_sequence < 0 or _follows(queued.base_sequence, batch.base_sequence):
+                break
+            place += 1
+        self.batches.insert(place, batch)
+
+    def start_again(self, producer_epoch: int) -> None:
+        """Go on at sequence 0 with a new epoch; what is queued is numbered anew when it is sent."""
+        self.producer_epoch = producer_epoch
+        self.next_sequence = 0
+        self.last_acked_sequence = -1
+        self.needs_epoch = self.unresolved = False
+        for batch in self.batches:
+            batch.base_sequence = -1
+
+    def earlier_in_flight(self, batch: Batch) -> bool:
+        """Whether a batch that comes before `batch` is on its way."""
+        return any(not _follows(b.base_sequence, batch.base_sequence) for b in self.in_flight)
+
+
+def _follows(later: int, earlier: int) -> bool:
+    """Whether sequence `later` is after `earlier`; sequences wrap."""
+    return 0 < (later - earlier) % SEQUENCES < SEQUENCES // 2
+
+
+class Accumulator:
+    """All batches that are not settled, and the memory they take."""
+
+    def __init__(
+        self, *, batch_bytes: int, memory_bytes: int, codec: Codec, level: int | None
+    ) -> None:
+        self.batch_bytes = max(batch_bytes, HEADER_BYTES + 1)
+        self.memory_bytes = memory_bytes
+        self.codec = codec
+        self.level = level
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.unsettled: dict[Batch, None] = {}
+        self.used_bytes = 0
+        self.serial = 0
+        self.waiting = 0
+        """Tasks that wait for memory."""
+
+        self._freed = trio.Event()
+
+    def queue(self, partition: TopicPartition) -> PartitionQueue:
+        """The queue of a partition, made if need be."""
+        queue = self.queues.get(partition)
+        if queue is None:
+            queue = self.queues[partition] = PartitionQueue(partition)
+        return queue
+
+    def open_batch(self, queue: PartitionQueue, now: float) -> tuple[Batch, bool]:
+        """The batch that the next record goes into, and whether it is new."""
+        if queue.batches:
+            last = queue.batches[-1]
+            if last.built is None and not last.is_full:
+                return last, False
+        batch = Batch(queue.partition, now, self.serial, self.codec, self.level, self.batch_bytes)
+        queue.batches.append(batch)
+        self.unsettled[batch] = None
+        self.used_bytes += batch.size_estimate
+        return batch, True
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether so many bytes fit; a record alone in an empty buffer always does."""
+        return self.used_bytes + size_bytes <= self.memory_bytes or not self.unsettled
+
+    async def wait_for_room(self, size_bytes: int) -> None:
+        """Wait until so many bytes fit."""
+        self.waiting += 1
+        try:
+            while not self.has_room(size_bytes):
+                await self._freed.wait()
+        finally:
+            self.waiting -= 1
+
+    def sealed(self, before: int, batch: Batch) -> None:
+        """Count that a batch of `before` bytes takes fewer, compressed."""
+        self.used_bytes += batch.size_bytes - before
+
+    def split(self, queue: PartitionQueue, batch: Batch) -> None:
+        """Replace a batch, which is in no queue, by two halves at its place."""
+        halves = batch.split()
+        self.used_bytes += sum(half.size_bytes for half in halves)
+        for half in reversed(halves):
+            self.unsettled[half] = None
+            queue.put_back(half)
+        self.settle(batch, error=None)
+
+    def settle(
+        self,
+        batch: Batch,
+        *,
+        error: Exception | None,
+        base_offset: int = -1,
+        log_append_time_ms: int = -1,
+    ) -> None:
+        """The batch's fate is known: free its memory, wake who waits."""
+        if batch not in self.unsettled:
+            return
+        del self.unsettled[batch]
+        self.used_bytes -= batch.size_bytes
+        batch.base_offset = base_offset
+        batch.log_append_time_ms = log_append_time_ms
+        batch.error = error
+        batch.built = None
+        batch._body = bytearray()
+        batch.settled.set()
+        if self.waiting:
+            self._freed.set()
+            self._freed = trio.Event()
+
+
+def too_large(size_bytes: int, limit_bytes: int, key: str) -> KafkaError:
+    """The error for a record that can never be sent."""
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size_bytes} bytes; {key} is {limit_bytes}"
+    )

@@ -1,0 +1,99 @@
+"""Which partition a record goes to.
+
+A key always goes to the partition that Java's producer sends it to: murmur2 of its bytes, the sign bit cleared, modulo
+the number of partitions. Records without a key stick to one partition until `batch.size` bytes have gone there, then
+move on to another (KIP-480, KIP-794), so that batches fill; with adaptive partitioning a partition is the likelier to
+be chosen the shorter its queue is.
+"""
+
+import random
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final
+
+Partitioner = Callable[[str, bytes | None, bytes | None, int], int]
+"""(topic, key, value, number of partitions) → partition."""
+
+_MULTIPLIER: Final = 0x5BD1E995
+_SEED: Final = 0x9747B28C
+_MASK: Final = 0xFFFFFFFF
+_REMEMBERED_KEYS: Final = 65_536
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's murmur2 (`org.apache.kafka.common.utils.Utils.murmur2`), as an unsigned 32-bit number."""
+    size = len(data)
+    h = _SEED ^ size
+    words = size >> 2
+    for k in struct.unpack_from(f"<{words}I", data):
+        k = k * _MULTIPLIER & _MASK
+        k = (k ^ (k >> 24)) * _MULTIPLIER & _MASK
+        h = (h * _MULTIPLIER & _MASK) ^ k
+    if tail := data[words << 2 :]:
+        h = (h ^ int.from_bytes(tail, "little")) * _MULTIPLIER & _MASK
+    h = (h ^ (h >> 13)) * _MULTIPLIER & _MASK
+    return h ^ (h >> 15)
+
+
+def partition_for_key(key: bytes, partitions: int) -> int:
+    """The partition of `key` among so many, as Java's producer has it."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+class KeyCache(dict[bytes, int]):
+    """key → `partition_for_key`, remembered: keys repeat. Bounded; for one topic with a fixed number of partitions."""
+
+    __slots__ = ("partitions",)
+
+    def __init__(self, partitions: int) -> None:
+        super().__init__()
+        self.partitions = partitions
+
+    def __missing__(self, key: bytes) -> int:
+        if len(self) >= _REMEMBERED_KEYS:
+            self.clear()
+        partition = self[key] = partition_for_key(key, self.partitions)
+        return partition
+
+
+def round_robin() -> Partitioner:
+    """A partitioner that deals out records in turn, per topic, whatever their keys."""
+    turns: dict[str, int] = {}
+
+    def choose(topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
+        turn = turns.get(topic, random.randrange(partitions))
+        turns[topic] = turn + 1
+        return turn % partitions
+
+    return choose
+
+
+class Sticky:
+    """The partition that records without keys go to just now, in one topic."""
+
+    __slots__ = ("partition", "_bytes_left", "_batch_bytes")
+
+    def __init__(self, batch_bytes: int) -> None:
+        self.partition = -1
+        self._bytes_left = 0
+        self._batch_bytes = max(1, batch_bytes)
+
+    def due(self, partitions: int) -> bool:
+        """Whether `choose` is to be called before the next record."""
+        return self._bytes_left <= 0 or not 0 <= self.partition < partitions
+
+    def choose(self, available: Sequence[int], queued: Sequence[int] | None) -> None:
+        """Move on to one of `available`; `queued` batches of each make the fuller ones less likely."""
+        if queued is None or len(available) < 2 or min(queued) == max(queued):
+            self.partition = random.choice(available)
+        else:
+            most = max(queued) + 1
+            weights = list(accumulate(most - count for count in queued))
+            self.partition = available[bisect_right(weights, random.randrange(weights[-1]))]
+        self._bytes_left = self._batch_bytes
+
+    def took(self, size_bytes: int) -> None:
+        """Count what went to the partition."""
+        self._bytes_left -= size_bytes

@@ -1,0 +1,516 @@
+"""The producer: records in, batches out, acknowledged or failed, each of them.
+
+    async with open_producer("localhost:9092") as producer:
+        delivery = await producer.send("orders", b"one", key=b"42")
+        metadata = await delivery.wait()
+
+`send` returns as soon as the record is in a batch; `Delivery.wait` says what became of it. `send_many` is the bulk path:
+it partitions and appends in tight loops and makes no object a record. At the end of the block everything is flushed; if
+the block raises, what was not sent is dropped and its deliveries fail with `Closed`.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.build import Headers
+from pk.core.record.compress import Codec
+from pk.core.values import TopicPartition
+from pk.net.client.accumulator import (
+    RECORD_OVERHEAD,
+    Accumulator,
+    Batch,
+    Pair,
+    PartitionQueue,
+    too_large,
+)
+from pk.net.client.cluster import Cluster, in_nursery, open_cluster
+from pk.net.client.config import ProducerConfig, idempotence, parse
+from pk.net.client.connection import OnRequest
+from pk.net.client.errors import BufferExhausted, ClientError, Closed
+from pk.net.client.metadata import TopicInfo
+from pk.net.client.partitioner import KeyCache, Partitioner, Sticky, round_robin
+from pk.net.client.sender import Sender
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is now. `offset` is -1 where the broker did not say (acks=0, or a repetition it recognised)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Run(NamedTuple):
+    """Records of a `send_many` that lie together: `count` of them from `offset` on (-1: the broker did not say)."""
+
+    partition: TopicPartition
+    offset: int
+    count: int
+
+
+class BatchDelivered(NamedTuple):
+    """A batch whose fate is known, as `on_delivery` is told: `error` is None when it was acknowledged."""
+
+    partition: TopicPartition
+    base_offset: int
+    count: int
+    error: Exception | None
+
+
+class Delivery:
+    """A record on its way. Awaiting it is awaiting `wait()`."""
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: Batch, index: int, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    @property
+    def done(self) -> bool:
+        """Whether `wait` would return (or raise) at once."""
+        return _settled(self._batch, self._index)[0].settled.is_set()
+
+    async def wait(self) -> RecordMetadata:
+        """Wait until the record is acknowledged. Raises KafkaError or ClientError when it was given up."""
+        batch, index = self._batch, self._index
+        while True:
+            await batch.settled.wait()
+            if not batch.splits:
+                break
+            batch, index = _settled(batch, index)
+        if batch.error is not None:
+            raise batch.error
+        offset = batch.base_offset + index if batch.base_offset >= 0 else -1
+        appended_ms = batch.log_append_time_ms
+        topic, partition = batch.partition
+        timestamp_ms = appended_ms if appended_ms >= 0 else self._timestamp_ms
+        return RecordMetadata(topic, partition, offset, timestamp_ms)
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        return self.wait().__await__()
+
+
+def _settled(batch: Batch, index: int) -> tuple[Batch, int]:
+    """The batch that holds record `index` of `batch` now that it may have been split, and its index there."""
+    while batch.splits:
+        first, part = next(s for s in reversed(batch.splits) if s[0] <= index)
+        batch, index = part, index - first
+    return batch, index
+
+
+class Deliveries:
+    """The records of one `send_many` on their way."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[Batch, int, int]] = []
+
+    def add(self, batch: Batch, first: int, count: int) -> None:
+        self._runs.append((batch, first, count))
+
+    async def wait(self) -> list[Run]:
+        """Wait until all are settled; where they lie. Raises the first error, after all are settled."""
+        runs: list[Run] = []
+        error: Exception | None = None
+        pieces = list(reversed(self._runs))
+        while pieces:
+            batch, first, count = pieces.pop()
+            await batch.settled.wait()
+            if batch.splits:
+                (_, low), (middle, high) = batch.splits
+                if first + count > middle:
+                    begin = max(first, middle)
+                    pieces.append((high, begin - middle, first + count - begin))
+                if first < middle:
+                    pieces.append((low, first, min(count, middle - first)))
+                continue
+            error = error or batch.error
+            offset = batch.base_offset + first if batch.base_offset >= 0 else -1
+            runs.append(Run(batch.partition, offset, count))
+        if error is not None:
+            raise error
+        return runs
+
+
+class Producer:
+    """A producer. Made by `open_producer`; its methods may be called by several tasks at once."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        sender: Sender,
+        partitioner: Partitioner | None,
+    ) -> None:
+        self.cluster = cluster
+        """Connections and metadata."""
+
+        self.config = config
+        self._accumulator = accumulator
+        self._sender = sender
+        self._partitioner = partitioner
+        self._sticky: dict[str, Sticky] = {}
+        self._keys: dict[str, KeyCache] = {}
+        self._closed = False
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Put a record into a batch; waits while `buffer.memory` is full or the topic is not known yet.
+
+        Raises BufferExhausted after `max.block.ms`, KafkaError for a topic or partition that does not exist or a record
+        above `max.request.size`, Closed.
+        """
+        info = self._topic_now(topic) or await self._topic(topic)
+        size = _size(key, value, headers)
+        if not self._accumulator.has_room(size):
+            await self._room(size)
+        else:
+            await trio.lowlevel.checkpoint()
+        return self._append(info, topic, value, key, headers, partition, timestamp_ms, size)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """As `send`, but raises trio.WouldBlock where that would wait."""
+        info = self._topic_now(topic)
+        size = _size(key, value, headers)
+        if info is None or not self._accumulator.has_room(size):
+            raise trio.WouldBlock
+        return self._append(info, topic, value, key, headers, partition, timestamp_ms, size)
+
+    async def send_many(
+        self,
+        topic: str,
+        records: Sequence[Pair],
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Deliveries:
+        """Put many records, (key, value) each, into batches: the fast path, for hundreds at a time and more.
+
+        They share one timestamp (now, unless given) and have no headers. Records for the same partition keep their order.
+        Raises what `send` raises; then records before the one at fault may have been taken.
+        """
+        info = self._topic_now(topic) or await self._topic(topic)
+        deliveries = Deliveries()
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        if partition is not None or self._partitioner is not None:
+            groups = self._grouped(info, topic, records, partition)
+            unkeyed: Sequence[Pair] = ()
+        else:
+            groups, unkeyed = self._grouped_by_key(info, topic, records)
+        for number, group in groups.items():
+            queue = self._queue(topic, number)
+            start = 0
+            while start < len(group):
+                await self._room(self._accumulator.batch_bytes)
+                start = self._extend(queue, group, start, timestamp_ms, deliveries)
+        start = 0
+        while start < len(unkeyed):
+            await self._room(self._accumulator.batch_bytes)
+            sticky = self._stick(info, topic)
+            queue = self._queue(topic, sticky.partition)
+            before = self._accumulator.used_bytes
+            start = self._extend(queue, unkeyed, start, timestamp_ms, deliveries)
+            sticky.took(self._accumulator.used_bytes - before)
+        await trio.lowlevel.checkpoint()
+        return deliveries
+
+    async def flush(self) -> None:
+        """Send everything that was put in before, without lingering, and wait until each record is settled.
+
+        Does not raise for records that failed: their deliveries do.
+        """
+        limit = self._accumulator.serial
+        self._accumulator.serial += 1
+        for batch in self._accumulator.unsettled:
+            batch.force = True
+        self._sender.wake_all()
+        await trio.lowlevel.checkpoint()
+        for batch in list(self._accumulator.unsettled):
+            await batch.settled.wait()
+        # What a batch was split into has its age.
+        while early := [b for b in self._accumulator.unsettled if b.serial <= limit]:
+            await early[0].settled.wait()
+
+    async def partitions(self, topic: str) -> int:
+        """How many partitions a topic has. Raises KafkaError, BufferExhausted."""
+        return len((self._topic_now(topic) or await self._topic(topic)).partitions)
+
+    def close(self) -> None:
+        """Drop what is not sent; `send` raises from now on."""
+        self._closed = True
+        self._sender.abort(Closed("the producer was closed before this record was acknowledged"))
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed("this producer is closed")
+        if self._sender.fatal is not None:
+            raise self._sender.fatal
+
+    def _topic_now(self, topic: str) -> TopicInfo | None:
+        self._check()
+        info = self.cluster.metadata.topics.get(topic)
+        if info is None or info.error_code or not info.partitions:
+            return None
+        if topic not in self._sender.topics_used:
+            return None
+        self._sender.topics_used[topic] = trio.current_time()
+        return info
+
+    async def _topic(self, topic: str) -> TopicInfo:
+        self._check()
+        max_block_ms = self.config.max_block_ms
+        with trio.move_on_after(max_block_ms / 1000):
+            info = await self._patient_topic(topic, max_block_ms)
+            self._sender.topics_used[topic] = trio.current_time()
+            return info
+        raise BufferExhausted(f"topic {topic!r} is not known after max.block.ms ({max_block_ms} ms)")
+
+    async def _patient_topic(self, topic: str, max_block_ms: float) -> TopicInfo:
+        """As `Cluster.topic`, which creates it where the broker does that; a broker that is not up yet is waited for."""
+        wait = self.config.retry_backoff_ms / 1000
+        deadline = trio.current_time() + max_block_ms / 1000
+        while True:
+            try:
+                left_ms = max(0.0, (deadline - trio.current_time()) * 1000)
+                return await self.cluster.topic(
+                    topic, timeout_ms=left_ms, allow_auto_topic_creation=True
+                )
+            except ClientError:
+                if trio.current_time() + wait >= deadline:
+                    raise
+            await trio.sleep(wait)
+
+    async def _room(self, size: int) -> None:
+        if self._accumulator.has_room(size):
+            return
+        self._sender.wake_all()
+        with trio.move_on_after(self.config.max_block_ms / 1000) as scope:
+            await self._accumulator.wait_for_room(size)
+        if scope.cancelled_caught:
+            raise BufferExhausted(
+                f"buffer.memory ({self.config.buffer_memory} bytes) is full for max.block.ms"
+                f" ({self.config.max_block_ms} ms)"
+            )
+
+    def _queue(self, topic: str, partition: int) -> PartitionQueue:
+        return self._accumulator.queue(TopicPartition(topic, partition))
+
+    def _append(
+        self,
+        info: TopicInfo,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Headers,
+        partition: int | None,
+        timestamp_ms: int | None,
+        size: int,
+    ) -> Delivery:
+        self._check()
+        if size > self.config.max_request_size:
+            raise too_large(size, self.config.max_request_size, "max.request.size")
+        sticky = None
+        if partition is not None:
+            _check_partition(topic, partition, info)
+        elif self._partitioner is not None:
+            partition = self._partitioner(topic, key, value, len(info.partitions))
+            _check_partition(topic, partition, info)
+        elif key is not None and not self.config.partitioner_ignore_keys:
+            partition = self._key_cache(topic, info)[key]
+        else:
+            sticky = self._stick(info, topic)
+            partition = sticky.partition
+        if timestamp_ms is None:
+            timestamp_ms = time.time_ns() // 1_000_000
+        queue = self._queue(topic, partition)
+        accumulator = self._accumulator
+        before = accumulator.used_bytes
+        batch, new = accumulator.open_batch(queue, trio.current_time())
+        size_before = batch.size_estimate
+        if not batch.append(timestamp_ms, key, value, headers):
+            batch.force = True
+            batch.seal()
+            accumulator.sealed(size_before, batch)
+            batch, new = accumulator.open_batch(queue, trio.current_time())
+            size_before = batch.size_estimate
+            batch.append(timestamp_ms, key, value, headers)
+        accumulator.used_bytes += batch.size_estimate - size_before
+        if new or batch.is_full:
+            self._sender.place(queue)
+        if sticky is not None:
+            sticky.took(accumulator.used_bytes - before)
+        return Delivery(batch, batch.count - 1, timestamp_ms)
+
+    def _extend(
+        self,
+        queue: PartitionQueue,
+        records: Sequence[Pair],
+        start: int,
+        timestamp_ms: int,
+        deliveries: Deliveries,
+    ) -> int:
+        """Append to one batch as many as fit; the index of the first record left."""
+        self._check()
+        key, value = records[start]
+        size = _size(key, value, ())
+        if size > self.config.max_request_size:
+            raise too_large(size, self.config.max_request_size, "max.request.size")
+        accumulator = self._accumulator
+        batch, _ = accumulator.open_batch(queue, trio.current_time())
+        size_before, first = batch.size_estimate, batch.count
+        index = batch.extend(timestamp_ms, records, start)
+        accumulator.used_bytes += batch.size_estimate - size_before
+        if index < len(records):
+            size_before = batch.size_bytes
+            batch.seal()
+            accumulator.sealed(size_before, batch)
+        if index > start:
+            deliveries.add(batch, first, index - start)
+        self._sender.place(queue)
+        return index
+
+    def _grouped(
+        self, info: TopicInfo, topic: str, records: Sequence[Pair], partition: int | None
+    ) -> dict[int, Sequence[Pair]]:
+        if partition is not None:
+            _check_partition(topic, partition, info)
+            return {partition: records}
+        assert self._partitioner is not None
+        groups: dict[int, list[Pair]] = {}
+        count = len(info.partitions)
+        for record in records:
+            number = self._partitioner(topic, record[0], record[1], count)
+            _check_partition(topic, number, info)
+            groups.setdefault(number, []).append(record)
+        return dict(groups)
+
+    def _grouped_by_key(
+        self, info: TopicInfo, topic: str, records: Sequence[Pair]
+    ) -> tuple[dict[int, Sequence[Pair]], Sequence[Pair]]:
+        """Records with a key by partition, and those without."""
+        if self.config.partitioner_ignore_keys:
+            return {}, records
+        partition_of = self._key_cache(topic, info)
+        groups: dict[int, list[Pair]] = {}
+        unkeyed: list[Pair] = []
+        for record in records:
+            key = record[0]
+            if key is None:
+                unkeyed.append(record)
+            else:
+                number = partition_of[key]
+                group = groups.get(number)
+                if group is None:
+                    groups[number] = [record]
+                else:
+                    group.append(record)
+        return dict(groups), unkeyed
+
+    def _key_cache(self, topic: str, info: TopicInfo) -> KeyCache:
+        cache = self._keys.get(topic)
+        if cache is None or cache.partitions != len(info.partitions):
+            cache = self._keys[topic] = KeyCache(len(info.partitions))
+        return cache
+
+    def _stick(self, info: TopicInfo, topic: str) -> Sticky:
+        sticky = self._sticky.get(topic)
+        if sticky is None:
+            sticky = self._sticky[topic] = Sticky(self.config.batch_size)
+        count = len(info.partitions)
+        if sticky.due(count):
+            available = [i for i, p in enumerate(info.partitions) if p.leader_id >= 0]
+            available = available or list(range(count))
+            queued = None
+            if self.config.partitioner_adaptive_partitioning_enable:
+                queues = self._accumulator.queues
+                queued = [
+                    len(queue.batches) + len(queue.in_flight)
+                    if (queue := queues.get(TopicPartition(topic, i))) is not None
+                    else 0
+                    for i in available
+                ]
+            sticky.choose(available, queued)
+        return sticky
+
+
+def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
+    for name, header in headers:
+        size += len(name) + (len(header) if header else 0) + 10
+    return size
+
+
+def _check_partition(topic: str, partition: int, info: TopicInfo) -> None:
+    if not 0 <= partition < len(info.partitions):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic!r} has {len(info.partitions)} partitions, no number {partition}",
+        )
+
+
+@asynccontextmanager
+async def open_producer(
+    bootstrap: str | Sequence[str],
+    config: Mapping[str, object] | None = None,
+    *,
+    partitioner: Partitioner | None = None,
+    on_delivery: Callable[[BatchDelivered], None] | None = None,
+    on_request: OnRequest | None = None,
+) -> AsyncIterator[Producer]:
+    """A producer for the cluster that `bootstrap` belongs to. Connects on first use; flushes when the block ends.
+
+    `partitioner` decides instead of murmur2 and the sticky one. `on_delivery` is told of every batch that was acknowledged
+    or given up. Raises ConfigError.
+    """
+    parsed = parse(ProducerConfig, config)
+    idempotent = idempotence(parsed, config)
+    if partitioner is None and parsed.partitioner_class:
+        partitioner = round_robin()
+    accumulator = Accumulator(
+        batch_bytes=parsed.batch_size,
+        memory_bytes=parsed.buffer_memory,
+        codec=Codec.from_name(parsed.compression_type),
+        level=parsed.compression_level,
+    )
+    async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
+        sender = Sender(cluster, parsed, accumulator, nursery, idempotent=idempotent)
+        if on_delivery is not None:
+            tell = on_delivery
+            sender.on_batch = lambda b: tell(
+                BatchDelivered(b.partition, b.base_offset, b.count, b.error)
+            )
+        nursery.start_soon(sender.keep_metadata)
+        producer = Producer(cluster, parsed, accumulator, sender, partitioner)
+        try:
+            yield producer
+            await producer.flush()
+        finally:
+            producer.close()

@@ -1,0 +1,576 @@
+"""Takes batches from the accumulator to the brokers: one task a broker, several requests on their way to each.
+
+What keeps records in order and unrepeated (idempotence, KIP-98, KIP-360): batches of a partition are numbered by the
+sequence of their first record when they are first sent, and sent in that order; a broker refuses a gap (OUT_OF_ORDER)
+and recognises a repetition. So a batch that comes back to be sent again goes before its successors, and those, refused
+because of the gap, come back as well and follow it. When the broker's memory and ours really differ (it forgot us, or a
+batch was refused or given up for good) the partition goes on with a raised epoch, numbering from 0, once nothing of it is
+in flight: OUT_OF_ORDER means that the batch was not appended, so sending it again cannot repeat it.
+
+Without idempotence, batches may overtake each other on a retry unless max.in.flight.requests.per.connection is 1, as in
+Java's client.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.record.batch import SEQUENCES
+from pk.core.record.compress import Codec
+from pk.core.values import ZERO_UUID, TopicPartition
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from pk.net.client.accumulator import Accumulator, Batch, PartitionQueue
+from pk.net.client.cluster import Backoff, Cluster
+from pk.net.client.config import ProducerConfig
+from pk.net.client.connection import Connection, Pending
+from pk.net.client.errors import ClientError, RequestTimedOut
+
+PRODUCE: Final = 0
+_INIT_PRODUCER_ID: Final = 22
+_EPOCH_MAX: Final = 32_767
+_PURPOSE: Final = "produce"
+_FOREVER: Final = float("inf")
+
+_LOST_SEQUENCE: Final = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+)
+_STALE_METADATA: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_TOPIC_ID,
+)
+
+
+class Sender:
+    """The sending side of a producer: gives every queue to the sender of its leader, and keeps leaders known."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        nursery: trio.Nursery,
+        *,
+        idempotent: bool,
+    ) -> None:
+        self.cluster = cluster
+        self.config = config
+        self.accumulator = accumulator
+        self.idempotent = idempotent
+        self.acks = config.required_acks
+        self.codec = accumulator.codec
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.fatal: Exception | None = None
+        """Why this producer cannot go on at all."""
+
+        self.on_batch: Callable[[Batch], None] | None = None
+        """Called with each settled batch."""
+
+        self.topics_used: dict[str, float] = {}
+        """Topic → when a record was last sent to it; their metadata is kept fresh."""
+
+        self._nursery = nursery
+        self._brokers: dict[int, BrokerSender] = {}
+        self._leaderless: dict[PartitionQueue, None] = {}
+        self._wanted = trio.Event()
+        self._producer_id_lock = trio.Lock()
+        cluster.on_metadata.append(self.place_all)
+
+    def place(self, queue: PartitionQueue) -> None:
+        """Hand a queue that has batches to the sender of its leader."""
+        leader_id, _ = self.cluster.metadata.leader(queue.partition)
+        if leader_id != queue.leader_id:
+            before = self._brokers.get(queue.leader_id)
+            if before is not None:
+                before.queues.pop(queue, None)
+            queue.leader_id = leader_id
+        if leader_id < 0:
+            self._leaderless[queue] = None
+            self.want_metadata()
+            return
+        self._leaderless.pop(queue, None)
+        broker = self._brokers.get(leader_id)
+        if broker is None:
+            broker = self._brokers[leader_id] = BrokerSender(self, leader_id)
+            self._nursery.start_soon(broker.run)
+        broker.queues[queue] = None
+        broker.wake()
+
+    def place_all(self) -> None:
+        """Hand queues over after the metadata changed."""
+        for queue in self.accumulator.queues.values():
+            if queue.batches:
+                self.place(queue)
+
+    def wake_all(self) -> None:
+        """Let every sender look again."""
+        for broker in self._brokers.values():
+            broker.wake()
+
+    def want_metadata(self) -> None:
+        """Have the metadata of the topics in use asked for."""
+        self._wanted.set()
+
+    async def keep_metadata(self) -> None:
+        """Ask for metadata when it is wanted or has aged; give up on batches that find no leader in time."""
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        while True:
+            with trio.move_on_after(self.config.metadata_max_age_ms / 1000):
+                await self._wanted.wait()
+            self._wanted = trio.Event()
+            idle = trio.current_time() - self.config.metadata_max_idle_ms / 1000
+            waiting = {queue.partition.topic for queue in self._leaderless}
+            for topic in [t for t, used in self.topics_used.items() if used < idle]:
+                if topic not in waiting:
+                    del self.topics_used[topic]
+            try:
+                if self.topics_used or waiting:
+                    await self.cluster.refresh({*self.topics_used, *waiting})
+            except (KafkaError, ClientError, ProtocolError):
+                self._wanted.set()
+            self._settle_leaderless()
+            if self._leaderless:
+                self._wanted.set()
+            if self._wanted.is_set():
+                await trio.sleep(backoff.next_ms() / 1000)
+            else:
+                backoff.reset()
+                await trio.sleep(self.config.retry_backoff_ms / 1000)
+
+    def _settle_leaderless(self) -> None:
+        now = trio.current_time()
+        for queue in list(self._leaderless):
+            topic = self.cluster.metadata.topics.get(queue.partition.topic)
+            code = topic.error_code if topic is not None else 0
+            final = code in (
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+            )
+            while queue.batches and (final or self.expired(queue.batches[0], now)):
+                batch = queue.batches.popleft()
+                error = KafkaError(code, str(queue.partition)) if code else self.timed_out(batch)
+                self.give_up(queue, batch, error)
+            if not queue.batches:
+                self._leaderless.pop(queue, None)
+
+    def expired(self, batch: Batch, now: float) -> bool:
+        """Whether `delivery.timeout.ms` has passed for a batch."""
+        return now - batch.created >= self.config.delivery_timeout_ms / 1000
+
+    def timed_out(self, batch: Batch) -> Exception:
+        return RequestTimedOut(
+            f"{batch.count} records for {batch.partition} were not acknowledged within"
+            f" delivery.timeout.ms ({self.config.delivery_timeout_ms} ms)"
+        )
+
+    def settle(self, batch: Batch, **outcome: Any) -> None:
+        """The batch's fate is known."""
+        self.accumulator.settle(batch, **{"error": None, **outcome})
+        if self.on_batch is not None:
+            self.on_batch(batch)
+
+    def give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
+        """Fail a batch; an idempotent producer may now have a gap in its numbers."""
+        if self.idempotent and batch.base_sequence >= 0:
+            if batch.attempts and not isinstance(error, KafkaError):
+                queue.unresolved = True  # it may or may not be in the log
+            else:
+                queue.needs_epoch = True
+        self.settle(batch, error=error)
+
+    async def ensure_producer_id(self) -> None:
+        """Have a producer id (InitProducerId). A refusal is fatal for the producer."""
+        from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
+
+        async with self._producer_id_lock:
+            if self.producer_id >= 0 or self.fatal is not None:
+                return
+            backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+            while self.producer_id < 0:
+                request = InitProducerIdRequest(
+                    transactional_id=None, transaction_timeout_ms=2**31 - 1
+                )
+                try:
+                    response = await self.cluster.request(request, high=5)
+                    if response.error_code:
+                        raise KafkaError(response.error_code, "InitProducerId")
+                except KafkaError as e:
+                    if not e.retriable:
+                        self._fail(_explained(e))
+                        return
+                except (ClientError, ProtocolError):
+                    pass
+                else:
+                    self.producer_id = response.producer_id
+                    self.producer_epoch = response.producer_epoch
+                    return
+                await trio.sleep(backoff.next_ms() / 1000)
+                self.expire_all()
+
+    def expire_all(self) -> None:
+        """Fail the batches whose time is over, wherever they are queued."""
+        now = trio.current_time()
+        for queue in self.accumulator.queues.values():
+            while queue.batches and self.expired(queue.batches[0], now):
+                batch = queue.batches.popleft()
+                self.give_up(queue, batch, self.timed_out(batch))
+
+    def _fail(self, error: Exception) -> None:
+        self.fatal = error
+        self.abort(error)
+
+    def abort(self, error: Exception) -> None:
+        """Fail every batch."""
+        for queue in self.accumulator.queues.values():
+            queue.batches.clear()
+        for batch in list(self.accumulator.unsettled):
+            self.settle(batch, error=error)
+
+    def raise_epoch(self, queue: PartitionQueue) -> bool:
+        """Let a partition go on with a new epoch; False where the last epoch is used up and a new id is needed."""
+        if self.producer_epoch >= _EPOCH_MAX:
+            self.producer_id = -1
+            for other in self.accumulator.queues.values():
+                other.needs_epoch = True
+            return False
+        self.producer_epoch += 1
+        queue.start_again(self.producer_epoch)
+        return True
+
+
+class BrokerSender:
+    """Sends the batches of the partitions that one broker leads."""
+
+    def __init__(self, sender: Sender, node_id: int) -> None:
+        self.sender = sender
+        self.config = sender.config
+        self.node_id = node_id
+        self.queues: dict[PartitionQueue, None] = {}
+        self._in_flight = 0
+        self._wake = trio.Event()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        sender = self.sender
+        async with trio.open_nursery() as nursery:
+            while True:
+                due = _FOREVER
+                if self.queues and self._in_flight < self._in_flight_max:
+                    now = trio.current_time()
+                    due = self._next_due(now)
+                    if due <= now:
+                        if sender.idempotent and sender.producer_id < 0:
+                            await sender.ensure_producer_id()
+                            continue
+                        connection = await self._connection()
+                        if connection is None:
+                            continue
+                        due = self._send(connection, nursery)
+                if due <= trio.current_time():
+                    await trio.lowlevel.checkpoint()
+                    continue
+                with trio.move_on_at(due):
+                    await self._wake.wait()
+                self._wake = trio.Event()
+
+    @property
+    def _in_flight_max(self) -> int:
+        return self.config.max_in_flight_requests_per_connection
+
+    async def _connection(self) -> Connection | None:
+        sender = self.sender
+        try:
+            return await sender.cluster.connection(self.node_id, _PURPOSE)
+        except (KafkaError, ClientError, ProtocolError):
+            sender.want_metadata()
+            self._expire(trio.current_time())
+            await trio.sleep(self.config.retry_backoff_ms / 1000)
+            return None
+
+    def _expire(self, now: float) -> None:
+        sender = self.sender
+        for queue in list(self.queues):
+            while queue.batches and sender.expired(queue.batches[0], now):
+                batch = queue.batches.popleft()
+                sender.give_up(queue, batch, sender.timed_out(batch))
+
+    def _next_due(self, now: float) -> float:
+        """When the first batch is to be sent. Queues that ran empty are let go."""
+        due = _FOREVER
+        for queue in list(self.queues):
+            if not queue.batches:
+                del self.queues[queue]
+            else:
+                due = min(due, self._due(queue, now))
+                if due <= now:
+                    break
+        return due
+
+    def _due(self, queue: PartitionQueue, now: float) -> float:
+        """When the first batch of a queue is to be sent; never, if something in flight has to come back first."""
+        batch = queue.batches[0]
+        deadline = batch.created + self.config.delivery_timeout_ms / 1000
+        if not self._may_send(queue, batch):
+            return _FOREVER
+        if batch.not_before > now:
+            return min(batch.not_before, deadline)
+        accumulator = self.sender.accumulator
+        ready = (
+            batch.force
+            or batch.built is not None
+            or len(queue.batches) > 1
+            or batch.is_full
+            or accumulator.waiting > 0
+        )
+        return now if ready else min(batch.created + self.config.linger_ms / 1000, deadline)
+
+    def _may_send(self, queue: PartitionQueue, batch: Batch) -> bool:
+        if not self.sender.idempotent:
+            return not (queue.in_flight and self._in_flight_max == 1)
+        if queue.needs_epoch:
+            return not queue.in_flight
+        if batch.base_sequence >= 0:
+            return not queue.earlier_in_flight(batch)
+        return not (queue.unresolved and queue.in_flight)
+
+    def _send(self, connection: Connection, nursery: trio.Nursery) -> float:
+        """Send one request with what is due. Returns when to look again."""
+        sender, now = self.sender, trio.current_time()
+        taken: list[tuple[PartitionQueue, Batch]] = []
+        size = 0
+        due = _FOREVER
+        self._expire(now)
+        for queue in list(self.queues):
+            if not queue.batches:
+                continue
+            when = self._due(queue, now)
+            if when > now:
+                due = min(due, when)
+                continue
+            if not self._resolve(queue):
+                due = now
+                break
+            batch = queue.batches[0]
+            self._seal(batch)
+            if taken and size + batch.size_bytes > self.config.max_request_size:
+                due = now
+                break
+            size += batch.size_bytes
+            queue.batches.popleft()
+            if sender.idempotent and batch.base_sequence < 0:
+                self._number(queue, batch)
+            taken.append((queue, batch))
+            del self.queues[queue]  # to the back of the line, if it has more
+            if queue.batches:
+                self.queues[queue] = None
+                due = min(due, self._due(queue, now)) if self._in_flight_max > 1 else due
+        if taken:
+            self._submit(connection, taken, nursery)
+        if self._in_flight >= self._in_flight_max:
+            return _FOREVER
+        return due
+
+    def _seal(self, batch: Batch) -> None:
+        if batch.built is None:
+            before = batch.size_bytes
+            batch.seal()
+            self.sender.accumulator.sealed(before, batch)
+
+    def _resolve(self, queue: PartitionQueue) -> bool:
+        """Settle what an idempotent partition has to settle before it goes on. False: look again."""
+        sender = self.sender
+        if not sender.idempotent:
+            return True
+        if queue.unresolved and not queue.in_flight and queue.batches[0].base_sequence < 0:
+            expected = (queue.last_acked_sequence + 1) % SEQUENCES
+            queue.needs_epoch = queue.needs_epoch or expected != queue.next_sequence
+            queue.unresolved = False
+        if queue.needs_epoch:
+            return sender.raise_epoch(queue)
+        return True
+
+    def _number(self, queue: PartitionQueue, batch: Batch) -> None:
+        sender = self.sender
+        if queue.producer_epoch < 0:
+            queue.start_again(sender.producer_epoch)
+        batch.stamp(sender.producer_id, queue.producer_epoch, queue.next_sequence)
+        queue.next_sequence = (queue.next_sequence + batch.count) % SEQUENCES
+
+    def _submit(
+        self,
+        connection: Connection,
+        taken: list[tuple[PartitionQueue, Batch]],
+        nursery: trio.Nursery,
+    ) -> None:
+        sender = self.sender
+        try:
+            low = 7 if sender.codec == Codec.ZSTD else 3
+            version = connection.version_of(PRODUCE, low=low)
+            request = self._request(taken, version)
+            if version >= 13 and any(t.topic_id == ZERO_UUID for t in request.topic_data):
+                version = connection.version_of(PRODUCE, low=low, high=12)
+            pending = connection.submit(request, version, answered=sender.acks != 0)
+        except KafkaError as e:
+            for queue, batch in taken:
+                sender.give_up(queue, batch, e)
+            return
+        except (ClientError, ProtocolError) as e:
+            self._all_failed(taken, e)
+            return
+        for queue, batch in taken:
+            batch.attempts += 1
+            queue.in_flight.append(batch)
+        self._in_flight += 1
+        nursery.start_soon(self._complete, pending, taken)
+
+    def _request(
+        self, taken: list[tuple[PartitionQueue, Batch]], version: int
+    ) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        for queue, batch in taken:
+            name = queue.partition.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic_id = self.sender.cluster.metadata.topic_id(name)
+                topic = topics[name] = TopicProduceData(name=name, topic_id=topic_id)
+            data = PartitionProduceData(index=queue.partition.partition, records=batch.built)
+            topic.partition_data.append(data)
+        return ProduceRequest(
+            acks=self.sender.acks,
+            timeout_ms=self.config.request_timeout_ms,
+            topic_data=list(topics.values()),
+        )
+
+    async def _complete(
+        self, pending: Pending, taken: list[tuple[PartitionQueue, Batch]]
+    ) -> None:
+        sender = self.sender
+        try:
+            response = await pending.wait()
+        except (ClientError, ProtocolError) as e:
+            self._left(taken)
+            sender.want_metadata()
+            self._all_failed(taken, e)
+            return
+        self._left(taken)
+        if response is None:
+            for _, batch in taken:
+                sender.settle(batch)
+            return
+        answers = self._answers(response)
+        sender.cluster.metadata.note_endpoints(response.node_endpoints)
+        for queue, batch in taken:
+            answer = answers.get(queue.partition)
+            if answer is None:
+                error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{queue.partition}: no answer")
+                sender.give_up(queue, batch, error)
+            elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._acknowledged(queue, batch, answer)
+            else:
+                self._refused(queue, batch, answer)
+
+    def _left(self, taken: Iterable[tuple[PartitionQueue, Batch]]) -> None:
+        self._in_flight -= 1
+        for queue, batch in taken:
+            queue.in_flight.remove(batch)
+        self.wake()
+
+    def _answers(self, response: Any) -> dict[TopicPartition, PartitionProduceResponse]:
+        names = self.sender.cluster.metadata.names
+        answers: dict[TopicPartition, PartitionProduceResponse] = {}
+        for topic in response.responses:
+            name = topic.name or names.get(topic.topic_id, "")
+            for p in topic.partition_responses:
+                answers[TopicPartition(name, p.index)] = p
+        return answers
+
+    def _acknowledged(
+        self, queue: PartitionQueue, batch: Batch, answer: PartitionProduceResponse
+    ) -> None:
+        if batch.base_sequence >= 0 and batch.producer_epoch == queue.producer_epoch:
+            queue.last_acked_sequence = batch.last_sequence
+        self.sender.settle(
+            batch,
+            base_offset=answer.base_offset,
+            log_append_time_ms=answer.log_append_time_ms,
+        )
+
+    def _refused(
+        self, queue: PartitionQueue, batch: Batch, answer: PartitionProduceResponse
+    ) -> None:
+        sender, code = self.sender, answer.error_code
+        error = KafkaError(code, answer.error_message or str(queue.partition))
+        if code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+            sender.accumulator.split(queue, batch)
+            sender.place(queue)
+            return
+        if sender.idempotent and code in _LOST_SEQUENCE:
+            expected = (queue.last_acked_sequence + 1) % SEQUENCES
+            if code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or batch.base_sequence == expected:
+                if batch.producer_epoch == queue.producer_epoch:
+                    queue.needs_epoch = True
+            self._again(queue, batch, error, wait=False)
+            return
+        if not error.retriable:
+            sender.give_up(queue, batch, error)
+            return
+        moved = False
+        if code in _STALE_METADATA:
+            leader = answer.current_leader
+            moved = sender.cluster.metadata.note_leader(
+                queue.partition, leader.leader_id, leader.leader_epoch
+            )
+            sender.want_metadata()
+        self._again(queue, batch, error, wait=not moved)
+
+    def _all_failed(
+        self, taken: list[tuple[PartitionQueue, Batch]], error: Exception
+    ) -> None:
+        for queue, batch in reversed(taken):
+            self._again(queue, batch, error, wait=True)
+
+    def _again(
+        self, queue: PartitionQueue, batch: Batch, error: Exception, *, wait: bool
+    ) -> None:
+        """Send a batch again, later, unless its retries or its time are used up."""
+        sender, now = self.sender, trio.current_time()
+        if batch not in sender.accumulator.unsettled:
+            return  # aborted meanwhile
+        if batch.attempts > self.config.retries or sender.expired(batch, now):
+            sender.give_up(queue, batch, error)
+            return
+        if wait:
+            backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+            backoff.failures = max(0, batch.attempts - 1)
+            batch.not_before = now + backoff.next_ms() / 1000
+        batch.force = True
+        queue.put_back(batch)
+        sender.place(queue)
+
+
+def _explained(error: KafkaError) -> KafkaError:
+    if error.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
+        return KafkaError(
+            error.code, f"{error.message}; enable.idempotence=false does without a producer id"
+        )
+    return error
