@@ -63,6 +63,7 @@ _LEADER_EPOCH_AT: Final = 12
 _INT64: Final = Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 _LENGTH: Final = Struct(">i")
+_unpack_header = HEADER.unpack_from
 _new = tuple.__new__
 
 
@@ -168,15 +169,16 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     Raises CorruptBatch: CORRUPT_MESSAGE for what is cut off, too small or of an unknown magic;
     UNSUPPORTED_FOR_MESSAGE_FORMAT for the formats v0 and v1.
     """
-    if len(buffer) - position < HEADER_BYTES:
+    left = len(buffer) - position
+    if left < HEADER_BYTES:
         raise _short(buffer, position)
-    base_offset, length, epoch, magic, *rest = HEADER.unpack_from(buffer, position)
-    if magic != MAGIC:
-        raise _wrong_magic(magic)
-    size = length + LENGTH_END
-    if not HEADER_BYTES <= size <= len(buffer) - position:
-        raise CorruptBatch(f"a batch claims {size} bytes, {len(buffer) - position} are there")
-    return _new(BatchHeader, (base_offset, size, epoch, magic, *rest))
+    fields = _unpack_header(buffer, position)
+    if fields[3] != MAGIC:
+        raise _wrong_magic(fields[3])
+    size = fields[1] + LENGTH_END
+    if not HEADER_BYTES <= size <= left:
+        raise CorruptBatch(f"a batch claims {size} bytes, {left} are there")
+    return _new(BatchHeader, (fields[0], size) + fields[2:])
 
 
 def _wrong_magic(magic: int) -> CorruptBatch:
@@ -197,11 +199,7 @@ def _short(buffer: Buffer, position: int) -> CorruptBatch:
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     """Raises CorruptBatch unless the batch at `position` has the CRC that its header says."""
-    with (
-        memoryview(buffer) as view,
-        view[position + _ATTRIBUTES_AT : position + header.size] as covered,
-    ):
-        actual = crc32c(covered)
+    actual = crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : position + header.size])
     if actual != header.crc:
         raise CorruptBatch(f"CRC is {actual:08x}, the batch says {header.crc:08x}")
 
@@ -258,8 +256,8 @@ def assign(
 def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
     """Sets the CRC of the batch at `position`, whose other fields are in place."""
     end = position + LENGTH_END + _LENGTH.unpack_from(buffer, position + 8)[0]
-    with memoryview(buffer) as view, view[position + _ATTRIBUTES_AT : end] as covered:
-        _CRC.pack_into(buffer, position + _CRC_AT, crc32c(covered))
+    crc = crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : end])
+    _CRC.pack_into(buffer, position + _CRC_AT, crc)
 
 
 def body(

@@ -71,8 +71,9 @@ def walk(body: Buffer, count: int, compacted: bool) -> tuple[int, int]:
     least, most = _NOTHING_LEAST, _NOTHING_MOST
     span = patience = _ALIKE_MIN
     while index < count:
-        alike = min(span, count - index, _alike_end(index) - index)
-        if alike >= _ALIKE_MIN:
+        if count - index >= _ALIKE_MIN and (
+            (alike := min(span, count - index, _alike_end(index) - index)) >= _ALIKE_MIN
+        ):
             found = _alike(data, position, index, alike, compacted)
             if found:
                 position, low, high = found
