@@ -77,8 +77,13 @@ class _Decoder(Source):
         self.flush()
         return n, f"{n} >= 0"
 
-    def read(self, kind: Kind, nullable: bool, target: str, field: str) -> None:
-        """Read a value of `kind` into `target`."""
+    def read(
+        self, kind: Kind, nullable: bool, target: str, field: str, *, tagged: bool = False
+    ) -> None:
+        """Read a value of `kind` into `target`.
+
+        Before a struct that may be null stands -1 for null; but 0 where it is a tagged field.
+        """
         if isinstance(kind, Fixed):
             self.pending.append((target, kind))
         elif isinstance(kind, Variable):
@@ -89,7 +94,7 @@ class _Decoder(Source):
             n = self.name("n")
             self.pending.append((n, Fixed("b", 1)))
             self.flush()
-            with self.block(f"if {n} < 0:"):
+            with self.block(f"if {n} {'<=' if tagged else '<'} 0:"):
                 self.line(f"{target} = None")
             with self.block("else:"):
                 self.read_struct(kind, target)
@@ -202,7 +207,8 @@ class _Decoder(Source):
                     self.line(f"raise fault('tagged field', f'{{{tag}}} ends beyond the message')")
                 for name, kind, f in tagged:
                     with self.block(f"if {tag} == {f.tag}:"):
-                        self.read(kind, f.nullable_in(self.version), f"{owner}.{name}", name)
+                        nullable = f.nullable_in(self.version)
+                        self.read(kind, nullable, f"{owner}.{name}", name, tagged=True)
                         self.flush()
                         with self.block(f"if p != {q}:"):
                             self.line(f"raise fault({name!r}, 'has another size than it says')")

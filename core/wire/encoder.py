@@ -95,8 +95,13 @@ class _Encoder(Source):
             self.pending.append(("i" if wide else "h", n))
             self.flush()
 
-    def write(self, kind: Kind, nullable: bool, value: str, field: str) -> None:
-        """Write the expression `value`."""
+    def write(
+        self, kind: Kind, nullable: bool, value: str, field: str, *, tagged: bool = False
+    ) -> None:
+        """Write the expression `value`.
+
+        Before a struct that may be null stands -1 for null; but 0 where it is a tagged field.
+        """
         if isinstance(kind, Fixed):
             if kind == UUID:
                 with self.block(f"if len({value}) != 16:"):
@@ -117,7 +122,7 @@ class _Encoder(Source):
                 return
             self.flush()
             with self.block(f"if {local} is None:"):
-                self.line(f"{self.out}.append(255)")
+                self.line(f"{self.out}.append({0 if tagged else 255})")
             with self.block("else:"):
                 self.pending.append(("b", "1"))
                 self.write_struct(kind, local)
@@ -214,7 +219,8 @@ class _Encoder(Source):
                 body, outer = self.name("s"), self.out
                 self.line(f"{body} = bytearray()")
                 self.out = body
-                self.write(kind, f.nullable_in(self.version), f"{local}.{name}", name)
+                nullable = f.nullable_in(self.version)
+                self.write(kind, nullable, f"{local}.{name}", name, tagged=True)
                 self.flush()
                 self.out = outer
                 n = self.name("n")

@@ -97,7 +97,7 @@ class _DataclassFields:
         ]
         made = dataclasses.make_dataclass(owner.__name__, specs, kw_only=True)
         fields = made.__dataclass_fields__
-        owner.__dataclass_fields__ = fields  # noqa: B010: a type checker owns the name
+        type.__setattr__(owner, "__dataclass_fields__", fields)
         return fields
 
 

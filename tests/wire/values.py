@@ -42,14 +42,19 @@ def cases() -> Iterator[tuple[type[Message], int]]:
 
 
 class Maker:
-    """Makes random values. `records` makes the content of a records field, `depth` bounds arrays in arrays."""
+    """Makes random values. `records` makes the content of a records field; `small` keeps all of it short."""
 
     def __init__(
-        self, seed: int, records: Callable[[random.Random], bytes] | None = None, items_max: int = 3
+        self,
+        seed: int,
+        records: Callable[[random.Random], bytes] | None = None,
+        items_max: int = 3,
+        small: bool = False,
     ) -> None:
         self.random = random.Random(seed)
+        self.small = small
         self.records = records or (lambda r: r.randbytes(r.randint(0, 200)))
-        self.items_max = items_max
+        self.items_max = 1 if small else items_max
 
     def message(self, cls: type[Struct], version: int) -> Any:
         """A random `cls`: fields that `version` lacks keep their defaults."""
@@ -66,17 +71,18 @@ class Maker:
         if isinstance(kind, Fixed):
             return self.fixed(kind)
         if isinstance(kind, Array):
-            if isinstance(kind.element, Fixed) and self.random.random() < 0.1:
+            if isinstance(kind.element, Fixed) and not self.small and self.random.random() < 0.1:
                 return [self.fixed(kind.element) for _ in range(150)]
-            count = self.random.randint(0, self.items_max)
+            count = 1 if self.small else self.random.randint(0, self.items_max)
             return [self.value(kind.element, None, version) for _ in range(count)]
         if isinstance(kind, type):
             return self.message(kind, version)
         if kind == STRING:
-            return self.random.choice(TEXTS)
-        if kind == RECORDS:
+            return self.random.choice(TEXTS[:6] if self.small else TEXTS)
+        if kind == RECORDS and not self.small:
             return self.records(self.random)
-        return self.random.randbytes(self.random.choice((0, 1, 7, 126, 127, 128, 400)))
+        sizes = (0, 1, 7) if self.small else (0, 1, 7, 126, 127, 128, 400)
+        return self.random.randbytes(self.random.choice(sizes))
 
     def fixed(self, kind: Fixed) -> Any:
         """A random value of a type of fixed width, its bounds among them."""

@@ -1,8 +1,9 @@
 """The records of `__consumer_offsets` for committed offsets, classic groups and consumer groups
 (KIP-848).
 
-A key begins with its version, which is the record's type; a value begins with its version. Share
-groups and streams groups have files of their own.
+A key begins with its version, which is the record's type; a value begins with its version. What
+is null by nature but not by default, as `classic_member_metadata`, must be set to None: so
+Kafka's own files have it. Share groups and streams groups have files of their own.
 """
 
 from pk.core.values import ZERO_UUID
@@ -24,7 +25,7 @@ class TopicPartitions(Struct):
 
     topic_id: Uuid = ZERO_UUID
     partitions: list[Int32] = field(default_factory=list)
-    assignment_epochs: list[Int32] | None = field(default=None, nullable=0, tag=0)
+    assignment_epochs: list[Int32] | None = field(default_factory=list, nullable=0, tag=0)
 
 
 @message(versions=(0, 0), flexible=0, record_type=8)
@@ -74,7 +75,9 @@ class ConsumerGroupMemberMetadataValue(Message):
     subscribed_topic_regex: str | None = field(default="", nullable=0)
     rebalance_timeout_ms: Int32 = -1
     server_assignor: str | None = field(default="", nullable=0)
-    classic_member_metadata: ClassicMemberMetadata | None = field(default=None, nullable=0, tag=0)
+    classic_member_metadata: ClassicMemberMetadata | None = field(
+        default_factory=ClassicMemberMetadata, nullable=0, tag=0
+    )
 
 
 @message(versions=(0, 0), record_type=3)

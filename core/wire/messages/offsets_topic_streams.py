@@ -18,7 +18,7 @@ class TaskIds(Struct):
 
     subtopology_id: str = ""
     partitions: list[Int32] = field(default_factory=list)
-    assignment_epochs: list[Int32] | None = field(default=None, nullable=0, tag=0)
+    assignment_epochs: list[Int32] | None = field(default_factory=list, nullable=0, tag=0)
 
 
 @message(versions=(0, 0), flexible=0, record_type=22)
@@ -98,7 +98,7 @@ class StreamsGroupMetadataValue(Message):
     metadata_hash: Int64 = 0
     validated_topology_epoch: Int32 = field(default=-1, tag=0)
     last_assignment_configs: list[LastAssignmentConfig] | None = field(
-        default=None, nullable=0, tag=1
+        default_factory=list, nullable=0, tag=1
     )
 
 
