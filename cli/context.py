@@ -16,6 +16,7 @@ from pk.cli.settings import Settings, settings_of
 if TYPE_CHECKING:
     from pk.cli.session import Session
     from pk.net.client.admin import Admin
+    from pk.net.client.config import ClientConfig
 
 
 class Streams:
@@ -88,6 +89,9 @@ class Context:
         self.path = path
         self.streams = streams
         self.session = session
+        self.about: type[ClientConfig] | None = None
+        """The kind of client that -X is for, where it is not the admin client."""
+
         self.failures: list[BaseException] = []
         self._settings: Settings | None = None
 
@@ -150,9 +154,11 @@ class Context:
         return exit_of_rows(self.failures)
 
     async def admin(self) -> "Admin":
-        """The admin client for the command's cluster; the session closes it."""
+        """The admin client for the command's cluster; the session closes it. Raises ConfigError."""
         assert self.session is not None
-        return await self.session.admin(self.settings)
+        if self.about is None:
+            return await self.session.admin(self.settings)
+        return await self.session.admin(self.settings, self.about)
 
     async def agree(self, question: str, *, name: str | None = None) -> None:
         """Returns if the change may be made. `name` is what a profile guarded by `type-name` wants typed.

@@ -118,7 +118,7 @@ def sentence(error: BaseException) -> str:
         case ClientError():
             return f"{error}."
         case KafkaError():
-            return _kafka(error)
+            return getattr(error, "said", None) or _kafka(error)
         case FileNotFoundError() | IsADirectoryError() | PermissionError() | FileExistsError():
             return f"{error.filename}: {error.strerror}."
         case OSError():

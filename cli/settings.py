@@ -1,7 +1,7 @@
 """Which cluster a command talks to, and how: options before environment before profile before defaults."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pk.cli.exits import CommandError, Unusable
@@ -27,6 +27,11 @@ class Settings(NamedTuple):
 
     bootstrap: str
     properties: Mapping[str, str]
+    """Client keys of the profile and of the file named."""
+
+    given: Mapping[str, str]
+    """Client keys of -X."""
+
     profile: Profile | None
 
     @property
@@ -162,15 +167,18 @@ def choose_profile(wanted: str | None) -> Profile | None:
 def settings_of(args: Args) -> Settings:
     """The settings for a parsed command line. Raises CommandError."""
     profile = choose_profile(args.profile)
-    bootstrap = (
-        args.bootstrap_server
-        or (None if args.profile else os.environ.get("PK_BOOTSTRAP_SERVER"))
-        or (profile.bootstrap if profile else None)
+    bootstrap = (None if args.profile else os.environ.get("PK_BOOTSTRAP_SERVER")) or (
+        profile.bootstrap if profile else None
     )
     properties: dict[str, str] = dict(profile.properties) if profile else {}
     if args.config_file:
         properties.update(read_properties(args.config_file))
-    given: Iterable[tuple[str, str]] = args.client_properties
-    properties.update(given)
+    given = dict(args.client_properties)
     in_file = properties.pop("bootstrap.servers", None)
-    return Settings(bootstrap or in_file or DEFAULT_BOOTSTRAP, properties, profile)
+    named = given.pop("bootstrap.servers", None)
+    return Settings(
+        args.bootstrap_server or named or bootstrap or in_file or DEFAULT_BOOTSTRAP,
+        properties,
+        given,
+        profile,
+    )

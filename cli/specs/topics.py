@@ -66,7 +66,7 @@ TOPICS = Group(
         Command(
             "describe",
             help="Partitions, replicas, in-sync replicas and configs of topics.",
-            handler=f"{_MODULE}:describe_topics",
+            handler=f"{_MODULE}:describe_topics_command",
             arguments=(
                 Argument(
                     "TOPIC",

@@ -1,0 +1,153 @@
+"""What several commands need: topics by name or pattern, with the nearest names where one does not exist."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pk.cli.context import Context
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.grammar import nearest
+from pk.cli.names import remember
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.results import PartitionDescription, TopicDescription
+
+_UNKNOWN = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    )
+)
+
+
+def whole(pattern: str, option: str) -> re.Pattern[str]:
+    """A regular expression that is matched against whole names. Raises Unusable."""
+    try:
+        return re.compile(pattern)
+    except re.error as e:
+        raise Unusable(f"{option}: not a regular expression: {pattern!r} ({e}).") from None
+
+
+async def topic_names(context: Context, admin: Admin, *, internal: bool = True) -> list[str]:
+    """The names of all topics, in order; kept for completion."""
+    listed = await admin.list_topics()
+    remember(context.settings.bootstrap, "topic", (t.name for t in listed))
+    return sorted(t.name for t in listed if internal or not t.internal)
+
+
+class UnknownTopic(KafkaError):
+    """A topic that does not exist, with names it may have meant."""
+
+    def __init__(self, name: str, near: Sequence[str]) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}")
+        self.topic = name
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else "`pk topics list` shows which there are."
+        )
+        self.said = f"There is no topic {name!r}; {hint}"
+
+
+async def unknown_topic(context: Context, admin: Admin, name: str) -> UnknownTopic:
+    """The error for a topic that a broker does not know."""
+    return UnknownTopic(name, nearest(name, await topic_names(context, admin)))
+
+
+def is_unknown(error: object) -> bool:
+    return isinstance(error, KafkaError) and error.code in _UNKNOWN
+
+
+async def describe_topics(
+    context: Context, admin: Admin, names: Iterable[str] | None
+) -> list[TopicDescription]:
+    """The topics asked for, in that order (None: all, by name); those that fail are told and noted."""
+    wanted = None if names is None else list(dict.fromkeys(names))
+    if wanted == []:
+        return []
+    answers = await admin.describe_topics(wanted)
+    found = []
+    for name in sorted(answers) if wanted is None else wanted:
+        answer = answers[name]
+        if isinstance(answer, TopicDescription):
+            found.append(answer)
+        elif is_unknown(answer):
+            error = await unknown_topic(context, admin, name)
+            context.fail(error)
+            context.say(error.said)
+        else:
+            context.failed(answer, name)
+    if wanted is None:
+        remember(context.settings.bootstrap, "topic", answers)
+    return found
+
+
+async def existing_topics(
+    context: Context, admin: Admin, names: Iterable[str]
+) -> list[TopicDescription]:
+    """The topics asked for. Raises the first failure: for commands that act on all or on nothing."""
+    wanted = list(dict.fromkeys(names))
+    answers = await admin.describe_topics(wanted)
+    found = []
+    for name in wanted:
+        answer = answers[name]
+        if isinstance(answer, TopicDescription):
+            found.append(answer)
+        elif is_unknown(answer):
+            raise CommandError((await unknown_topic(context, admin, name)).said)
+        else:
+            raise answer
+    return found
+
+
+def partition_numbers(words: Iterable[str], option: str) -> list[int]:
+    """The numbers in `0,3-5`. Raises Unusable."""
+    numbers: list[int] = []
+    for word in words:
+        first, dash, last = word.partition("-")
+        try:
+            low = int(first)
+            high = int(last) if dash else low
+        except ValueError:
+            raise Unusable(
+                f"{option} wants partition numbers such as 0,3-5, not {word!r}."
+            ) from None
+        if not 0 <= low <= high or high - low > 1_000_000:
+            raise Unusable(f"{option} wants partition numbers such as 0,3-5, not {word!r}.")
+        numbers.extend(range(low, high + 1))
+    return list(dict.fromkeys(numbers))
+
+
+def topic_partitions(text: str) -> tuple[str, list[int] | None]:
+    """A topic and the partitions of it in `topic:0,1`; None for all. Raises Unusable."""
+    name, colon, numbers = text.partition(":")
+    if not colon:
+        return name, None
+    return name, partition_numbers(numbers.split(","), "-t")
+
+
+def check_partitions(topic: TopicDescription, wanted: Iterable[int]) -> list[TopicPartition]:
+    """The partitions of `topic` that were asked for. Raises CommandError where there is none of that number."""
+    known = {p.partition for p in topic.partitions}
+    found = []
+    for number in wanted:
+        if number not in known:
+            raise CommandError(
+                f"Topic {topic.name} has no partition {number}; it has {len(known)}, from 0 to {len(known) - 1}."
+            )
+        found.append(TopicPartition(topic.name, number))
+    return found
+
+
+def partition_style(row: "dict[str, object]") -> str | None:
+    """Red for a partition without a leader, yellow for one that lacks replicas."""
+    if row.get("leader") is None:
+        return "red"
+    replicas, isr = row.get("replicas"), row.get("isr")
+    lacking = isinstance(replicas, list) and isinstance(isr, list) and len(isr) < len(replicas)
+    return "yellow" if lacking else None
+
+
+def leader_of(partition: PartitionDescription) -> int | None:
+    return None if partition.leader_id < 0 else partition.leader_id

@@ -1,0 +1,272 @@
+"""`pk topics create`, `alter`, `delete` and `add-partitions`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pk.cli.commands.common import existing_topics, is_unknown, topic_names, unknown_topic, whole
+from pk.cli.context import Context, count, join
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.failures import phrase
+from pk.cli.names import recall, remember
+from pk.cli.output import Column, Listing
+from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.results import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
+
+_RESULT = (Column("topic"), Column("result"), Column("error", wide=True))
+_CREATED = (
+    Column("topic"),
+    Column("partitions", right=True),
+    Column("replication_factor", right=True, title="REPLICAS"),
+    Column("result"),
+    Column("topic_id", wide=True),
+    Column("error", wide=True),
+)
+
+
+def result_row(
+    context: Context, topic: str, error: BaseException | None, done: str, **more: Any
+) -> dict[str, Any]:
+    """A row of what became of a topic; a failure is noted."""
+    row: dict[str, Any] = {"topic": topic, "result": done, "error": None, **more}
+    if error is not None:
+        context.fail(error)
+        row["result"] = phrase(error)
+        row["error"] = error.name if isinstance(error, KafkaError) else type(error).__name__
+    return row
+
+
+def assignment(text: str) -> dict[int, tuple[int, ...]]:
+    """Partition → brokers from Apache's `1:2,2:3`. Raises Unusable."""
+    try:
+        found = {i: tuple(map(int, part.split(":"))) for i, part in enumerate(text.split(","))}
+    except ValueError:
+        raise Unusable(
+            f"--replica-assignment wants broker ids such as 1:2,2:3, not {text!r}."
+        ) from None
+    if len({len(brokers) for brokers in found.values()}) > 1:
+        raise Unusable("--replica-assignment: every partition wants the same number of replicas.")
+    for partition, brokers in found.items():
+        if len(set(brokers)) < len(brokers):
+            raise Unusable(f"--replica-assignment names a broker twice for partition {partition}.")
+    return found
+
+
+async def create(context: Context) -> None:
+    """`pk topics create`. Acts at once, as Apache's tool does."""
+    from pk.cli.commands.topics import id_text
+
+    args = context.args
+    assigned = assignment(args.replica_assignment) if args.replica_assignment else None
+    if assigned and (args.partitions or args.replication_factor):
+        raise Unusable(
+            "--replica-assignment says how many partitions and replicas; -p and -r do not go with it."
+        )
+    names = list(dict.fromkeys(args.topic))
+    new = [
+        NewTopic(
+            name, args.partitions or -1, args.replication_factor or -1, assigned, dict(args.config)
+        )
+        for name in names
+    ]
+    admin = await context.admin()
+    answers = await admin.create_topics(new, validate_only=args.dry_run)
+    done = "would be created" if args.dry_run else "created"
+    rows = []
+    for name in names:
+        answer = answers[name]
+        if isinstance(answer, CreatedTopic):
+            rows.append(
+                result_row(
+                    context,
+                    name,
+                    None,
+                    done,
+                    partitions=_known(answer.partitions),
+                    replication_factor=_known(answer.replication_factor),
+                    topic_id=id_text(answer.topic_id),
+                )
+            )
+        elif args.if_not_exists and _exists(answer):
+            rows.append(result_row(context, name, None, "exists"))
+        else:
+            rows.append(result_row(context, name, answer, done))
+    if not args.dry_run:
+        bootstrap = context.settings.bootstrap
+        remember(
+            bootstrap,
+            "topic",
+            {*recall(bootstrap, "topic"), *(r["topic"] for r in rows if not r["error"])},
+        )
+    finish(context, Listing(_CREATED, rows), [(name, answers[name]) for name in names])
+
+
+def _known(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _exists(error: object) -> bool:
+    return isinstance(error, KafkaError) and error.code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def finish(context: Context, listing: Listing, answers: list[tuple[str, object]]) -> None:
+    """Shows the rows and, where items failed, says on standard error what to do about the first."""
+    context.show(listing)
+    if context.failures:
+        from pk.cli.failures import sentence
+
+        names = [name for name, answer in answers if answer in context.failures]
+        context.say(
+            f"{join(names)}: {sentence(context.failures[0])}"
+            if names
+            else sentence(context.failures[0])
+        )
+
+
+async def _named(context: Context) -> list[str]:
+    """The topics to delete, by name or by pattern. Raises CommandError where a pattern matches none."""
+    from pk.core.values import INTERNAL_TOPICS
+
+    args = context.args
+    if not args.regex:
+        return list(dict.fromkeys(args.topic))
+    admin = await context.admin()
+    patterns = [whole(pattern, "TOPIC") for pattern in args.topic]
+    known = await topic_names(context, admin, internal=False)
+    found = [n for n in known if n not in INTERNAL_TOPICS and any(p.fullmatch(n) for p in patterns)]
+    if not found and not args.if_exists:
+        raise CommandError(
+            f"No topic's whole name matches {join(args.topic)}; `pk topics list` shows which there are."
+        )
+    return found
+
+
+async def delete(context: Context) -> None:
+    """`pk topics delete`."""
+    args = context.args
+    admin = await context.admin()
+    names = await _named(context)
+    described = await admin.describe_topics(names) if names else {}
+    there = [n for n in names if not isinstance(described[n], Exception)]
+    rows, errors = [], []
+    for name in names:
+        error = described[name]
+        if isinstance(error, Exception):
+            if is_unknown(error) and args.if_exists:
+                rows.append(result_row(context, name, None, "not there"))
+                continue
+            shown = await unknown_topic(context, admin, name) if is_unknown(error) else error
+            rows.append(result_row(context, name, shown, ""))
+            errors.append((name, shown))
+    if there:
+        partitions = sum(len(described[n].partitions) for n in there)  # pyright: ignore[reportAttributeAccessIssue]
+        plan = f"{count(len(there), 'topic')} with {count(partitions, 'partition')} and all their records"
+        if args.dry_run:
+            rows += [result_row(context, n, None, "would be deleted") for n in there]
+        else:
+            context.say(f"This deletes {plan} from {context.settings.cluster_name}: {join(there)}.")
+            await context.agree(
+                "Delete?", name=there[0] if len(there) == 1 else context.settings.bootstrap
+            )
+            answers = await admin.delete_topics(there)
+            for name in there:
+                rows.append(result_row(context, name, answers[name], "deleted"))
+                errors.append((name, answers[name]))
+            bootstrap = context.settings.bootstrap
+            remember(bootstrap, "topic", set(recall(bootstrap, "topic")) - set(there))
+    order = {name: i for i, name in enumerate(names)}
+    rows.sort(key=lambda row: order[row["topic"]])
+    finish(context, Listing(_RESULT, rows), errors)
+
+
+_GROWTH = (
+    Column("topic"),
+    Column("from", right=True),
+    Column("to", right=True),
+    Column("result"),
+    Column("error", wide=True),
+)
+
+
+async def _grow(
+    context: Context, totals: Mapping[str, int], now: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Grows topics to their totals, after asking. Raises CommandError where one would shrink."""
+    for name, total in totals.items():
+        if total <= now[name]:
+            raise CommandError(
+                f"Topic {name} has {now[name]} partitions; a topic only grows, so {total} is none to go to."
+            )
+    admin = await context.admin()
+    done = "would grow" if context.args.dry_run else "grown"
+    if not context.args.dry_run:
+        for name, total in totals.items():
+            context.say(f"Topic {name} grows from {now[name]} to {total} partitions.")
+        context.say("Records with a key may from now on go to another partition than before.")
+        await context.agree(
+            "Grow?", name=next(iter(totals)) if len(totals) == 1 else context.settings.bootstrap
+        )
+    answers = await admin.create_partitions(
+        {name: NewPartitions(total) for name, total in totals.items()},
+        validate_only=context.args.dry_run,
+    )
+    return [
+        result_row(context, name, answers[name], done, **{"from": now[name], "to": total})
+        for name, total in totals.items()
+    ]
+
+
+async def add_partitions(context: Context) -> None:
+    """`pk topics add-partitions`."""
+    args = context.args
+    if (args.num is None) == (args.partitions is None):
+        raise Unusable("Say how many more (-n N) or how many in all (-p TOTAL).")
+    admin = await context.admin()
+    topics = await existing_topics(context, admin, args.topic)
+    now = {t.name: len(t.partitions) for t in topics}
+    totals = {name: args.partitions or has + args.num for name, has in now.items()}
+    rows = await _grow(context, totals, now)
+    finish(context, Listing(_GROWTH, rows), [])
+
+
+_CHANGES = (
+    Column("topic"),
+    Column("name"),
+    Column("from"),
+    Column("to"),
+    Column("result"),
+    Column("error", wide=True),
+)
+
+
+async def alter(context: Context) -> None:
+    """`pk topics alter`: configs, number of partitions, or both; shown before it is done."""
+    args = context.args
+    if not args.config and not args.delete_config and args.partitions is None:
+        raise Unusable(
+            "There is nothing to change; give -c KEY=VALUE, --delete-config KEY or -p TOTAL."
+        )
+    admin = await context.admin()
+    topics = await existing_topics(context, admin, args.topic)
+    if args.partitions is not None:
+        now = {t.name: len(t.partitions) for t in topics}
+        rows = await _grow(context, dict.fromkeys(now, args.partitions), now)
+        finish(context, Listing(_GROWTH, rows), [])
+    if not args.config and not args.delete_config:
+        return
+    from pk.cli.commands.configs import apply_changes
+
+    changes = [ConfigChange(k, v) for k, v in args.config]
+    changes += [ConfigChange(k, None, ConfigOperation.DELETE) for k in args.delete_config]
+    resources = [ConfigResource(ResourceType.TOPIC, t.name) for t in topics]
+    rows = await apply_changes(context, resources, changes)
+    for row in rows:
+        row["topic"] = row.pop("resource")
+    finish(context, Listing(_CHANGES, rows), [])
