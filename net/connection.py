@@ -29,8 +29,9 @@ from pk.core.wire.codec import decode_whole
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.api_versions import ApiVersionsResponse
+from pk.core.wire.types import Part
 from pk.net.frames import FrameBuffer, RequestMemory
-from pk.net.transport import Part, Transport
+from pk.net.transport import Transport
 
 logger = logging.getLogger("pk.server")
 
@@ -162,7 +163,7 @@ class Connection:
         )
         try:
             result = api.handle(context, request)
-        except Exception as e:
+        except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
             result = self._failure(api, head, request, e)
         if isinstance(result, Holding):
             return self._hold(api, head, request, result.work)
@@ -178,9 +179,7 @@ class Connection:
     def _refuse(self, head: RequestHead, api: Api | None) -> None:
         """An API or a version we do not serve: only ApiVersions has an answer to that (KIP-35)."""
         if head.api_key != API_VERSIONS or api is None:
-            raise ProtocolError(
-                f"api {head.api_key} version {head.api_version} is not served here"
-            )
+            raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
         context = self._context.of_request(API_VERSIONS, 0, head.correlation_id, head.client_id)
         answer: ApiVersionsResponse = api.handle(context, None)
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
@@ -217,30 +216,31 @@ class Connection:
         """Await `work` before anything else of this connection is handled; what is owed is sent meanwhile."""
         if self._out:
             self._nursery.start_soon(self._flush)
-        try:
-            result = await work
-        except Exception as e:
-            result = self._failure(api, head, request, e)
+        result = await self._outcome(api, head, request, work)
         self.last_active = trio.current_time()
         if isawaitable(result):
             self._park(api, head, request, result)
         elif result is not NO_RESPONSE:
             self._answer(head, result)
 
+    async def _outcome(
+        self, api: Api, head: RequestHead, request: Any, work: Awaitable[Any]
+    ) -> Any:
+        """What `work` comes to, or the response that says how it failed."""
+        try:
+            return await work
+        except Exception as e:  # noqa: BLE001 (whatever it is, the client gets an answer)
+            return self._failure(api, head, request, e)
+
     async def _complete(
         self, slot: _Slot, api: Api, head: RequestHead, request: Any, work: Awaitable[Any]
     ) -> None:
         """A parked request's task."""
-        try:
-            result = await work
-        except Exception as e:
-            result = self._failure(api, head, request, e)
+        result = await self._outcome(api, head, request, work)
         if result is NO_RESPONSE:
             slot.parts = []
         else:
-            slot.parts = frame_response(
-                result, head.api_key, head.api_version, head.correlation_id
-            )
+            slot.parts = frame_response(result, head.api_key, head.api_version, head.correlation_id)
         self.last_active = trio.current_time()
         parked = self._parked
         while parked and parked[0].parts is not None:
@@ -273,11 +273,13 @@ class Connection:
             await self._less_parked.wait()
 
     async def _wait_for_memory(self) -> None:
-        with trio.move_on_after(MEMORY_WAIT_S):
-            while self._buffer.room() is None:
-                await trio.sleep(0.05)
-            return
-        raise ProtocolError("all memory for requests is taken (pk.request.bytes.max)")
+        deadline = trio.current_time() + MEMORY_WAIT_S
+
+        def has_room() -> bool:
+            return self._buffer.room() is not None
+
+        if not await self._broker.purgatory.until(has_room, (RequestMemory,), deadline):
+            raise ProtocolError("all memory for requests is taken (pk.request.bytes.max)")
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

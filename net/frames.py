@@ -9,6 +9,7 @@ so that small requests always get through, however many large ones are stalled.
 """
 
 from collections import deque
+from collections.abc import Callable
 
 from pk.core.errors import ProtocolError
 
@@ -24,9 +25,11 @@ POOLED = 64
 class RequestMemory:
     """The bytes that all receive buffers of a server may hold together, and small buffers at rest."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, freed: Callable[[], None] = lambda: None) -> None:
+        """`freed` is called when somebody gave bytes back."""
         self.limit = limit
         self.used = 0
+        self._freed = freed
         self._pool: deque[bytearray] = deque(maxlen=POOLED)
 
     def take(self, extra: int) -> bool:
@@ -39,6 +42,7 @@ class RequestMemory:
     def give(self, extra: int) -> None:
         """Bytes that are held no more."""
         self.used -= extra
+        self._freed()
 
     def small(self) -> bytearray:
         """A buffer of `FREE_BYTES`."""

@@ -37,7 +37,9 @@ class Server:
             parked_max=config.pk_connection_max_parked,
             slice_s=config.pk_loop_slice_us / 1e6,
         )
-        self._memory = RequestMemory(config.pk_request_bytes_max)
+        self._memory = RequestMemory(
+            config.pk_request_bytes_max, lambda: broker.purgatory.touch(RequestMemory)
+        )
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
         self._ids = 0
@@ -64,6 +66,7 @@ class Server:
             nursery.start_soon(self._sweep)
             async with trio.open_nursery() as connections:
                 with self._accepting:
+
                     async def handle(stream: trio.SocketStream) -> None:
                         await self._serve_stream(stream, listener_name)
 

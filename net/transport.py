@@ -11,10 +11,9 @@ from typing import Protocol
 
 import trio
 
-from pk.core.log.slices import BytesSlice, FileSlice
+from pk.core.log.slices import FileSlice
+from pk.core.wire.types import Part
 from pk.net.frames import FrameBuffer
-
-Part = bytes | bytearray | memoryview | FileSlice | BytesSlice
 
 JOIN_BYTES = 64 * 1024
 """Parts below this are joined into one send: copying them costs less than a system call."""
@@ -40,6 +39,13 @@ class Transport(Protocol):
     async def aclose(self) -> None:
         """Close at once; whoever waits in receive or send gets trio.ClosedResourceError."""
         ...
+
+
+def _bytes_of(part: Part) -> bytes | bytearray | memoryview:
+    """A part as bytes: a slice is read."""
+    if isinstance(part, bytes | bytearray | memoryview):
+        return part
+    return part.read()
 
 
 class SocketTransport:
@@ -80,10 +86,8 @@ class SocketTransport:
                 await self._send_bytes(pending)
                 pending = []
                 await self._send_file(part)
-            elif isinstance(part, BytesSlice):
-                pending.append(part.read())
             else:
-                pending.append(part)
+                pending.append(_bytes_of(part))
         await self._send_bytes(pending)
 
     async def _send_bytes(self, parts: list[bytes | bytearray | memoryview]) -> None:
@@ -115,25 +119,31 @@ class SocketTransport:
         Raises BrokenResourceError when the file ends before the slice does: the size is already sent, so the
         connection cannot go on.
         """
-        with part.pinned() as fd:
-            position, left = part.position, part.length
+        file, position, left = part.file, part.position, part.length
+        part.pin()
+        try:
             while left:
                 count = min(left, CHUNK_BYTES)
-                if not part.resident(position, count):
-                    await trio.to_thread.run_sync(part.warm, position, count)
+                if not file.resident(position, count):
+                    await trio.to_thread.run_sync(file.pread, count, position)
+                descriptor = part.fileno()
+                if descriptor is None:
+                    raise trio.BrokenResourceError(f"{part!r} has no descriptor")
                 try:
-                    sent = os.sendfile(self._socket.fileno(), fd, position, count)
+                    sent = os.sendfile(self._socket.fileno(), descriptor, position, count)
                 except BlockingIOError:
                     await trio.lowlevel.wait_writable(self._socket)
                     continue
                 except OSError as e:
                     raise trio.BrokenResourceError(str(e)) from e
                 if not sent:
-                    raise trio.BrokenResourceError("the file ends before the slice that was promised")
+                    raise trio.BrokenResourceError(f"{part!r} ends before its length")
                 position += sent
                 left -= sent
                 if left:
                     await trio.lowlevel.checkpoint()
+        finally:
+            part.unpin()
 
     async def aclose(self) -> None:
         """See Transport."""
@@ -162,10 +172,7 @@ class StreamTransport:
 
     async def send(self, parts: Sequence[Part]) -> None:
         """See Transport."""
-        data = b"".join(
-            part.read() if isinstance(part, FileSlice | BytesSlice) else part for part in parts
-        )
-        await self._stream.send_all(data)
+        await self._stream.send_all(b"".join(map(_bytes_of, parts)))
 
     async def aclose(self) -> None:
         """See Transport."""

@@ -27,13 +27,13 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
                 answer.active_producers = [
                     ProducerState(
                         producer_id=state.producer_id,
-                        producer_epoch=state.producer_epoch,
+                        producer_epoch=state.epoch,
                         last_sequence=state.last_sequence,
-                        last_timestamp=state.last_timestamp_ms,
+                        last_timestamp=state.timestamp,
                         coordinator_epoch=state.coordinator_epoch,
-                        current_txn_start_offset=state.current_txn_start_offset,
+                        current_txn_start_offset=state.txn_first_offset,
                     )
-                    for state in partition.log.producers.active()
+                    for state in partition.log.producers
                 ]
             except KafkaError as e:
                 answer.error_code, answer.error_message = e.code, e.message

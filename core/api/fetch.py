@@ -25,6 +25,7 @@ from pk.core.broker.sessions import (
     forget,
 )
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.lookup import FetchSlice
 from pk.core.log.slices import EMPTY, Slice
 from pk.core.record.compress import Codec
 from pk.core.values import NO_EPOCH, ZERO_UUID
@@ -253,12 +254,12 @@ class _Fetch:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
         if not committed or not read.slice.length:
             return read.slice, [] if committed else None, None
-        return read.slice, _aborted(partition, offset, end), None
+        return read.slice, _aborted(partition, offset, read), None
 
     def _name_leader(self, answer: PartitionData, fetched: FetchedPartition) -> None:
         """KIP-951: who leads now."""
         if self.context.api_version >= VERSION_NODE_ENDPOINTS:
-            leader = self.context.broker.image.leader_of(fetched.topic, fetched.partition)
+            leader = self.context.broker.leader_of(fetched.topic, fetched.partition)
             if leader is not None:
                 answer.current_leader = LeaderIdAndEpoch(
                     leader_id=leader[0], leader_epoch=leader[1]
@@ -331,10 +332,10 @@ def _divergence(partition: Partition, fetched: FetchedPartition) -> EpochEndOffs
     return None
 
 
-def _aborted(partition: Partition, offset: int, end: int) -> list[AbortedTransaction]:
+def _aborted(partition: Partition, offset: int, read: FetchSlice) -> list[AbortedTransaction]:
     return [
-        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
-        for producer_id, first_offset in partition.log.aborted_transactions(offset, end)
+        AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        for aborted in partition.log.aborted_transactions(offset, read)
     ]
 
 

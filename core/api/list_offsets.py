@@ -96,19 +96,17 @@ async def _find(
         )
     log = partition.log
     if when == LATEST:
-        return end, -1, log.epoch_of(end) if end < log.log_end_offset else log.latest_epoch
+        return end, -1, log.epochs.epoch_of(end) if end < log.log_end_offset else log.latest_epoch
     if when in (EARLIEST, EARLIEST_LOCAL):
-        return log.log_start_offset, -1, log.epoch_of(log.log_start_offset)
+        return log.log_start_offset, -1, log.epochs.epoch_of(log.log_start_offset)
     if when in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     if when == MAX_TIMESTAMP:
-        return await _search(partition, end, log.offset_of_max_timestamp)
+        return await _search(partition, end, log.max_timestamp)
     return await _search(partition, end, lambda: log.offset_for_time(when))
 
 
-async def _search(
-    partition: Partition, end: int, search: Callable[[], Any]
-) -> Found:
+async def _search(partition: Partition, end: int, search: Callable[[], Any]) -> Found:
     """A search through the log's files, off the loop; what lies at or above `end` is not told."""
     found = await offload(search, directory=partition.log.directory)
     if found is None or found[0] >= end:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 
 from pk.core.api.registry import NO_RESPONSE, Api, Holding, Operation
 from pk.core.broker.context import Context
-from pk.core.broker.intake import admit, is_small, read_one_batch
+from pk.core.broker.intake import Admitted, admit, is_small, read_one_batch
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.log.log import Origin
 from pk.core.record.batch import BatchHeader
 from pk.core.record.compress import Codec
 from pk.core.values import ZERO_UUID
@@ -96,14 +97,17 @@ class _Produce:
         return partition, header
 
     def append(
-        self,
-        partition: Partition,
-        batch: Any,
-        header: BatchHeader,
-        answer: PartitionProduceResponse,
+        self, partition: Partition, admitted: Admitted, answer: PartitionProduceResponse
     ) -> None:
         """Append one batch and fill in its answer."""
-        appended = partition.append(batch, header, acks_all=self.acks_all, now_ms=self.now_ms)
+        appended = partition.append(
+            admitted.batch,
+            admitted.header,
+            now_ms=self.now_ms,
+            acks_all=self.acks_all,
+            origin=Origin.CLIENT,
+            timestamps=admitted.timestamps,
+        )
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms
         answer.log_start_offset = appended.log_start_offset
@@ -126,7 +130,7 @@ class _Produce:
         if self.context.api_version < VERSION_CURRENT_LEADER:
             return
         broker = self.context.broker
-        leader = broker.image.leader_of(name, answer.index)
+        leader = broker.leader_of(name, answer.index)
         if leader is None:
             return
         answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
@@ -176,8 +180,8 @@ def handle(context: Context, request: ProduceRequest) -> Any:
             partition, header = produce.check(name, data)
             if not is_small(header, partition.config):
                 return Holding(_continue(produce, (name, data, answer), batches))
-            batch, header = admit(data.records, header, partition.config, produce.now_ms)
-            produce.append(partition, batch, header, answer)
+            admitted = admit(data.records, header, partition.config)
+            produce.append(partition, admitted, answer)
         except KafkaError as e:
             produce.refuse(answer, e, name)
     return produce.finish()
@@ -196,10 +200,10 @@ async def _continue(
             partition, header = produce.check(name, data)
             config = partition.config
             if is_small(header, config):
-                batch, header = admit(data.records, header, config, produce.now_ms)
+                admitted = admit(data.records, header, config)
             else:
-                batch, header = await offload(admit, data.records, header, config, produce.now_ms)
-            produce.append(partition, batch, header, answer)
+                admitted = await offload(admit, data.records, header, config)
+            produce.append(partition, admitted, answer)
         except KafkaError as e:
             produce.refuse(answer, e, name)
         current = next(rest, None)

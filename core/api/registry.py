@@ -69,7 +69,9 @@ class Api:
     """What ApiVersions says where it differs from `versions` (Produce: KAFKA-18659)."""
 
 
-def error_response(api: Api, response_class: type[Any], request: Any, error: KafkaError, version: int) -> Any:
+def error_response(
+    api: Api, response_class: type[Any], request: Any, error: KafkaError, version: int
+) -> Any:
     """The response by which `api` says that the whole request failed.
 
     Raises TypeError where the API has no way to say it; the connection is closed then.

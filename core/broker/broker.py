@@ -59,7 +59,14 @@ class Broker:
         self.sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots, EVICTION_MS, random
         )
-        self.replicas = Replicas(self, dirs)
+        self.replicas = Replicas(
+            dirs,
+            config,
+            node_id=node_id,
+            purgatory=self.purgatory,
+            clock=clock,
+            start_soon=self.start_soon,
+        )
         self.producer_ids: ProducerIds
         self.controller: Controller
         self.coordinators: GroupCoordinators
@@ -83,6 +90,11 @@ class Broker:
             return None
         return endpoint.host, endpoint.port, node.rack
 
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """(leader, leader epoch) of a partition, None where there is no such partition."""
+        found = self.image.partition(topic, partition)
+        return (found.leader, found.leader_epoch) if found is not None else None
+
     async def publish(self, image: MetadataImage) -> None:
         """React to what the controller committed, then put `image` in force. Later images wait for earlier ones."""
         async with self._publishing:
@@ -91,7 +103,7 @@ class Broker:
                 self.config = self.config.with_dynamic(
                     image.broker_configs(None), image.broker_configs(self.node_id)
                 )
-            opened = await self.replicas.prepare(image, found)
+            opened = await self.replicas.prepare(image, found, self.config)
             gone = self.replicas.commit(image, found, opened)
             self.image = image
             self.coordinators.apply(image, found)

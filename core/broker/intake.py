@@ -5,20 +5,19 @@ would be found out by every consumer, for ever. Small batches are looked at on t
 through a thread; large ones, compressed ones and those that the topic wants in another codec are not.
 """
 
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import (
     BatchHeader,
-    assign,
+    Timestamps,
     check_crc,
     read_header,
     validate_records,
 )
 from pk.core.record.compress import Codec
 from pk.core.record.recode import recode
-from pk.core.values import NO_EPOCH
 
 INLINE_BYTES: Final = 128 * 1024
 """Batches up to this size are looked at on the loop."""
@@ -27,6 +26,14 @@ INLINE_COMPRESSED_BYTES: Final = 16 * 1024
 
 PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
+
+
+class Admitted(NamedTuple):
+    """A batch that may be appended, and the times of its records, which the log holds against the topic's bounds."""
+
+    batch: bytearray | memoryview
+    header: BatchHeader
+    timestamps: Timestamps
 
 
 def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHeader:
@@ -51,41 +58,18 @@ def is_small(header: BatchHeader, config: TopicConfig) -> bool:
     return header.size <= (INLINE_COMPRESSED_BYTES if header.attributes & 7 else INLINE_BYTES)
 
 
-def admit(
-    batch: Any, header: BatchHeader, config: TopicConfig, now_ms: int
-) -> tuple[Any, BatchHeader]:
+def admit(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitted:
     """Look into a batch; what to append in its place: itself, unless the topic wants another codec.
 
     Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
-    times = validate_records(batch, header, compacted=config.compact)
-    if not config.log_append_time:
-        _check_times(times, config, now_ms)
-        if times[1] != header.max_timestamp:
-            check_crc(batch, 0, header)
-            assign(batch, 0, header.base_offset, NO_EPOCH, max_timestamp=times[1])
-            header = read_header(batch, 0)
+    timestamps = validate_records(batch, header, compacted=config.compact)
     codec = _codec_wanted(config, header)
-    if codec != header.attributes & 7:
-        check_crc(batch, 0, header)
-        batch = recode(batch, header, Codec(codec), _level(config, Codec(codec)))
-        header = read_header(batch, 0)
-    return batch, header
-
-
-def _check_times(times: tuple[int, int], config: TopicConfig, now_ms: int) -> None:
-    """KIP-937: CreateTime must lie within the topic's bounds around now. -1 means that a record has none."""
-    least, most = times
-    if most - now_ms > config.message_timestamp_after_max_ms:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {most} is later than message.timestamp.after.max.ms allows",
-        )
-    if 0 <= least < now_ms - config.message_timestamp_before_max_ms:
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {least} is earlier than message.timestamp.before.max.ms allows",
-        )
+    if codec == header.attributes & 7:
+        return Admitted(batch, header, timestamps)
+    check_crc(batch, 0, header)
+    changed = recode(batch, header, Codec(codec), _level(config, Codec(codec)))
+    return Admitted(changed, read_header(changed, 0), timestamps)
 
 
 def _codec_wanted(config: TopicConfig, header: BatchHeader) -> int:

@@ -10,7 +10,7 @@ same calls run where they stand, which is what makes a simulated run a function 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar, TypeVarTuple, Unpack
+from typing import TypeVar, TypeVarTuple
 
 import trio
 
@@ -23,7 +23,7 @@ _inline: ContextVar[bool] = ContextVar("inline", default=False)
 _limiters: ContextVar[dict[str, trio.CapacityLimiter] | None] = ContextVar("limiters", default=None)
 
 
-async def offload(fn: Callable[[Unpack[Args]], T], *args: Unpack[Args], directory: str = "") -> T:
+async def offload(fn: Callable[[*Args], T], *args: *Args, directory: str = "") -> T:
     """Run `fn(*args)` in a thread and wait for it, cancelled or not: half-done disk work has no owner.
 
     `directory` names the log directory the work touches; each has `THREADS_PER_DIRECTORY` threads at most.

@@ -8,17 +8,15 @@ the watermark waits; one sync serves every produce that waits for it (group comm
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from pk.core.broker.purgatory import Purgatory
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.failures import StorageError
+from pk.core.log.log import Appended, Log, Origin
 from pk.core.meta.image import PartitionImage
-from pk.core.record.batch import BatchHeader, read_header
+from pk.core.record.batch import BatchHeader, Timestamps, read_header
 from pk.core.values import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
-
-if TYPE_CHECKING:
-    from pk.core.log.log import Appended, Log
 
 READ_COMMITTED = 1
 
@@ -27,6 +25,7 @@ class Partition:
     """One replica of one partition, on this broker. Also the purgatory's key for whoever waits on it."""
 
     __slots__ = (
+        "_failed",
         "_flush",
         "_flushing",
         "_purgatory",
@@ -54,8 +53,12 @@ class Partition:
         node_id: int,
         purgatory: Purgatory,
         flush: Callable[[Partition], None],
+        failed: Callable[[Partition, StorageError], None],
     ) -> None:
-        """`flush(partition)` starts a sync of the log off the loop, and calls `flushed` when it is through."""
+        """`flush(partition)` starts a sync of the log off the loop, and calls `flushed` when it is through.
+
+        `failed(partition, error)` is told when the disk failed in a way that cannot be taken back.
+        """
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
@@ -71,6 +74,7 @@ class Partition:
         self.synced_offset = log.log_end_offset
         self._purgatory = purgatory
         self._flush = flush
+        self._failed = failed
         self._flushing = False
 
     def apply(self, image: PartitionImage) -> None:
@@ -132,43 +136,60 @@ class Partition:
 
     def append(
         self,
-        batch: Any,
+        batch: bytearray | memoryview,
         header: BatchHeader | None = None,
         *,
+        now_ms: int,
         acks_all: bool = True,
-        now_ms: int | None = None,
+        origin: Origin = Origin.COORDINATOR,
+        timestamps: Timestamps | None = None,
     ) -> Appended:
-        """Append one batch as the leader; its records were validated by the caller.
+        """Append one batch as the leader. A client's has passed `intake.admit`, which found its `timestamps`.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, what the log finds wrong, KAFKA_STORAGE_ERROR.
         """
         self.check_leader()
         if acks_all:
             self.check_in_sync()
-        log = self.log
         if header is None:
             header = read_header(batch, 0)
-        appended = log.append_as_leader(batch, header, self.leader_epoch, now_ms)
+        try:
+            appended = self.log.append_as_leader(
+                batch, header, self.leader_epoch, now_ms, origin=origin, timestamps=timestamps
+            )
+        except StorageError as e:
+            if not e.undone:
+                self._failed(self, e)
+            raise
         if not appended.duplicate:
-            self.appended()
+            self.appended(appended.rolled)
         return appended
 
-    def appended(self) -> None:
-        """The log has grown: start the sync that `flush.messages` asks for, else let readers see it."""
+    def appended(self, rolled: bool = False) -> None:
+        """The log has grown: start the sync that `flush.messages` asks for, else let readers see it.
+
+        A segment that is full is synced too, as Kafka does; nobody waits for that.
+        """
         log = self.log
-        if self._flushing or log.unflushed_records >= self.config.flush_messages:
-            if not self._flushing:
-                self._flushing = True
-                self._flush(self)
-        else:
-            self.advance_high_watermark()
+        if self._flushing:
+            return
+        if log.log_end_offset - log.recovery_point >= self.config.flush_messages:
+            self._flushing = True
+            self._flush(self)
+            return
+        self.advance_high_watermark()
+        if rolled:
+            self._flush(self)
 
     def flushed(self, offset: int) -> None:
         """The log is synced below `offset`: go on syncing if more has come that asks for it, else let readers see it."""
         self.synced_offset = max(self.synced_offset, offset)
         self._purgatory.touch(self)
+        if not self._flushing:
+            return
         log = self.log
-        if log.unflushed_records >= self.config.flush_messages and self.offline is None:
+        unsynced = log.log_end_offset - self.synced_offset
+        if unsynced >= self.config.flush_messages and self.offline is None:
             self.advance_high_watermark(self.synced_offset)
             self._flush(self)
             return

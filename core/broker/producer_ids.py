@@ -1,12 +1,13 @@
 """Producer ids, from blocks that the controller hands out (KIP-730): no id is ever given twice in a cluster."""
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import trio
 
 
-class IdBlock(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class IdBlock:
     """Ids from `first` to `first + count - 1`."""
 
     first: int

@@ -8,12 +8,14 @@ logs of what was deleted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from pk.core.broker.clock import Clock
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
-from pk.core.config import TopicConfig
+from pk.core.broker.purgatory import Purgatory
+from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.failures import StorageError
@@ -22,8 +24,8 @@ from pk.core.meta.image import Changes, MetadataImage, PartitionChange
 from pk.core.values import TopicPartition
 
 if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
     from pk.core.log.dirs import LogDir, LogDirs
+
     from pk.core.log.log import Log
 
 logger = logging.getLogger("pk.broker")
@@ -37,9 +39,24 @@ _NONE: dict[int, Partition] = {}
 class Replicas:
     """All partitions of this broker, by topic and number."""
 
-    def __init__(self, broker: Broker, dirs: LogDirs) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        dirs: LogDirs,
+        config: BrokerConfig,
+        *,
+        node_id: int,
+        purgatory: Purgatory,
+        clock: Clock,
+        start_soon: Callable[..., None],
+    ) -> None:
+        """`start_soon(fn, *args)` runs a background task of the broker's."""
         self._dirs = dirs
+        self._broker_config = config
+        self._node_id = node_id
+        self._purgatory = purgatory
+        self._clock = clock
+        self._start_soon = start_soon
+        self._image = MetadataImage()
         self._by_topic: dict[str, dict[int, Partition]] = {}
 
     def find(self, topic: str, partition: int) -> Partition | None:
@@ -52,7 +69,7 @@ class Replicas:
             return self._by_topic[topic][partition]
         except KeyError:
             pass
-        if self._broker.image.partition(topic, partition) is not None:
+        if self._image.partition(topic, partition) is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -69,13 +86,15 @@ class Replicas:
         """The partitions whose logs lie in `directory`."""
         return (partition for partition in self if partition.log.log_dir is directory)
 
-    async def prepare(self, image: MetadataImage, found: Changes) -> list[Partition]:
+    async def prepare(
+        self, image: MetadataImage, found: Changes, config: BrokerConfig
+    ) -> list[Partition]:
         """Make and open the logs of partitions that are new to this broker. Raises StorageError."""
-        node_id = self._broker.node_id
+        self._broker_config = config
         wanted = [
             change
             for change in found.partitions
-            if node_id in change.new.replicas
+            if self._node_id in change.new.replicas
             and not self._holds(change.topic.topic_id, change.tp)
         ]
         opened: list[Partition] = []
@@ -97,6 +116,7 @@ class Replicas:
         self, image: MetadataImage, found: Changes, opened: list[Partition]
     ) -> list[Partition]:
         """Enter what was opened, take the new leaders and configs, remove what is gone: that is returned, to retire."""
+        self._image = image
         gone: list[Partition] = []
         for topic in found.topics_deleted:
             held = self._by_topic.get(topic.name, {})
@@ -123,7 +143,7 @@ class Replicas:
 
     def flush(self, partition: Partition) -> None:
         """Start a sync of the partition's log; it tells the partition when it is through."""
-        self._broker.start_soon(self._sync, partition)
+        self._start_soon(self._sync, partition)
 
     async def _sync(self, partition: Partition) -> None:
         end = partition.log.log_end_offset
@@ -133,6 +153,9 @@ class Replicas:
             self.fail_directory(partition.log.log_dir, e)
             return
         partition.flushed(end)
+
+    def _failed(self, partition: Partition, error: StorageError) -> None:
+        self.fail_directory(partition.log.log_dir, error)
 
     def fail_directory(self, directory: LogDir, error: KafkaError) -> None:
         """The disk of `directory` failed: its partitions serve nobody any more. A failed sync is never tried again."""
@@ -148,7 +171,7 @@ class Replicas:
         return partition is not None and partition.topic_id == topic_id
 
     def _config(self, image: MetadataImage, topic: str) -> TopicConfig:
-        return self._broker.config.topic(image.topic_configs(topic))
+        return self._broker_config.topic(image.topic_configs(topic))
 
     def _open(self, some: list[PartitionChange], configs: dict[str, TopicConfig]) -> list[Log]:
         """In a thread."""
@@ -157,7 +180,7 @@ class Replicas:
                 change.tp,
                 change.topic.topic_id,
                 self._log_config(configs[change.topic.name]),
-                self._broker.clock.now_ms(),
+                self._clock.now_ms(),
             )
             for change in some
         ]
@@ -171,7 +194,7 @@ class Replicas:
                 logger.error("%s could not be deleted: %s", partition.tp, e)
 
     def _log_config(self, config: TopicConfig) -> LogConfig:
-        expiration_ms = self._broker.config.producer_id_expiration_ms
+        expiration_ms = self._broker_config.producer_id_expiration_ms
         return LogConfig.of(config, producer_id_expiration_ms=expiration_ms)
 
     def _enter(self, change: PartitionChange, log: Log, config: TopicConfig) -> Partition:
@@ -180,9 +203,10 @@ class Replicas:
             change.topic.topic_id,
             log,
             config,
-            node_id=self._broker.node_id,
-            purgatory=self._broker.purgatory,
+            node_id=self._node_id,
+            purgatory=self._purgatory,
             flush=self.flush,
+            failed=self._failed,
         )
 
     def _reconfigure(self, image: MetadataImage, found: Changes) -> None:

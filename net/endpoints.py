@@ -1,0 +1,79 @@
+"""Binding a broker's listeners: where it listens, and what it tells its clients."""
+
+import errno
+import socket
+from dataclasses import dataclass
+
+import trio
+
+from pk.core.config import BrokerConfig, Listener
+from pk.core.meta.events import Endpoint
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+class StartError(Exception):
+    """The node cannot start; the message is one sentence for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundListener:
+    """One listener, bound; `advertised` is what clients are told."""
+
+    name: str
+    listeners: list[trio.SocketListener]
+    advertised: Endpoint
+
+    @property
+    def address(self) -> str:
+        """host:port as advertised."""
+        return f"{self.advertised.host}:{self.advertised.port}"
+
+
+async def bind(config: BrokerConfig) -> list[BoundListener]:
+    """Bind every listener of `config`. Raises StartError where one cannot be; none is left bound then."""
+    advertised = {listener.name: listener for listener in config.advertised_listeners}
+    bound: list[BoundListener] = []
+    try:
+        for listener in config.listeners:
+            bound.append(await _bind(listener, advertised.get(listener.name), config))
+    except BaseException:
+        for one in bound:
+            for listener in one.listeners:
+                await trio.aclose_forcefully(listener)
+        raise
+    return bound
+
+
+async def _bind(
+    listener: Listener, advertised: Listener | None, config: BrokerConfig
+) -> BoundListener:
+    if listener.security_protocol != "PLAINTEXT":
+        raise StartError(
+            f"listener {listener.name} asks for {listener.security_protocol}: "
+            "this version serves PLAINTEXT only"
+        )
+    backlog = config.socket_listen_backlog_size
+    try:
+        listeners = await trio.open_tcp_listeners(
+            listener.port, host=listener.host or None, backlog=max(backlog, 1)
+        )
+    except OSError as e:
+        where = f"{listener.host or '*'}:{listener.port}"
+        if e.errno == errno.EADDRINUSE:
+            raise StartError(
+                f"{where} is in use: another broker may be running; "
+                "choose another port, or 0 for any"
+            ) from e
+        raise StartError(f"cannot listen on {where}: {e.strerror or e}") from e
+    port = listeners[0].socket.getsockname()[1]
+    host = listener.host
+    if advertised is not None:
+        host = advertised.host or host
+        port = advertised.port or port
+    protocol = SECURITY_PROTOCOLS[listener.security_protocol]
+    return BoundListener(
+        listener.name,
+        listeners,
+        Endpoint(listener.name, host or socket.gethostname(), port, protocol),
+    )
