@@ -83,67 +83,17 @@ def _text(value: Any) -> str:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """The entries of a Java properties file. Raises CommandError where it cannot be read."""
+    """The entries of a Java properties file. Raises Unusable where it cannot be read."""
+    from pk.core.config_keys import ConfigError, parse_properties
+
     try:
         with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8 text"
-        raise Unusable(f"{path} cannot be read: {reason}") from e
-    return parse_properties(text)
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """`key=value` lines as Java reads them: `#` and `!` comments, `=` or `:` or a blank between, `\\` to go on."""
-    found: dict[str, str] = {}
-    logical = ""
-    for raw in text.splitlines():
-        line = raw.lstrip()
-        if not logical and (not line or line[0] in "#!"):
-            continue
-        logical += line
-        trailing = len(logical) - len(logical.rstrip("\\"))
-        if trailing % 2:
-            logical = logical[:-1]
-            continue
-        key, value = _property(logical)
-        found[key] = value
-        logical = ""
-    if logical:
-        key, value = _property(logical)
-        found[key] = value
-    return found
-
-
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _property(line: str) -> tuple[str, str]:
-    i = 0
-    while i < len(line) and line[i] not in "=: \t":
-        i += 2 if line[i] == "\\" else 1
-    key, rest = line[:i], line[i:].lstrip(" \t")
-    if rest[:1] in ("=", ":"):
-        rest = rest[1:].lstrip(" \t")
-    return _unescape(key), _unescape(rest)
-
-
-def _unescape(text: str) -> str:
-    if "\\" not in text:
-        return text
-    out, i = [], 0
-    while i < len(text):
-        char = text[i]
-        if char != "\\" or i + 1 == len(text):
-            out.append(char)
-            i += 1
-        elif text[i + 1] == "u" and len(text) >= i + 6:
-            out.append(chr(int(text[i + 2 : i + 6], 16)))
-            i += 6
-        else:
-            out.append(_ESCAPES.get(text[i + 1], text[i + 1]))
-            i += 2
-    return "".join(out)
+            return parse_properties(file.read())
+    except OSError as e:
+        raise Unusable(f"{path} cannot be read: {e.strerror}.") from None
+    except (UnicodeDecodeError, ConfigError) as e:
+        reason = "it is not UTF-8 text" if isinstance(e, UnicodeDecodeError) else e
+        raise Unusable(f"{path} cannot be read: {reason}.") from None
 
 
 def choose_profile(wanted: str | None) -> Profile | None:

@@ -1,0 +1,236 @@
+"""`pk broker start`, `stop` and `status`: one broker by Kafka's own config."""
+
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from pk.cli.context import Context
+from pk.cli.exits import CommandError, Exit, Unusable
+from pk.cli.output import Column, Listing
+from pk.cli.settings import read_properties
+
+_PID, _LOG, _LOCK = "pk.pid", "pk.log", ".lock"
+
+
+def _given(context: Context) -> dict[str, str]:
+    """The keys on the command line: the file's, then the options', then -X. Raises Unusable without log.dirs."""
+    args = context.args
+    given = read_properties(args.config_file) if args.config_file else {}
+    if args.data is not None:
+        given["log.dirs"] = args.data
+    if args.values().get("port") is not None:
+        from pk.cli.commands.up import check_port
+
+        given["listeners"] = f"PLAINTEXT://:{check_port(args.port)}"
+    given |= dict(args.properties)
+    if not given.get("log.dirs") and not given.get("log.dir"):
+        raise Unusable("Say where the data lies: --data DIR, or log.dirs in the file or by -X.")
+    return given
+
+
+def _directory(given: dict[str, str]) -> str:
+    """Where pk.pid and pk.log lie: the first of the log directories."""
+    return (given.get("log.dirs") or given["log.dir"]).split(",")[0].strip()
+
+
+def start(context: Context) -> int | None:
+    """`pk broker start`."""
+    given = _given(context)
+    if context.args.detach:
+        return _start_detached(context, given)
+    from pk.cli.connect import run
+
+    return run(_foreground, context)
+
+
+async def _foreground(context: Context) -> None:
+    from pk.cli.commands.node import (
+        broker_config,
+        log_to_stderr,
+        ready_line,
+        run_until_signal,
+        warn_unsupported,
+    )
+
+    started = time.monotonic()
+    given = _given(context)
+    log_to_stderr()
+    config = broker_config(given)
+    warn_unsupported(context, given)
+    directory = _directory(given)
+    notify = int(os.environ.pop("PK_NOTIFY_FD", "-1"))
+    pid_file = os.path.join(directory, _PID) if notify >= 0 else None
+
+    def on_ready(address: str) -> None:
+        line = f"{ready_line(config, address, started, f'data in {directory}')}\n".encode()
+        context.write(line)
+        if pid_file is not None:
+            with open(pid_file, "w", encoding="ascii") as file:
+                file.write(f"{os.getpid()}\n")
+            os.write(notify, line)
+            os.close(notify)
+
+    try:
+        await run_until_signal(
+            context, config, memory=False, on_ready=on_ready, on_hurry=lambda: _forget(pid_file)
+        )
+    finally:
+        _forget(pid_file)
+
+
+def _forget(pid_file: str | None) -> None:
+    if pid_file is not None:
+        try:
+            os.unlink(pid_file)
+        except FileNotFoundError:
+            return
+
+
+def _start_detached(context: Context, given: dict[str, str]) -> int:
+    """Starts a process of its own and waits for its ready line, or for its end."""
+    directory = _directory(given)
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as e:
+        raise CommandError(f"{directory}: {e.strerror}.") from None
+    running = running_pid(directory)
+    if running is not None:
+        raise CommandError(
+            f"A broker runs in {directory} already, as process {running}; `pk broker stop` ends it."
+        )
+    words = [sys.executable, "-m", "pk.cli.main", "broker", "start"]
+    for key, value in given.items():
+        words += ["-X", f"{key}={value}"]
+    reader, writer = os.pipe()
+    log_path = os.path.join(directory, _LOG)
+    with open(log_path, "ab") as log:
+        before = log.tell()
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(writer,),
+            env={**os.environ, "PK_NOTIFY_FD": str(writer)},
+        )
+    os.close(writer)
+    line = _await_line(reader)
+    os.close(reader)
+    if line:
+        context.write(line)
+        return Exit.OK
+    code = child.wait()
+    with open(log_path, "rb") as log:
+        log.seek(before)
+        said = log.read().decode(errors="replace").strip().splitlines()
+    raise CommandError(
+        f"The broker did not start: {said[-1] if said else f'it ended with {code}'} (more in {log_path})",
+        Exit(code) if code in set(Exit) and code else Exit.FAILED,
+    )
+
+
+def _await_line(reader: int) -> bytes:
+    """The line written to a pipe; empty when it closes without one."""
+    data = b""
+    while not data.endswith(b"\n"):
+        select.select([reader], [], [])
+        more = os.read(reader, 4096)
+        if not more:
+            break
+        data += more
+    return data
+
+
+def is_held(directory: str) -> bool:
+    """Whether some process holds the lock of the data directory."""
+    try:
+        fd = os.open(os.path.join(directory, _LOCK), os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def running_pid(directory: str) -> int | None:
+    """The process of the detached broker in `directory`; None where none runs, whatever pk.pid says."""
+    try:
+        with open(os.path.join(directory, _PID), encoding="ascii") as file:
+            pid = int(file.read())
+        os.kill(pid, 0)
+    except PermissionError:
+        pass
+    except (OSError, ValueError):
+        return None
+    return pid if is_held(directory) else None
+
+
+def stop(context: Context) -> int | None:
+    """`pk broker stop`."""
+    directory = _directory(_given(context))
+    pid = running_pid(directory)
+    if pid is None:
+        if is_held(directory):
+            raise CommandError(
+                f"The broker in {directory} was not started with --detach; end it where it runs (Ctrl-C, or SIGTERM)."
+            )
+        raise CommandError(f"No broker runs in {directory}.")
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except OSError as e:
+        raise CommandError(f"Process {pid} cannot be told to stop: {e.strerror}.") from None
+    deadline = time.monotonic() + context.args.timeout_s
+    while is_held(directory) and _alive(pid):
+        if time.monotonic() > deadline:
+            raise CommandError(
+                f"The broker (process {pid}) still drains after {context.args.timeout_s:g} s; "
+                f"`kill -TERM {pid}` once more ends it at once.",
+                Exit.TIMED_OUT,
+            )
+        time.sleep(0.02)
+    _forget(os.path.join(directory, _PID))
+    context.say(f"The broker in {directory} has stopped.")
+    return None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+_STATUS = (
+    Column("directory"),
+    Column("running"),
+    Column("pid", right=True, title="PROCESS"),
+    Column("log", wide=True),
+)
+
+
+def status(context: Context) -> int:
+    """`pk broker status`. Exit code 1 where it does not run."""
+    directory = _directory(_given(context))
+    running = is_held(directory)
+    log = os.path.join(directory, _LOG)
+    row: dict[str, Any] = {
+        "directory": directory,
+        "running": running,
+        "pid": running_pid(directory),
+        "log": log if os.path.exists(log) else None,
+    }
+    context.show(Listing(_STATUS, [row]))
+    return Exit.OK if running else Exit.FAILED

@@ -1,0 +1,89 @@
+"""`pk up`: a broker on this machine, for as long as somebody looks."""
+
+import functools
+import tempfile
+import time
+
+from pk.cli.commands.node import (
+    broker_config,
+    log_to_stderr,
+    ready_line,
+    remove_tree,
+    run_until_signal,
+    warn_unsupported,
+)
+from pk.cli.context import Context
+from pk.cli.exits import Unusable
+from pk.cli.settings import read_properties
+
+HOST = "127.0.0.1"
+
+
+def check_port(port: int) -> int:
+    """`port`, if it is one. Raises Unusable."""
+    if not 0 <= port <= 65535:
+        raise Unusable(f"--port wants a number from 0 to 65535, not {port}.")
+    return port
+
+
+def _given(context: Context, directory: str) -> dict[str, str]:
+    """The keys the broker runs with: our defaults, then the file, then options, then -X."""
+    args = context.args
+    given = {
+        "node.id": "1",
+        "listeners": f"PLAINTEXT://{HOST}:{check_port(args.port)}",
+        "log.dirs": directory,
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    from_file = read_properties(args.config_file) if args.config_file else {}
+    if "log.dir" in from_file and "log.dirs" not in from_file:
+        from_file["log.dirs"] = from_file.pop("log.dir")
+    given |= from_file
+    if args.given("port"):
+        given["listeners"] = f"PLAINTEXT://{HOST}:{args.port}"
+    if args.data is not None or args.memory:
+        given["log.dirs"] = directory
+    return given | dict(args.properties)
+
+
+async def up(context: Context) -> None:
+    """`pk up`."""
+    started = time.monotonic()
+    args = context.args
+    if args.memory and args.data is not None:
+        raise Unusable("--memory keeps nothing on disk; --data does not go with it.")
+    log_to_stderr()
+    named = dict(args.properties)
+    in_file = read_properties(args.config_file) if args.config_file else {}
+    kept = args.data is not None or any(
+        k in m for m in (named, in_file) for k in ("log.dirs", "log.dir")
+    )
+    temporary = None
+    if args.memory:
+        directory, where = "/memory", "in memory"
+    elif kept:
+        directory, where = args.data or "", "on disk"
+    else:
+        directory = temporary = tempfile.mkdtemp(prefix="pk-")
+        where = "in a temporary directory"
+    clean = functools.partial(remove_tree, temporary) if temporary else _nothing
+    try:
+        given = _given(context, directory)
+        config = broker_config(given)
+        warn_unsupported(context, {**in_file, **named})
+
+        def on_ready(address: str) -> None:
+            context.write(f"{ready_line(config, address, started, where)}\n".encode())
+
+        await run_until_signal(
+            context, config, memory=args.memory, on_ready=on_ready, on_hurry=clean
+        )
+    finally:
+        clean()
+
+
+def _nothing() -> None:
+    return
