@@ -122,23 +122,24 @@ def max_timestamp(segments: list[Segment]) -> FoundTimestamp | None:
     return None
 
 
-def aborted_transactions(
-    segments: list[Segment], offset: int, fetched: FetchSlice, log_end_offset: int
-) -> list[AbortedTxn]:
-    """The aborted transactions with records among those of `fetched`, which was read from `offset`."""
-    if all(segment.txn_index.empty for segment in segments) or not fetched.length:
-        return []
+def offset_beyond(segments: list[Segment], fetched: FetchSlice, log_end_offset: int) -> int:
+    """An offset that no record of `fetched` reaches, from the index: not the least one, but near."""
     at = segment_index(segments, fetched.segment_base)
-    upper = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
+    beyond = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
     within = segments[at].index.offset_after(fetched.end_position)
-    if within is not None:
-        upper = min(upper, within + 1)
+    return beyond if within is None else min(beyond, within + 1)
+
+
+def aborted_transactions(segments: list[Segment], offset: int, end: int) -> list[AbortedTxn]:
+    """The aborted transactions with records in [offset, end), in the order of their markers."""
+    if all(segment.txn_index.empty for segment in segments):
+        return []
     found = []
-    for segment in segments[at:]:
+    for segment in segments[segment_index(segments, offset) :]:
         for aborted in segment.txn_index.all():
-            if aborted.last_offset >= offset and aborted.first_offset < upper:
+            if aborted.last_offset >= offset and aborted.first_offset < end:
                 found.append(aborted)
-            if aborted.last_stable_offset >= upper:
+            if aborted.last_stable_offset >= end:
                 return found
     return found
 

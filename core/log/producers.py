@@ -104,6 +104,17 @@ class ProducerState:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
 
+class ActiveProducer(NamedTuple):
+    """A producer as DescribeProducers tells of it (KIP-664); -1 for what there is none of."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
+
+
 class CorruptSnapshot(Exception):
     """A snapshot that is cut off or has a wrong CRC."""
 
@@ -128,6 +139,20 @@ class Producers:
     def get(self, producer_id: int) -> ProducerState | None:
         """What is known of a producer."""
         return self._states.get(producer_id)
+
+    def active(self) -> list[ActiveProducer]:
+        """Every producer that is remembered."""
+        return [
+            ActiveProducer(
+                s.producer_id,
+                s.epoch,
+                s.last_sequence,
+                s.timestamp,
+                s.coordinator_epoch,
+                s.txn_first_offset,
+            )
+            for s in self
+        ]
 
     # --- judging ---
 
@@ -160,6 +185,15 @@ class Producers:
                 f"producer {header.producer_id} has a transaction open and sent a batch outside of it",
             )
         return None
+
+    def check_epoch(self, header: BatchHeader) -> None:
+        """Judge a coordinator's batch, which has a producer but no sequence (offsets committed in a transaction).
+
+        Raises KafkaError(INVALID_PRODUCER_EPOCH).
+        """
+        state = self._states.get(header.producer_id)
+        if state is not None and header.producer_epoch < state.epoch:
+            raise _stale(header, state)
 
     def check_marker(self, header: BatchHeader, marker: Record) -> None:
         """Judge a marker from a transaction coordinator.
@@ -194,7 +228,8 @@ class Producers:
         batches = state.batches
         if len(batches) == BATCHES_KEPT:
             del batches[0]
-        last_sequence = (header.base_sequence + delta) % SEQUENCES
+        first = header.base_sequence
+        last_sequence = (first + delta) % SEQUENCES if first >= 0 else NO_SEQUENCE
         batches.append(SentBatch(last_sequence, base_offset + delta, delta, timestamp))
         state.timestamp = timestamp
         state.seen_ms = now_ms

@@ -99,7 +99,7 @@ class Segment:
 
     def activate(self) -> None:
         """Make it the one that grows: indexes come into memory. Creates its file if need be."""
-        self._check_indexes()
+        self.check_indexes()
         if not self.size:
             self.file.pwrite(b"", 0)
             self.index.start()
@@ -244,7 +244,7 @@ class Segment:
     def max_timestamp(self) -> TimestampOffset:
         """The latest timestamp within, and the last offset of the batch that first had it; (-1, …) if none has one."""
         if self._max_timestamp is None:
-            self._check_indexes()
+            self.check_indexes()
             self._max_timestamp = self._max_timestamp or self.time_index.last()
         return self._max_timestamp
 
@@ -254,7 +254,7 @@ class Segment:
         if recent and offset >= recent[0][1]:
             i = bisect_left(recent, (offset,))
             return recent[i] if i < len(recent) else None
-        self._check_indexes()
+        self.check_indexes()
         position = self.index.lookup(offset)
         end, read = self.size, self.file.pread
         chunk, chunk_at = b"", position
@@ -321,7 +321,7 @@ class Segment:
         self, timestamp: int, from_offset: int
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The batches, in order, that end at or after `from_offset` and hold something not earlier than `timestamp`."""
-        self._check_indexes()
+        self.check_indexes()
         entry = self.time_index.lookup(timestamp)
         position = self.index.lookup(max(entry.offset, from_offset))
         for at, header in self.headers(position):
@@ -338,7 +338,7 @@ class Segment:
     def _files(self) -> tuple[File, ...]:
         return (self.file, self.index.file, self.time_index.file, self.txn_index.file)
 
-    def _check_indexes(self) -> None:
+    def check_indexes(self) -> None:
         """Look at index files that were found, once; make those anew that are missing or cannot be right."""
         sizes = self._sizes
         if sizes is None:

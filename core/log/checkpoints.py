@@ -1,0 +1,123 @@
+"""The small text files of a log directory, in Kafka's formats: what they say, and how that is read and written.
+
+    meta.properties                     Java properties: version=1, cluster.id, node.id, directory.id
+    partition.metadata                  `version: 0`, `topic_id: …`
+    .kafka_cleanshutdown                {"version":0,"brokerEpoch":7}
+    recovery-point-offset-checkpoint    0, the count, and a line `topic partition offset` each; also
+                                        log-start-offset-checkpoint, replication-offset-checkpoint (high watermarks)
+
+All of them are replaced whole and atomically (`Disk.write`).
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from pk.core.values import TopicPartition, Uuid, uuid_from_text, uuid_text
+
+META_PROPERTIES: Final = "meta.properties"
+PARTITION_METADATA: Final = "partition.metadata"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+
+UNKNOWN_BROKER_EPOCH: Final = -1
+
+
+class MetaProperties(NamedTuple):
+    """Whose a log directory is."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: Uuid
+
+    def format(self) -> bytes:
+        """The content of `meta.properties`."""
+        lines = {
+            "cluster.id": self.cluster_id,
+            "directory.id": uuid_text(self.directory_id),
+            "node.id": str(self.node_id),
+            "version": "1",
+        }
+        return "".join(f"{key}={_escape(value)}\n" for key, value in lines.items()).encode()
+
+    @classmethod
+    def parse(cls, content: bytes) -> "MetaProperties":
+        """From the content of `meta.properties`. Raises ValueError."""
+        values = parse_properties(content.decode("latin-1"))
+        version = values.get("version")
+        if version != "1":
+            raise ValueError(f"version {version} of {META_PROPERTIES} is not the one of KRaft (1)")
+        try:
+            directory_id = uuid_from_text(values["directory.id"])
+            return cls(values["cluster.id"], int(values["node.id"]), directory_id)
+        except KeyError as e:
+            raise ValueError(f"{META_PROPERTIES} has no {e.args[0]}") from None
+
+
+def _escape(value: str) -> str:
+    return re.sub(r"([\\:=#!])", r"\\\1", value)
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The keys of a file in Java's properties format, as far as such files use it."""
+    values = {}
+    for line in text.splitlines():
+        line = line.strip()
+        if line and line[0] not in "#!":
+            key, value = re.match(r"((?:\\.|[^=:\s\\])*)\s*[=:]?\s*(.*)", line).groups()  # pyright: ignore[reportOptionalMemberAccess]
+            values[re.sub(r"\\(.)", r"\1", key)] = re.sub(r"\\(.)", r"\1", value)
+    return values
+
+
+def format_partition_metadata(topic_id: Uuid) -> bytes:
+    """The content of `partition.metadata`."""
+    return f"version: 0\ntopic_id: {uuid_text(topic_id)}\n".encode()
+
+
+def parse_partition_metadata(content: bytes) -> Uuid:
+    """The topic id in `partition.metadata`. Raises ValueError."""
+    found = re.fullmatch(
+        r"version:\s*(\d+)\s+topic_id:\s*(\S+)\s*", content.decode("utf-8", "replace")
+    )
+    if found is None or found[1] != "0":
+        raise ValueError(f"not a {PARTITION_METADATA}: {content[:80]!r}")
+    return uuid_from_text(found[2])
+
+
+def format_clean_shutdown(broker_epoch: int) -> bytes:
+    """The content of `.kafka_cleanshutdown`."""
+    return json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
+
+
+def parse_clean_shutdown(content: bytes) -> int:
+    """The broker epoch in `.kafka_cleanshutdown`, or -1: older brokers wrote nothing into it (KIP-966)."""
+    try:
+        said = json.loads(content)
+        return int(said["brokerEpoch"])
+    except (ValueError, KeyError, TypeError):
+        return UNKNOWN_BROKER_EPOCH
+
+
+def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """The content of an offset checkpoint."""
+    lines = [
+        f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())
+    ]
+    return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+
+def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
+    """The offsets in a checkpoint. Raises ValueError."""
+    version, count, *lines = content.decode().split("\n")
+    if version.strip() != "0":
+        raise ValueError(f"version {version!r} of an offset checkpoint")
+    offsets = {}
+    for line in lines[: int(count)]:
+        topic, partition, offset = line.split()
+        offsets[TopicPartition(topic, int(partition))] = int(offset)
+    if len(offsets) != int(count):
+        raise ValueError(f"{count} offsets announced, {len(offsets)} are there")
+    return offsets

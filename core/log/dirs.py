@@ -1,0 +1,469 @@
+"""The log directories of a broker (`log.dirs`): whose they are, which logs lie in them, and how they were left.
+
+A directory is held by a lock while its broker runs. It says whose it is (`meta.properties`), where recovery begins
+(`recovery-point-offset-checkpoint`), where logs start, how far they were replicated, and whether the last broker closed
+its logs (`.kafka_cleanshutdown`, removed at once when the directory is opened). Logs are opened when the cluster's image
+names them: at start only names are read.
+
+    <topic>-<partition>                     a log
+    <topic>-<partition>.<hex>-delete        one that is to be removed, `file.delete.delay.ms` after its topic was
+    <topic>-<partition>.<hex>-stray         one whose topic the cluster does not know
+
+One of several directories may fail, at start or later (`LogDir.failed`): the others go on without its logs.
+"""
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Final
+
+from pk.core.log import checkpoints
+from pk.core.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    UNKNOWN_BROKER_EPOCH,
+    MetaProperties,
+)
+from pk.core.log.config import LogConfig
+from pk.core.log.failures import (
+    LogDirBroken,
+    LogDirError,
+    LogDirInUse,
+    LogDirIsApache,
+    LogDirOfAnother,
+    StorageError,
+)
+from pk.core.log.files import Disk, Lock, LockHeld
+from pk.core.log.log import Log
+from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
+
+logger = logging.getLogger("pk.log")
+
+LOCK: Final = ".lock"
+NAME_MAX: Final = 255
+_LOG_NAME: Final = re.compile(r"(.+)-(\d+)")
+_DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
+
+
+class LogDir:
+    """One log directory."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self.failed = False
+        """Its disk failed: it serves nobody any more, until the broker starts again."""
+        self.directory_id: Uuid = bytes(16)
+        self.clean = False
+        """Whether the last broker closed the logs in it."""
+        self.clean_broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.found: dict[TopicPartition, str] = {}
+        """The logs that lay in it at start and are not open yet → their directories."""
+        self.deleted: list[str] = []
+        """Directories that wait for `LogDirs.remove_deleted`."""
+        self.logs: dict[TopicPartition, Log] = {}
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._lock: Lock | None = None
+
+    def __repr__(self) -> str:
+        return f"LogDir({self.path!r})"
+
+    def free_bytes(self) -> tuple[int, int]:
+        """(total, usable) bytes of its file system. Raises StorageError."""
+        try:
+            return self.disk.free_bytes(self.path)
+        except OSError as e:
+            raise StorageError(self.path, "ask for free space", e) from e
+
+    def hold(self, holder: str) -> None:
+        """Take its lock. Raises LogDirInUse, LogDirIsApache, OSError."""
+        self.disk.make(self.path)
+        try:
+            self._lock = self.disk.lock(f"{self.path}/{LOCK}", holder)
+        except LockHeld as e:
+            who = e.holder or "another process"
+            raise LogDirInUse(
+                self.path, f"{self.path} is in use: {who} holds {LOCK} in it."
+            ) from None
+        if self.disk.exists(f"{self.path}/{METADATA_TOPIC}-0") or self.disk.exists(
+            f"{self.path}/quorum-state"
+        ):
+            raise LogDirIsApache(
+                self.path,
+                f"{self.path} holds the metadata of an Apache Kafka, which pk does not read: take its topics over "
+                f"with `pk log adopt {self.path}`, or name an empty directory.",
+            )
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], Uuid]) -> None:
+        """Check whose it is; an empty one becomes ours. Raises LogDirOfAnother, LogDirBroken, OSError."""
+        path = f"{self.path}/{META_PROPERTIES}"
+        if not self.disk.exists(path):
+            self.directory_id = new_id()
+            self.disk.write(path, MetaProperties(cluster_id, node_id, self.directory_id).format())
+            return
+        meta = read_meta_properties(self.disk, self.path)
+        if meta.cluster_id != cluster_id:
+            raise LogDirOfAnother(
+                self.path,
+                f"{self.path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}.",
+            )
+        if meta.node_id != node_id:
+            raise LogDirOfAnother(
+                self.path, f"{self.path} belongs to node {meta.node_id}, this is node {node_id}."
+            )
+        self.directory_id = meta.directory_id
+
+    def load(self) -> None:
+        """Read what it says of its logs, and take the clean-shutdown mark away. Raises OSError."""
+        names = self.disk.list(self.path)
+        for name, entry in names.items():
+            if not entry.is_directory:
+                continue
+            path = f"{self.path}/{name}"
+            if _DELETED_NAME.fullmatch(name):
+                self.deleted.append(path)
+            elif found := _LOG_NAME.fullmatch(name):
+                self.found[TopicPartition(found[1], int(found[2]))] = path
+        self.recovery_points = self._offsets(RECOVERY_POINTS, names)
+        self.log_start_offsets = self._offsets(LOG_START_OFFSETS, names)
+        self.high_watermarks = self._offsets(HIGH_WATERMARKS, names)
+        if CLEAN_SHUTDOWN in names:
+            path = f"{self.path}/{CLEAN_SHUTDOWN}"
+            self.clean = True
+            self.clean_broker_epoch = checkpoints.parse_clean_shutdown(self.disk.read(path))
+            self.disk.remove(path)
+            self.disk.sync_dir(self.path)
+
+    def _offsets(self, name: str, names: Container[str]) -> dict[TopicPartition, int]:
+        """What a checkpoint says; nothing, if it cannot be read: then recovery begins at the start of each log."""
+        if name not in names:
+            return {}
+        path = f"{self.path}/{name}"
+        try:
+            return checkpoints.parse_offsets(self.disk.read(path))
+        except ValueError as e:
+            logger.warning("%s cannot be read (%s): going on without it", path, e)
+            return {}
+
+    def write_recovery_points(self) -> None:
+        """Bring `recovery-point-offset-checkpoint` up to date. Raises StorageError."""
+        for tp, log in list(self.logs.items()):
+            self.recovery_points[tp] = log.recovery_point
+        self._write(RECOVERY_POINTS, self.recovery_points)
+
+    def write_log_start_offsets(self) -> None:
+        """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises StorageError."""
+        for tp, log in list(self.logs.items()):
+            if log.log_start_offset > log.segments[0].base_offset:
+                self.log_start_offsets[tp] = log.log_start_offset
+            else:
+                self.log_start_offsets.pop(tp, None)
+        self._write(LOG_START_OFFSETS, self.log_start_offsets)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Bring `replication-offset-checkpoint` up to date. Raises StorageError."""
+        for tp in list(self.logs):
+            if tp in high_watermarks:
+                self.high_watermarks[tp] = high_watermarks[tp]
+        self._write(HIGH_WATERMARKS, self.high_watermarks)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Drop what the checkpoints say of a log that is gone."""
+        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
+            offsets.pop(tp, None)
+
+    def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        try:
+            self.disk.write(f"{self.path}/{name}", checkpoints.format_offsets(dict(offsets)))
+        except OSError as e:
+            raise StorageError(self.path, f"write {name}", e) from e
+
+
+def read_meta_properties(disk: Disk, path: str) -> MetaProperties:
+    """Whose the log directory at `path` is. Raises LogDirBroken, OSError (FileNotFoundError: nobody's yet)."""
+    try:
+        return MetaProperties.parse(disk.read(f"{path}/{META_PROPERTIES}"))
+    except ValueError as e:
+        raise LogDirBroken(path, f"{path}/{META_PROPERTIES} cannot be understood: {e}.") from None
+
+
+def cluster_of(disk: Disk, paths: Sequence[str]) -> str | None:
+    """The cluster id that the first directory which has one belongs to. Raises LogDirBroken, OSError."""
+    for path in paths:
+        if disk.exists(f"{path}/{META_PROPERTIES}"):
+            return read_meta_properties(disk, path).cluster_id
+    return None
+
+
+class LogDirs:
+    """All log directories of one broker. Its methods block; any thread may call them."""
+
+    def __init__(self, directories: list[LogDir], new_id: Callable[[], Uuid]) -> None:
+        """For `open` only."""
+        self.directories = directories
+        """In the order of `log.dirs`, those that failed included."""
+        self._new_id = new_id
+        self._mutex = threading.Lock()
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        paths: Sequence[str],
+        *,
+        cluster_id: str,
+        node_id: int,
+        holder: str,
+        new_id: Callable[[], Uuid],
+    ) -> "LogDirs":
+        """Hold every directory and read what it says; those that do not exist are made.
+
+        `holder` goes into the lock files: who this is, for the next who comes (`disk.this_process()`). `new_id` draws
+        ids. One whose disk fails is `failed`, unless all are. Raises LogDirError.
+        """
+        directories = [LogDir(disk, path.rstrip("/") or "/") for path in paths]
+        broken: OSError | None = None
+        try:
+            for directory in directories:
+                try:
+                    directory.hold(holder)
+                    directory.identify(cluster_id, node_id, new_id)
+                    directory.load()
+                except OSError as e:
+                    logger.error("log directory %s is offline: %s", directory.path, e)
+                    directory.failed, broken = True, e
+            if broken is not None and all(directory.failed for directory in directories):
+                raise LogDirBroken(directories[0].path, f"No log directory can be used: {broken}.")
+        except LogDirError:
+            for directory in directories:
+                directory.release()
+            raise
+        return cls(directories, new_id)
+
+    @property
+    def usable(self) -> list[LogDir]:
+        """The directories that have not failed."""
+        return [directory for directory in self.directories if not directory.failed]
+
+    @property
+    def clean_broker_epoch(self) -> int:
+        """The broker epoch of the last clean shutdown, -1 if not every directory tells of the same (KIP-966)."""
+        epochs = {directory.clean_broker_epoch for directory in self.directories}
+        return epochs.pop() if len(epochs) == 1 else UNKNOWN_BROKER_EPOCH
+
+    def found(self) -> dict[TopicPartition, LogDir]:
+        """The logs that lay there at start and are not open yet."""
+        return {tp: directory for directory in self.usable for tp in directory.found}
+
+    def find(self, tp: TopicPartition) -> Log | None:
+        """The open log of a partition."""
+        for directory in self.directories:
+            if (log := directory.logs.get(tp)) is not None:
+                return log
+        return None
+
+    def high_watermark(self, tp: TopicPartition) -> int | None:
+        """How far a partition was replicated when that was last noted."""
+        for directory in self.directories:
+            if tp in directory.high_watermarks:
+                return directory.high_watermarks[tp]
+        return None
+
+    def open_log(self, tp: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int) -> Log:
+        """Open the log of a partition, or make it, in the directory that has fewest.
+
+        A log of that name with another topic id is not this partition's (its topic was deleted and made again while we
+        were away): it is renamed away. Raises StorageError.
+        """
+        with self._mutex:
+            for directory in self.usable:
+                path = directory.found.get(tp)
+                if path is not None and self._is_of(directory, path, topic_id):
+                    return self._enter(directory, tp, path, topic_id, config, now_ms)
+            usable = self.usable
+            if not usable:
+                raise StorageError(str(tp), "create", OSError("every log directory has failed"))
+            directory = min(usable, key=lambda d: len(d.logs) + len(d.found))
+            path = f"{directory.path}/{tp}"
+            try:
+                directory.disk.make(path)
+                directory.disk.write(
+                    f"{path}/{PARTITION_METADATA}",
+                    checkpoints.format_partition_metadata(topic_id),
+                    sync=False,
+                )
+            except OSError as e:
+                raise StorageError(path, "create", e) from e
+            return self._enter(directory, tp, path, topic_id, config, now_ms, created=True)
+
+    def delete_log(self, log: Log) -> str:
+        """Rename the log's directory away and forget it; the new path, to `remove_deleted` it after
+        `file.delete.delay.ms`. Readers in flight go on. Raises StorageError."""
+        with self._mutex:
+            directory = log.log_dir
+            directory.logs.pop(log.tp, None)
+            directory.forget(log.tp)
+            log.abandon()
+            path = self._away(directory, log.tp, "delete")
+            log.move_directory(path)
+            directory.deleted.append(path)
+            return path
+
+    def remove_deleted(self, path: str) -> None:
+        """Remove a directory of `LogDir.deleted`, for good. Raises StorageError."""
+        for directory in self.usable:
+            if path in directory.deleted:
+                directory.deleted.remove(path)
+                try:
+                    directory.disk.remove_tree(path)
+                except OSError as e:
+                    raise StorageError(directory.path, f"remove {path}", e) from e
+
+    def rename_strays(self, known: Container[TopicPartition]) -> list[str]:
+        """Rename the logs away that lay there at start and are not `known`; their new paths. To be called once the
+        cluster's image is loaded. Raises StorageError."""
+        renamed = []
+        with self._mutex:
+            for directory in self.usable:
+                for tp in [tp for tp in directory.found if tp not in known]:
+                    renamed.append(self._stray(directory, tp))
+        return renamed
+
+    def write_recovery_points(self) -> None:
+        """Note how far every log is durable. Raises StorageError, after the other directories were written."""
+        self._each(LogDir.write_recovery_points)
+
+    def write_log_start_offsets(self) -> None:
+        """Note where logs start. Raises StorageError, after the other directories were written."""
+        self._each(LogDir.write_log_start_offsets)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Note how far logs are replicated. Raises StorageError, after the other directories were written."""
+        self._each(lambda directory: directory.write_high_watermarks(high_watermarks))
+
+    def close(
+        self,
+        high_watermarks: Mapping[TopicPartition, int],
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+    ) -> None:
+        """Close every log, write what the next start needs, mark each directory whose logs all closed as clean, and
+        give the locks back."""
+        for directory in self.directories:
+            try:
+                if not directory.failed:
+                    self._close(directory, high_watermarks, broker_epoch)
+            except StorageError as e:
+                directory.failed = True
+                logger.error("log directory %s was not closed cleanly: %s", directory.path, e)
+            finally:
+                directory.release()
+
+    def _close(
+        self, directory: LogDir, high_watermarks: Mapping[TopicPartition, int], broker_epoch: int
+    ) -> None:
+        logs = list(directory.logs.values())
+        for log in logs:
+            log.close()
+        directory.write_recovery_points()
+        directory.write_log_start_offsets()
+        directory.write_high_watermarks(high_watermarks)
+        if any(log.dead for log in logs) or (directory.found and not directory.clean):
+            return  # a log that was never opened is as unclean as we found it
+        try:
+            directory.disk.write(
+                f"{directory.path}/{CLEAN_SHUTDOWN}",
+                checkpoints.format_clean_shutdown(broker_epoch),
+            )
+        except OSError as e:
+            raise StorageError(directory.path, f"write {CLEAN_SHUTDOWN}", e) from e
+
+    def _enter(
+        self,
+        directory: LogDir,
+        tp: TopicPartition,
+        path: str,
+        topic_id: Uuid,
+        config: LogConfig,
+        now_ms: int,
+        created: bool = False,
+    ) -> Log:
+        log = Log.open(
+            directory.disk,
+            path,
+            tp,
+            config,
+            topic_id=topic_id,
+            recovery_point=0 if created else directory.recovery_points.get(tp, 0),
+            log_start_offset=0 if created else directory.log_start_offsets.get(tp, 0),
+            clean=directory.clean,
+            now_ms=now_ms,
+        )
+        if log.recovered is not None and log.recovered.bytes_cut:
+            logger.warning(
+                "%s was not closed: %d bytes at its end were torn and are gone, it ends at %d",
+                tp,
+                log.recovered.bytes_cut,
+                log.log_end_offset,
+            )
+        log.log_dir = directory
+        log.created = created
+        directory.found.pop(tp, None)
+        directory.logs[tp] = log
+        return log
+
+    def _is_of(self, directory: LogDir, path: str, topic_id: Uuid) -> bool:
+        """Whether the log at `path` is of this topic; renames it away if not. A log that does not say (its metadata
+        was lost in a crash) is taken for what its name says."""
+        metadata = f"{path}/{PARTITION_METADATA}"
+        try:
+            try:
+                found = checkpoints.parse_partition_metadata(directory.disk.read(metadata))
+            except (FileNotFoundError, ValueError):
+                directory.disk.write(metadata, checkpoints.format_partition_metadata(topic_id))
+                return True
+        except OSError as e:
+            raise StorageError(path, f"read {PARTITION_METADATA}", e) from e
+        if found == topic_id:
+            return True
+        match = _LOG_NAME.fullmatch(path.rpartition("/")[2])
+        assert match is not None
+        self._stray(directory, TopicPartition(match[1], int(match[2])))
+        return False
+
+    def _stray(self, directory: LogDir, tp: TopicPartition) -> str:
+        old, new = directory.found.pop(tp), self._away(directory, tp, "stray")
+        directory.forget(tp)
+        try:
+            directory.disk.rename(old, new)
+        except OSError as e:
+            raise StorageError(old, "rename", e) from e
+        logger.warning("%s is of no topic that the cluster knows: it is now %s", old, new)
+        return new
+
+    def _away(self, directory: LogDir, tp: TopicPartition, why: str) -> str:
+        """Kafka's name for a log that is no more: at most 255 characters."""
+        suffix = f"-{tp.partition}.{self._new_id().hex()}-{why}"
+        return f"{directory.path}/{tp.topic[: NAME_MAX - len(suffix)]}{suffix}"
+
+    def _each(self, write: Callable[[LogDir], None]) -> None:
+        failure: StorageError | None = None
+        for directory in self.usable:
+            try:
+                write(directory)
+            except StorageError as e:
+                failure = failure or e
+        if failure is not None:
+            raise failure
