@@ -13,199 +13,24 @@ One of several directories may fail, at start or later (`LogDir.failed`): the ot
 """
 
 import logging
-import re
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final
 
 from pk.core.log import checkpoints
-from pk.core.log.checkpoints import (
-    CLEAN_SHUTDOWN,
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
-    META_PROPERTIES,
-    PARTITION_METADATA,
-    RECOVERY_POINTS,
-    UNKNOWN_BROKER_EPOCH,
-    MetaProperties,
-)
+from pk.core.log.checkpoints import CLEAN_SHUTDOWN, PARTITION_METADATA, UNKNOWN_BROKER_EPOCH
 from pk.core.log.config import LogConfig
-from pk.core.log.failures import (
-    LogDirBroken,
-    LogDirError,
-    LogDirInUse,
-    LogDirIsApache,
-    LogDirOfAnother,
-    StorageError,
-)
-from pk.core.log.files import Disk, Lock, LockHeld
+from pk.core.log.failures import LogDirBroken, LogDirError, StorageError
+from pk.core.log.files import Disk
 from pk.core.log.log import Log
-from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
+from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
+from pk.core.values import TopicPartition, Uuid
+
+__all__ = ["LogDir", "LogDirs", "cluster_of", "read_meta_properties"]
 
 logger = logging.getLogger("pk.log")
 
-LOCK: Final = ".lock"
 NAME_MAX: Final = 255
-_LOG_NAME: Final = re.compile(r"(.+)-(\d+)")
-_DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
-
-
-class LogDir:
-    """One log directory."""
-
-    def __init__(self, disk: Disk, path: str) -> None:
-        self.disk = disk
-        self.path = path
-        self.failed = False
-        """Its disk failed: it serves nobody any more, until the broker starts again."""
-        self.directory_id: Uuid = bytes(16)
-        self.clean = False
-        """Whether the last broker closed the logs in it."""
-        self.clean_broker_epoch = UNKNOWN_BROKER_EPOCH
-        self.found: dict[TopicPartition, str] = {}
-        """The logs that lay in it at start and are not open yet → their directories."""
-        self.deleted: list[str] = []
-        """Directories that wait for `LogDirs.remove_deleted`."""
-        self.logs: dict[TopicPartition, Log] = {}
-        self.recovery_points: dict[TopicPartition, int] = {}
-        self.log_start_offsets: dict[TopicPartition, int] = {}
-        self.high_watermarks: dict[TopicPartition, int] = {}
-        self._lock: Lock | None = None
-
-    def __repr__(self) -> str:
-        return f"LogDir({self.path!r})"
-
-    def free_bytes(self) -> tuple[int, int]:
-        """(total, usable) bytes of its file system. Raises StorageError."""
-        try:
-            return self.disk.free_bytes(self.path)
-        except OSError as e:
-            raise StorageError(self.path, "ask for free space", e) from e
-
-    def hold(self, holder: str) -> None:
-        """Take its lock. Raises LogDirInUse, LogDirIsApache, OSError."""
-        self.disk.make(self.path)
-        try:
-            self._lock = self.disk.lock(f"{self.path}/{LOCK}", holder)
-        except LockHeld as e:
-            who = e.holder or "another process"
-            raise LogDirInUse(
-                self.path, f"{self.path} is in use: {who} holds {LOCK} in it."
-            ) from None
-        if self.disk.exists(f"{self.path}/{METADATA_TOPIC}-0") or self.disk.exists(
-            f"{self.path}/quorum-state"
-        ):
-            raise LogDirIsApache(
-                self.path,
-                f"{self.path} holds the metadata of an Apache Kafka, which pk does not read: take its topics over "
-                f"with `pk log adopt {self.path}`, or name an empty directory.",
-            )
-
-    def release(self) -> None:
-        """Give the lock back."""
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
-
-    def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], Uuid]) -> None:
-        """Check whose it is; an empty one becomes ours. Raises LogDirOfAnother, LogDirBroken, OSError."""
-        path = f"{self.path}/{META_PROPERTIES}"
-        if not self.disk.exists(path):
-            self.directory_id = new_id()
-            self.disk.write(path, MetaProperties(cluster_id, node_id, self.directory_id).format())
-            return
-        meta = read_meta_properties(self.disk, self.path)
-        if meta.cluster_id != cluster_id:
-            raise LogDirOfAnother(
-                self.path,
-                f"{self.path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}.",
-            )
-        if meta.node_id != node_id:
-            raise LogDirOfAnother(
-                self.path, f"{self.path} belongs to node {meta.node_id}, this is node {node_id}."
-            )
-        self.directory_id = meta.directory_id
-
-    def load(self) -> None:
-        """Read what it says of its logs, and take the clean-shutdown mark away. Raises OSError."""
-        names = self.disk.list(self.path)
-        for name, entry in names.items():
-            if not entry.is_directory:
-                continue
-            path = f"{self.path}/{name}"
-            if _DELETED_NAME.fullmatch(name):
-                self.deleted.append(path)
-            elif found := _LOG_NAME.fullmatch(name):
-                self.found[TopicPartition(found[1], int(found[2]))] = path
-        self.recovery_points = self._offsets(RECOVERY_POINTS, names)
-        self.log_start_offsets = self._offsets(LOG_START_OFFSETS, names)
-        self.high_watermarks = self._offsets(HIGH_WATERMARKS, names)
-        if CLEAN_SHUTDOWN in names:
-            path = f"{self.path}/{CLEAN_SHUTDOWN}"
-            self.clean = True
-            self.clean_broker_epoch = checkpoints.parse_clean_shutdown(self.disk.read(path))
-            self.disk.remove(path)
-            self.disk.sync_dir(self.path)
-
-    def _offsets(self, name: str, names: Container[str]) -> dict[TopicPartition, int]:
-        """What a checkpoint says; nothing, if it cannot be read: then recovery begins at the start of each log."""
-        if name not in names:
-            return {}
-        path = f"{self.path}/{name}"
-        try:
-            return checkpoints.parse_offsets(self.disk.read(path))
-        except ValueError as e:
-            logger.warning("%s cannot be read (%s): going on without it", path, e)
-            return {}
-
-    def write_recovery_points(self) -> None:
-        """Bring `recovery-point-offset-checkpoint` up to date. Raises StorageError."""
-        for tp, log in list(self.logs.items()):
-            self.recovery_points[tp] = log.recovery_point
-        self._write(RECOVERY_POINTS, self.recovery_points)
-
-    def write_log_start_offsets(self) -> None:
-        """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises StorageError."""
-        for tp, log in list(self.logs.items()):
-            if log.log_start_offset > log.segments[0].base_offset:
-                self.log_start_offsets[tp] = log.log_start_offset
-            else:
-                self.log_start_offsets.pop(tp, None)
-        self._write(LOG_START_OFFSETS, self.log_start_offsets)
-
-    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Bring `replication-offset-checkpoint` up to date. Raises StorageError."""
-        for tp in list(self.logs):
-            if tp in high_watermarks:
-                self.high_watermarks[tp] = high_watermarks[tp]
-        self._write(HIGH_WATERMARKS, self.high_watermarks)
-
-    def forget(self, tp: TopicPartition) -> None:
-        """Drop what the checkpoints say of a log that is gone."""
-        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
-            offsets.pop(tp, None)
-
-    def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        try:
-            self.disk.write(f"{self.path}/{name}", checkpoints.format_offsets(dict(offsets)))
-        except OSError as e:
-            raise StorageError(self.path, f"write {name}", e) from e
-
-
-def read_meta_properties(disk: Disk, path: str) -> MetaProperties:
-    """Whose the log directory at `path` is. Raises LogDirBroken, OSError (FileNotFoundError: nobody's yet)."""
-    try:
-        return MetaProperties.parse(disk.read(f"{path}/{META_PROPERTIES}"))
-    except ValueError as e:
-        raise LogDirBroken(path, f"{path}/{META_PROPERTIES} cannot be understood: {e}.") from None
-
-
-def cluster_of(disk: Disk, paths: Sequence[str]) -> str | None:
-    """The cluster id that the first directory which has one belongs to. Raises LogDirBroken, OSError."""
-    for path in paths:
-        if disk.exists(f"{path}/{META_PROPERTIES}"):
-            return read_meta_properties(disk, path).cluster_id
-    return None
 
 
 class LogDirs:
@@ -216,6 +41,7 @@ class LogDirs:
         self.directories = directories
         """In the order of `log.dirs`, those that failed included."""
         self._new_id = new_id
+        self._logs: dict[TopicPartition, Log] = {}
         self._mutex = threading.Lock()
 
     @classmethod
@@ -270,10 +96,7 @@ class LogDirs:
 
     def find(self, tp: TopicPartition) -> Log | None:
         """The open log of a partition."""
-        for directory in self.directories:
-            if (log := directory.logs.get(tp)) is not None:
-                return log
-        return None
+        return self._logs.get(tp)
 
     def high_watermark(self, tp: TopicPartition) -> int | None:
         """How far a partition was replicated when that was last noted."""
@@ -314,6 +137,7 @@ class LogDirs:
         `file.delete.delay.ms`. Readers in flight go on. Raises StorageError."""
         with self._mutex:
             directory = log.log_dir
+            self._logs.pop(log.tp, None)
             directory.logs.pop(log.tp, None)
             directory.forget(log.tp)
             log.abandon()
@@ -421,7 +245,7 @@ class LogDirs:
         log.log_dir = directory
         log.created = created
         directory.found.pop(tp, None)
-        directory.logs[tp] = log
+        directory.logs[tp] = self._logs[tp] = log
         return log
 
     def _is_of(self, directory: LogDir, path: str, topic_id: Uuid) -> bool:
@@ -438,7 +262,7 @@ class LogDirs:
             raise StorageError(path, f"read {PARTITION_METADATA}", e) from e
         if found == topic_id:
             return True
-        match = _LOG_NAME.fullmatch(path.rpartition("/")[2])
+        match = LOG_NAME.fullmatch(path.rpartition("/")[2])
         assert match is not None
         self._stray(directory, TopicPartition(match[1], int(match[2])))
         return False

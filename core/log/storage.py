@@ -6,7 +6,7 @@ written there.
 
 import threading
 import zlib
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log import lookup, recovery
@@ -15,13 +15,11 @@ from pk.core.log.config import LOG_APPEND_TIME, LogConfig
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Disk
+from pk.core.log.logdir import LogDir
 from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
 from pk.core.log.segment import DELETED, SNAPSHOT, Segment, file_name
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.values import TopicPartition, Uuid
-
-if TYPE_CHECKING:
-    from pk.core.log.dirs import LogDir
 
 INT32_MAX: Final = (1 << 31) - 1
 
@@ -29,7 +27,7 @@ INT32_MAX: Final = (1 << 31) - 1
 class StoredLog:
     """The segments of one partition, its producers' state and leader epochs. Made by `open`."""
 
-    log_dir: "LogDir"
+    log_dir: LogDir
     """The directory of `log.dirs` that it lies in; set by `LogDirs`."""
 
     def __init__(
@@ -193,6 +191,11 @@ class StoredLog:
                 self.flush(force=True)
             for segment in self.segments:
                 segment.close()
+
+    @property
+    def starts_inside_segment(self) -> bool:
+        """Whether its start is not the first segment's, so that a checkpoint must tell it."""
+        return self.log_start_offset > self.segments[0].base_offset
 
     def abandon(self) -> None:
         """Let the files go of a log that is to be removed; a flush under way ends first."""

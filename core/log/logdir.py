@@ -1,0 +1,202 @@
+"""One log directory: its lock, whose it is, what lies in it and what its checkpoints say (see dirs.py)."""
+
+import logging
+import re
+from collections.abc import Callable, Container, Mapping, Sequence
+from typing import Final, Protocol
+
+from pk.core.log import checkpoints
+from pk.core.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    META_PROPERTIES,
+    RECOVERY_POINTS,
+    UNKNOWN_BROKER_EPOCH,
+    MetaProperties,
+)
+from pk.core.log.failures import (
+    LogDirBroken,
+    LogDirInUse,
+    LogDirIsApache,
+    LogDirOfAnother,
+    StorageError,
+)
+from pk.core.log.files import Disk, Lock, LockHeld
+from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
+
+logger = logging.getLogger("pk.log")
+
+LOCK: Final = ".lock"
+LOG_NAME: Final = re.compile(r"(.+)-(\d+)")
+_DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
+
+
+class OpenLog(Protocol):
+    """What a directory knows of a log in it."""
+
+    log_start_offset: int
+    recovery_point: int
+    dead: StorageError | None
+
+    @property
+    def starts_inside_segment(self) -> bool: ...
+    def close(self) -> None: ...
+
+
+class LogDir:
+    """One log directory."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+        self.failed = False
+        """Its disk failed: it serves nobody any more, until the broker starts again."""
+        self.directory_id: Uuid = bytes(16)
+        self.clean = False
+        """Whether the last broker closed the logs in it."""
+        self.clean_broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.found: dict[TopicPartition, str] = {}
+        """The logs that lay in it at start and are not open yet → their directories."""
+        self.deleted: list[str] = []
+        """Directories that wait for `LogDirs.remove_deleted`."""
+        self.logs: dict[TopicPartition, OpenLog] = {}
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_start_offsets: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._lock: Lock | None = None
+
+    def __repr__(self) -> str:
+        return f"LogDir({self.path!r})"
+
+    def free_bytes(self) -> tuple[int, int]:
+        """(total, usable) bytes of its file system. Raises StorageError."""
+        try:
+            return self.disk.free_bytes(self.path)
+        except OSError as e:
+            raise StorageError(self.path, "ask for free space", e) from e
+
+    def hold(self, holder: str) -> None:
+        """Take its lock. Raises LogDirInUse, LogDirIsApache, OSError."""
+        self.disk.make(self.path)
+        try:
+            self._lock = self.disk.lock(f"{self.path}/{LOCK}", holder)
+        except LockHeld as e:
+            who = e.holder or "another process"
+            raise LogDirInUse(
+                self.path, f"{self.path} is in use: {who} holds {LOCK} in it."
+            ) from None
+        if self.disk.exists(f"{self.path}/{METADATA_TOPIC}-0") or self.disk.exists(
+            f"{self.path}/quorum-state"
+        ):
+            raise LogDirIsApache(
+                self.path,
+                f"{self.path} holds the metadata of an Apache Kafka, which pk does not read: take its topics over "
+                f"with `pk log adopt {self.path}`, or name an empty directory.",
+            )
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def identify(self, cluster_id: str, node_id: int, new_id: Callable[[], Uuid]) -> None:
+        """Check whose it is; an empty one becomes ours. Raises LogDirOfAnother, LogDirBroken, OSError."""
+        path = f"{self.path}/{META_PROPERTIES}"
+        if not self.disk.exists(path):
+            self.directory_id = new_id()
+            self.disk.write(path, MetaProperties(cluster_id, node_id, self.directory_id).format())
+            return
+        meta = read_meta_properties(self.disk, self.path)
+        if meta.cluster_id != cluster_id:
+            raise LogDirOfAnother(
+                self.path,
+                f"{self.path} belongs to cluster {meta.cluster_id}, this is cluster {cluster_id}.",
+            )
+        if meta.node_id != node_id:
+            raise LogDirOfAnother(
+                self.path, f"{self.path} belongs to node {meta.node_id}, this is node {node_id}."
+            )
+        self.directory_id = meta.directory_id
+
+    def load(self) -> None:
+        """Read what it says of its logs, and take the clean-shutdown mark away. Raises OSError."""
+        names = self.disk.list(self.path)
+        for name, entry in names.items():
+            if not entry.is_directory:
+                continue
+            path = f"{self.path}/{name}"
+            if _DELETED_NAME.fullmatch(name):
+                self.deleted.append(path)
+            elif found := LOG_NAME.fullmatch(name):
+                self.found[TopicPartition(found[1], int(found[2]))] = path
+        self.recovery_points = self._offsets(RECOVERY_POINTS, names)
+        self.log_start_offsets = self._offsets(LOG_START_OFFSETS, names)
+        self.high_watermarks = self._offsets(HIGH_WATERMARKS, names)
+        if CLEAN_SHUTDOWN in names:
+            path = f"{self.path}/{CLEAN_SHUTDOWN}"
+            self.clean = True
+            self.clean_broker_epoch = checkpoints.parse_clean_shutdown(self.disk.read(path))
+            self.disk.remove(path)
+            self.disk.sync_dir(self.path)
+
+    def _offsets(self, name: str, names: Container[str]) -> dict[TopicPartition, int]:
+        """What a checkpoint says; nothing, if it cannot be read: then recovery begins at the start of each log."""
+        if name not in names:
+            return {}
+        path = f"{self.path}/{name}"
+        try:
+            return checkpoints.parse_offsets(self.disk.read(path))
+        except ValueError as e:
+            logger.warning("%s cannot be read (%s): going on without it", path, e)
+            return {}
+
+    def write_recovery_points(self) -> None:
+        """Bring `recovery-point-offset-checkpoint` up to date. Raises StorageError."""
+        for tp, log in list(self.logs.items()):
+            self.recovery_points[tp] = log.recovery_point
+        self._write(RECOVERY_POINTS, self.recovery_points)
+
+    def write_log_start_offsets(self) -> None:
+        """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises StorageError."""
+        for tp, log in list(self.logs.items()):
+            if log.starts_inside_segment:
+                self.log_start_offsets[tp] = log.log_start_offset
+            else:
+                self.log_start_offsets.pop(tp, None)
+        self._write(LOG_START_OFFSETS, self.log_start_offsets)
+
+    def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Bring `replication-offset-checkpoint` up to date. Raises StorageError."""
+        for tp in list(self.logs):
+            if tp in high_watermarks:
+                self.high_watermarks[tp] = high_watermarks[tp]
+        self._write(HIGH_WATERMARKS, self.high_watermarks)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Drop what the checkpoints say of a log that is gone."""
+        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
+            offsets.pop(tp, None)
+
+    def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        try:
+            self.disk.write(f"{self.path}/{name}", checkpoints.format_offsets(dict(offsets)))
+        except OSError as e:
+            raise StorageError(self.path, f"write {name}", e) from e
+
+
+def read_meta_properties(disk: Disk, path: str) -> MetaProperties:
+    """Whose the log directory at `path` is. Raises LogDirBroken, OSError (FileNotFoundError: nobody's yet)."""
+    try:
+        return MetaProperties.parse(disk.read(f"{path}/{META_PROPERTIES}"))
+    except ValueError as e:
+        raise LogDirBroken(path, f"{path}/{META_PROPERTIES} cannot be understood: {e}.") from None
+
+
+def cluster_of(disk: Disk, paths: Sequence[str]) -> str | None:
+    """The cluster id that the first directory which has one belongs to. Raises LogDirBroken, OSError."""
+    for path in paths:
+        if disk.exists(f"{path}/{META_PROPERTIES}"):
+            return read_meta_properties(disk, path).cluster_id
+    return None
