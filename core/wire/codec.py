@@ -1,8 +1,9 @@
 """Messages to bytes and back: the only codec, compiled when a message and version is first used.
 
-`decode` raises ProtocolError for whatever is wrong with the bytes, and makes nothing of a size that was only claimed.
-`encode` raises EncodeError for whatever is wrong with the message. A version outside `cls.VERSIONS` is the caller's
-mistake: ValueError. What is decoded holds copies, but for records: those are views of `buffer`.
+`decode` raises ProtocolError for whatever is wrong with the bytes, and makes nothing of a size that
+was only claimed. `encode` raises EncodeError for whatever is wrong with the message. A version
+outside `cls.VERSIONS` is the caller's mistake: ValueError. What is decoded holds copies, but for
+records: those are views of `buffer`.
 """
 
 from struct import error as StructError
@@ -50,7 +51,10 @@ def encode_onto(message: Message, version: int, out: bytearray) -> list[Part]:
 
 
 def encode_parts(message: Message, version: int) -> list[Part]:
-    """The body of `message` in pieces: records are not copied, slices not read. Raises EncodeError."""
+    """The body of `message` in pieces: records are not copied, slices not read.
+
+    Raises EncodeError.
+    """
     return encode_onto(message, version, bytearray())
 
 
@@ -83,7 +87,10 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> tup
 
 
 def decode_whole(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
-    """The message that is all of `buffer` from `position` on. Raises ProtocolError, also for bytes after it."""
+    """The message that is all of `buffer` from `position` on.
+
+    Raises ProtocolError, also for bytes after it.
+    """
     message, end = decode(cls, buffer, version, position)
     if end != len(buffer):
         raise ProtocolError(

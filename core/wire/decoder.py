@@ -1,9 +1,10 @@
 """Compiles a message and version into the function that decodes it.
 
-The function is `decode(buf, p) -> (message, position)`. Besides ProtocolError it raises struct.error, IndexError and
-UnicodeDecodeError for bytes that end too soon or are no text: `codec.decode` makes one of all. struct calls and
-indexing check the end by themselves; a slice does not, so every length is compared with the end first. A count is
-compared with what the bytes left could hold, before anything is made.
+The function is `decode(buf, p) -> (message, position)`. Besides ProtocolError it raises
+struct.error, IndexError and UnicodeDecodeError for bytes that end too soon or are no text:
+`codec.decode` makes one of all. struct calls and indexing check the end by themselves; a slice does
+not, so every length is compared with the end first. A count is compared with what the bytes left
+could hold, before anything is made.
 """
 
 from collections.abc import Callable
@@ -27,7 +28,10 @@ def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
 
 
 class _Decoder(Source):
-    """Emits the decoder. Reads of fixed width wait in `pending` until something needs the position after them."""
+    """Emits the decoder.
+
+    Reads of fixed width wait in `pending` until something needs the position after them.
+    """
 
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)

@@ -1,8 +1,9 @@
-"""What both compilers share: lines of source with their indentation, fresh names, and the constants they refer to.
+"""What both compilers share: lines of source with their indentation, fresh names, and the constants
+they refer to.
 
-The source that comes out calls nothing but struct, bytearray and str: nested structs are inlined, arrays are loops,
-and fields of fixed width that follow one another are read or written by a single struct call. Each function is in
-`linecache`, so a traceback shows the line that failed.
+The source that comes out calls nothing but struct, bytearray and str: nested structs are inlined,
+arrays are loops, and fields of fixed width that follow one another are read or written by a single
+struct call. Each function is in `linecache`, so a traceback shows the line that failed.
 """
 
 import linecache
@@ -22,7 +23,9 @@ def fields_of(cls: type[Struct]) -> list[tuple[str, Kind, Field]]:
 
 
 def bytes_min(kind: Kind, version: int, flexible: bool) -> int:
-    """The fewest bytes that a value of `kind` takes: what bounds the count of an array by the bytes that are left."""
+    """The fewest bytes that a value of `kind` takes: what bounds the count of an array by the bytes
+    that are left.
+    """
     if isinstance(kind, Fixed):
         return kind.size
     if isinstance(kind, Variable):
@@ -90,7 +93,9 @@ class Source:
 
 
 def uvarint_tail(buffer: Any, position: int, low: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte `low` promised more: its value and the position after it."""
+    """The rest of an unsigned varint whose first byte `low` promised more: its value and the
+    position after it.
+    """
     value = low & 0x7F
     for shift in (7, 14, 21, 28):
         byte = buffer[position]

@@ -1,9 +1,9 @@
 """Compiles a message and version into the function that encodes it.
 
-The function is `encode(m, out, parts) -> out`: it appends to the bytearray `out`; where the message has records it
-moves what it has so far and the records to `parts`, uncopied, and goes on with a new bytearray, which it returns. It
-raises struct.error, TypeError, AttributeError and UnicodeEncodeError for values that do not fit: `codec` makes
-EncodeError of all.
+The function is `encode(m, out, parts) -> out`: it appends to the bytearray `out`; where the message
+has records it moves what it has so far and the records to `parts`, uncopied, and goes on with a new
+bytearray, which it returns. It raises struct.error, TypeError, AttributeError and
+UnicodeEncodeError for values that do not fit: `codec` makes EncodeError of all.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,10 @@ def differs(kind: Kind, f: Field, value: str) -> str:
 
 
 class _Encoder(Source):
-    """Emits the encoder. Writes of fixed width wait in `pending`; `out` is the bytearray written to at this point."""
+    """Emits the encoder.
+
+    Writes of fixed width wait in `pending`; `out` is the bytearray written to at this point.
+    """
 
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)

@@ -1,9 +1,10 @@
 """What stands before every message on a connection: its size, and the header.
 
-A frame is an int32 size and that many bytes. A request's header is api key, version, correlation id and client id, and
-from the api's first flexible version on also tagged fields, of which Kafka has none yet. A response's header is the
-correlation id, and tagged fields where the version is flexible; but never for ApiVersions, because the client that
-reads it does not know yet what the broker speaks.
+A frame is an int32 size and that many bytes. A request's header is api key, version, correlation id
+and client id, and from the api's first flexible version on also tagged fields, of which Kafka has
+none yet. A response's header is the correlation id, and tagged fields where the version is
+flexible; but never for ApiVersions, because the client that reads it does not know yet what the
+broker speaks.
 """
 
 from struct import Struct
@@ -37,8 +38,8 @@ class RequestHead(NamedTuple):
 def parse_request_header(buffer: Buffer, position: int = 0) -> RequestHead:
     """The header at `position`, which is after the size. Raises ProtocolError.
 
-    Any key and version is accepted: whether they are served is for the caller to say. Of a key that is not known,
-    `body_position` is where the client id ends.
+    Any key and version is accepted: whether they are served is for the caller to say. Of a key that
+    is not known, `body_position` is where the client id ends.
     """
     try:
         key, version, correlation_id, length = _REQUEST.unpack_from(buffer, position)
@@ -62,7 +63,10 @@ def parse_request_header(buffer: Buffer, position: int = 0) -> RequestHead:
 
 
 def parse_response_header(buffer: Buffer, api_key: int, api_version: int) -> tuple[int, int]:
-    """The correlation id and where the body begins, in a frame without its size. Raises ProtocolError."""
+    """The correlation id and where the body begins, in a frame without its size.
+
+    Raises ProtocolError.
+    """
     try:
         (correlation_id,) = _INT32.unpack_from(buffer, 0)
         if api_key != _API_VERSIONS and MESSAGES[api_key].is_flexible(api_version):
@@ -101,7 +105,8 @@ def frame_request_parts(
 def frame_response(
     message: Message, api_key: int, api_version: int, correlation_id: int
 ) -> list[Part]:
-    """`message` as a whole frame in pieces, its size included; records and slices stand by themselves.
+    """`message` as a whole frame in pieces, its size included; records and slices stand by
+    themselves.
 
     Raises EncodeError.
     """

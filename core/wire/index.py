@@ -1,7 +1,7 @@
 """Every api key: its messages, the versions Apache Kafka 4.3.1 serves, and who serves it.
 
-Message modules are imported when a request or response class is first asked for, because all of them together take
-longer to import than a command line may take to start.
+Message modules are imported when a request or response class is first asked for, because all of
+them together take longer to import than a command line may take to start.
 """
 
 from importlib import import_module
@@ -13,9 +13,10 @@ from pk.core.wire.schema import Request, Response
 class ApiMessages:
     """The messages of one api key.
 
-    `versions` are those that Apache serves by default; a message class may know older ones (its VERSIONS).
-    `flexible` is the first version with compact strings and tagged fields, for both messages; None for never.
-    `listeners` are "broker" and "controller": which kind of listener serves the key.
+    `versions` are those that Apache serves by default; a message class may know older ones (its
+    VERSIONS). `flexible` is the first version with compact strings and tagged fields, for both
+    messages; None for never. `listeners` are "broker" and "controller": which kind of listener
+    serves the key.
     """
 
     __slots__ = (

@@ -10,10 +10,11 @@
         acks: Int16 = 0
         topic_data: list[TopicProduceData] = field(default_factory=list)
 
-A type checker reads these as dataclasses with keyword-only constructors, and so they behave: slots, equality, a repr
-that shows what differs from the defaults, and `dataclasses.replace`, `fields` and `asdict` work. They are not made by
-the dataclasses module because that compiles four functions a class at import; there are hundreds of classes here, and
-a command line must not wait for them. Here `__init__` is compiled when the first instance is made.
+A type checker reads these as dataclasses with keyword-only constructors, and so they behave: slots,
+equality, a repr that shows what differs from the defaults, and `dataclasses.replace`, `fields` and
+`asdict` work. They are not made by the dataclasses module because that compiles four functions a
+class at import; there are hundreds of classes here, and a command line must not wait for them. Here
+`__init__` is compiled when the first instance is made.
 """
 
 import dataclasses
@@ -73,10 +74,12 @@ def field(
     tag: int | None = None,
     ignorable: bool = False,
 ) -> Any:
-    """A field that versions `since` to `until` have, and that may be null from version `nullable` on (or in a range).
+    """A field that versions `since` to `until` have, and that may be null from version `nullable`
+    on (or in a range).
 
-    With a `tag` it is a tagged field: on the wire only where it differs from its default. One that is `ignorable` is
-    dropped where a version lacks it; any other refuses to be encoded then, unless it has its default.
+    With a `tag` it is a tagged field: on the wire only where it differs from its default. One that
+    is `ignorable` is dropped where a version lacks it; any other refuses to be encoded then, unless
+    it has its default.
     """
     return Field(default, default_factory, since, until, nullable, tag, ignorable)
 
@@ -135,11 +138,17 @@ class Message(Struct):
     API_KEY: ClassVar[int] = -1
     """The api key of a request or response; -1 for what is not one."""
     RECORD_TYPE: ClassVar[int] = -1
-    """For keys and values of internal topics: the version of the key, which says what the record is."""
+    """For keys and values of internal topics: the version of the key, which says what the record
+    is.
+    """
     VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
-    """The lowest and highest version that can be encoded and decoded: wider than what Apache serves today."""
+    """The lowest and highest version that can be encoded and decoded: wider than what Apache serves
+    today.
+    """
     FLEXIBLE_SINCE: ClassVar[int | None] = None
-    """The version from which strings and arrays are compact and tagged fields exist; None for never."""
+    """The version from which strings and arrays are compact and tagged fields exist; None for
+    never.
+    """
     ENCODERS: ClassVar[dict[int, Callable[..., Any]]] = {}
     DECODERS: ClassVar[dict[int, Callable[..., Any]]] = {}
 

@@ -1,14 +1,17 @@
 """The types a field of a message may have, and the two errors of the codec.
 
-`str` and `bytes` are themselves, `list[T]` is an array, a `Struct` is a struct; the rest carries its width in an
-annotation, which type checkers read as `int`, `float` or `bytes`, and the compiler as a letter of the struct module.
+`str` and `bytes` are themselves, `list[T]` is an array, a `Struct` is a struct; the rest carries
+its width in an annotation, which type checkers read as `int`, `float` or `bytes`, and the compiler
+as a letter of the struct module.
 """
 
 from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 
 class EncodeError(ValueError):
-    """A message that cannot be written: a field has a value that the version cannot carry, or one out of its range."""
+    """A message that cannot be written: a field has a value that the version cannot carry, or one
+    out of its range.
+    """
 
 
 class Fixed(NamedTuple):
@@ -52,7 +55,9 @@ Uint16 = Annotated[int, Fixed("H", 2)]
 Float64 = Annotated[float, Fixed("d", 8)]
 Uuid = Annotated[bytes, UUID]
 Records = Annotated[Any, RECORDS]
-"""Whole record batches: decoded a memoryview of the frame, or None; to encode, any buffer or a `Slice`."""
+"""Whole record batches: decoded a memoryview of the frame, or None; to encode, any buffer or a
+`Slice`.
+"""
 
 Part = bytes | bytearray | memoryview | Slice
 """A piece of an encoded message."""

@@ -1,8 +1,8 @@
 """Messages that say their own version: an int16 before the body.
 
-Keys and values of internal topics are written so, what consumers of classic groups tell each other, the key of a
-control record, and the principal in an envelope. The version of a key is not really one: it says what the record is,
-and the body is always that of version 0.
+Keys and values of internal topics are written so, what consumers of classic groups tell each other,
+the key of a control record, and the principal in an envelope. The version of a key is not really
+one: it says what the record is, and the body is always that of version 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,10 @@ def encode_key(key: Message) -> bytes:
 
 
 def version_of(buffer: Buffer) -> int:
-    """The version at the beginning of `buffer`; of a key, the type of its record. Raises ProtocolError."""
+    """The version at the beginning of `buffer`; of a key, the type of its record.
+
+    Raises ProtocolError.
+    """
     try:
         return _INT16.unpack_from(buffer)[0]
     except StructError as e:
@@ -38,10 +41,11 @@ def version_of(buffer: Buffer) -> int:
 
 
 def decode_versioned(cls: type[M], buffer: Buffer, *, newer: bool = False) -> M:
-    """The message behind its version, and nothing after it. Raises ProtocolError, also for a version not known.
+    """The message behind its version, and nothing after it. Raises ProtocolError, also for a
+    version not known.
 
-    With `newer` a version above the highest known one is read as that, and what follows is ignored: consumers of
-    classic groups promise each other that newer versions only append.
+    With `newer` a version above the highest known one is read as that, and what follows is ignored:
+    consumers of classic groups promise each other that newer versions only append.
     """
     version = version_of(buffer)
     low, high = cls.VERSIONS
@@ -58,9 +62,11 @@ def by_record_type(classes: Iterable[type[M]]) -> dict[int, type[M]]:
 
 
 def decode_key(keys: Mapping[int, type[M]], buffer: Buffer) -> M | None:
-    """The key in `buffer`, whose class is among `keys` (see `by_record_type`); None for a type that is not.
+    """The key in `buffer`, whose class is among `keys` (see `by_record_type`); None for a type that
+    is not.
 
-    A record of a type that is not known was written by a newer program, and is skipped. Raises ProtocolError.
+    A record of a type that is not known was written by a newer program, and is skipped. Raises
+    ProtocolError.
     """
     cls = keys.get(version_of(buffer))
     return None if cls is None else decode_whole(cls, buffer, 0, 2)

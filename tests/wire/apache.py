@@ -1,7 +1,9 @@
-"""Apache Kafka's generated message classes as an oracle, and the golden file that remembers what they said.
+"""Apache Kafka's generated message classes as an oracle, and the golden file that remembers what
+they said.
 
-`python tests/wire/apache.py` (with `tests` and `scripts/path` on PYTHONPATH) writes tests/golden/wire.jsonl again:
-each line is a message, a version, its fields as JSON, and the bytes Apache's classes make of them.
+`python tests/wire/apache.py` (with `tests` and `scripts/path` on PYTHONPATH) writes
+tests/golden/wire.jsonl again: each line is a message, a version, its fields as JSON, and the bytes
+Apache's classes make of them.
 """
 
 import base64

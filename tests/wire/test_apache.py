@@ -1,7 +1,7 @@
 """Byte for byte what Apache Kafka's generated classes write: every message, every version of 4.3.1.
 
-The everyday run compares with the golden file (see `apache.py`); where java and mvn are, random values are compared
-with the classes themselves.
+The everyday run compares with the golden file (see `apache.py`); where java and mvn are, random
+values are compared with the classes themselves.
 """
 
 import json

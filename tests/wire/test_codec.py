@@ -1,4 +1,5 @@
-"""Every message in every version: there and back, cut short, lied to, and refused where it must be."""
+"""Every message in every version: there and back, cut short, lied to, and refused where it must be.
+"""
 
 import random
 import tracemalloc
@@ -73,7 +74,8 @@ def test_bytes_after_the_end_are_noticed(cls: type[Message]) -> None:
 
 @BY_CLASS
 def test_damaged_and_random_bytes_are_a_protocol_error_or_a_message(cls: type[Message]) -> None:
-    """Whatever decodes must encode again, if only into a shorter form: nothing half made comes out."""
+    """Whatever decodes must encode again, if only into a shorter form: nothing half made comes out.
+    """
     chance = random.Random(cls.__name__)
     for version in versions(cls):
         data = encode(Maker(version).message(cls, version), version)[:3000]
@@ -278,11 +280,10 @@ def test_records_are_passed_through_uncopied(version: int) -> None:
     parts = encode_parts(response, version)
     for piece in pieces[:3]:
         assert any(part is piece for part in parts)
-    data = encode(response, version)
-    assert len(data) == sum(p.length if isinstance(p, Unread) else len(p) for p in parts)  # type: ignore[arg-type]
-    again = decode_whole(FetchResponse, data, version)
-    found = [p.records for p in again.responses[0].partitions]
-    assert found == [b"a" * 500, b"bb", b"ccc", b"", None]
+    data = encode(response, version) assert len(data) == sum(p.length if isinstance(p, Unread) else
+    len(p) for p in parts)  # type: ignore[arg-type] again = decode_whole(FetchResponse, data,
+    version) found = [p.records for p in again.responses[0].partitions] assert found == [b"a" * 500,
+    b"bb", b"ccc", b"", None]
 
 
 def test_decoded_records_are_a_view_of_the_frame() -> None:

@@ -49,7 +49,9 @@ def test_tags_of_a_header_are_skipped() -> None:
 
 
 def test_api_versions_of_any_version_can_be_parsed() -> None:
-    """A version that nobody knows yet is flexible, and must be answered, so its header must be readable."""
+    """A version that nobody knows yet is flexible, and must be answered, so its header must be
+    readable.
+    """
     head = bytes.fromhex("0012 0063 00000007 0002 6d65 00")
     assert parse_request_header(head).api_version == 99
     assert parse_request_header(head).body_position == len(head)

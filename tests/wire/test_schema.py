@@ -87,7 +87,9 @@ def test_messages_can_be_copied_and_pickled() -> None:
 
 
 def test_declarations_agree_with_themselves() -> None:
-    """Tagged fields only where a version is flexible, versions in order, every type known, every default valid."""
+    """Tagged fields only where a version is flexible, versions in order, every type known, every
+    default valid.
+    """
     messages = all_messages()
     assert len(messages) > 200
     for cls in messages:

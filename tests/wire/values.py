@@ -1,4 +1,6 @@
-"""Random messages made from their own declarations, and walks over them that the codecs compared with ours need."""
+"""Random messages made from their own declarations, and walks over them that the codecs compared
+with ours need.
+"""
 
 import random
 from collections.abc import Callable, Iterator
@@ -42,7 +44,10 @@ def cases() -> Iterator[tuple[type[Message], int]]:
 
 
 class Maker:
-    """Makes random values. `records` makes the content of a records field; `small` keeps all of it short."""
+    """Makes random values.
+
+    `records` makes the content of a records field; `small` keeps all of it short.
+    """
 
     def __init__(
         self,
@@ -110,7 +115,9 @@ def camel(name: str) -> str:
 def walk(
     message: Struct, version: int, leaf: Callable[[Kind, Any], Any], *, tagged: bool = True
 ) -> dict[str, Any]:
-    """The fields that `version` has, by their attribute's name; `leaf` turns what is neither struct nor array."""
+    """The fields that `version` has, by their attribute's name; `leaf` turns what is neither struct
+    nor array.
+    """
 
     def turn(kind: Kind, value: Any) -> Any:
         if value is None:
