@@ -24,6 +24,7 @@ from pk.core.log.lookup import FetchSlice, FoundTimestamp
 from pk.core.log.segment import Segment
 from pk.core.log.slices import EMPTY
 from pk.core.log.storage import StoredLog
+from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -310,21 +311,16 @@ class Log(StoredLog):
         except OSError as e:
             raise StorageError(self.directory, "look up the latest time", e) from e
 
-    def aborted_transactions(self, offset: int, end: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions with records in [offset, end), which a reader of
-        committed records must leave out. `offset_beyond` narrows `end` to what was read. Raises StorageError."""
+    def aborted_transactions(self, offset: int, fetched: FetchSlice) -> list[AbortedTxn]:
+        """The aborted transactions that a reader of committed records must leave out of `fetched`, which it read from
+        `offset`. Raises StorageError."""
+        if not fetched.length or all(segment.txn_index.empty for segment in self.segments):
+            return []
         try:
-            found = lookup.aborted_transactions(self.segments, offset, end)
+            beyond = lookup.offset_beyond(self.segments, fetched, self.log_end_offset)
+            return lookup.aborted_transactions(self.segments, offset, beyond)
         except OSError as e:
             raise StorageError(self.directory, "read aborted transactions", e) from e
-        return [(aborted.producer_id, aborted.first_offset) for aborted in found]
-
-    def offset_beyond(self, fetched: FetchSlice) -> int:
-        """An offset that no record of `fetched` reaches, within an index entry of the lowest. Raises StorageError."""
-        try:
-            return lookup.offset_beyond(self.segments, fetched, self.log_end_offset)
-        except OSError as e:
-            raise StorageError(self.directory, "read an index", e) from e
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Up to where every transaction is decided, at most the high watermark. Raises StorageError at first use."""

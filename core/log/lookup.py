@@ -132,8 +132,6 @@ def offset_beyond(segments: list[Segment], fetched: FetchSlice, log_end_offset: 
 
 def aborted_transactions(segments: list[Segment], offset: int, end: int) -> list[AbortedTxn]:
     """The aborted transactions with records in [offset, end), in the order of their markers."""
-    if all(segment.txn_index.empty for segment in segments):
-        return []
     found = []
     for segment in segments[segment_index(segments, offset) :]:
         for aborted in segment.txn_index.all():
