@@ -10,7 +10,7 @@ at three quarters of its size.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from pk.core.values import java_string_hash
 
@@ -30,12 +30,56 @@ def hash_map_order(
     `hash_code` is Java's for the keys' type, by default that of strings; `capacity` the table's size at first, a power of
     two.
     """
-    hash_of = hash_code or java_string_hash  # type: ignore[assignment]
     found = list(keys)
     while len(found) * 4 > capacity * 3:
         capacity *= 2
+    return _by_bucket(found, hash_code or java_string_hash, capacity)  # type: ignore[arg-type]
+
+
+def computed_order(calls: Iterable[str]) -> list[str]:
+    """The same for a map filled by `computeIfAbsent`, called with each of `calls`, repeated ones too.
+
+    It puts a new key before the others of its bucket, and grows the table not when that has become too full but when it is
+    called the next time.
+    """
+    capacity = _DEFAULT_CAPACITY
+    found: dict[str, None] = {}
+    for key in calls:
+        if len(found) * 4 > capacity * 3:
+            capacity *= 2
+        found[key] = None
+    return _by_bucket(reversed(found), java_string_hash, capacity)
+
+
+def _by_bucket(keys: Iterable[T], hash_code: Callable[[T], int], capacity: int) -> list[T]:
     buckets: dict[int, list[T]] = {}
-    for key in found:
-        value = hash_of(key) & 0xFFFFFFFF  # type: ignore[arg-type]
+    for key in keys:
+        value = hash_code(key) & 0xFFFFFFFF
         buckets.setdefault((value ^ (value >> 16)) & (capacity - 1), []).append(key)
     return [key for index in sorted(buckets) for key in buckets[index]]
+
+
+class HashSetOrder(Generic[T]):
+    """A set that knows which of its elements a Java `HashSet` would name first. Such a table never shrinks."""
+
+    def __init__(self, hash_code: Callable[[T], int]) -> None:
+        self._hash_code = hash_code
+        self._capacity = _DEFAULT_CAPACITY
+        self._elements: dict[T, None] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._elements)
+
+    def add(self, element: T) -> None:
+        """Put `element` in."""
+        self._elements[element] = None
+        if len(self._elements) * 4 > self._capacity * 3:
+            self._capacity *= 2
+
+    def remove(self, element: T) -> None:
+        """Take `element` out. Raises KeyError."""
+        del self._elements[element]
+
+    def first(self) -> T:
+        """The element that comes first."""
+        return hash_map_order(self._elements, self._hash_code, capacity=self._capacity)[0]

@@ -1,0 +1,168 @@
+"""What consumers of a classic group say of themselves, and are told, as bytes: Java's ConsumerProtocol and `userData`.
+
+A subscription travels inside JoinGroup, an assignment inside SyncGroup; each begins with its version. A newer version than we
+know is read as the newest we know: fields are only ever added at the end.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pk.core.errors import ProtocolError
+from pk.core.group.java import computed_order
+from pk.core.values import TopicPartition
+from pk.core.wire.codec import decode, encode
+from pk.core.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+)
+from pk.core.wire.messages.consumer_protocol import TopicPartition as TopicPartitions
+
+SUBSCRIPTION_VERSION_MAX: Final = 3
+NO_GENERATION: Final = -1
+
+_VERSION: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What one member wants, and what it had."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    """What a cooperative member still holds (KIP-429)."""
+    generation: int = NO_GENERATION
+    """The last generation in which it was assigned something (KIP-792)."""
+    rack: str | None = None
+    """KIP-881."""
+    instance_id: str | None = None
+    """Not in the bytes: the group coordinator tells it beside them."""
+
+
+def encode_subscription(
+    subscription: Subscription, version: int = SUBSCRIPTION_VERSION_MAX
+) -> bytes:
+    """The member's metadata in JoinGroup, as Java's consumer writes it."""
+    message = ConsumerProtocolSubscription(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=_grouped(sorted(subscription.owned)),
+        generation_id=subscription.generation,
+        rack_id=subscription.rack,
+    )
+    return _VERSION.pack(version) + encode(message, version)
+
+
+def decode_subscription(data: bytes, instance_id: str | None = None) -> Subscription:
+    """A member's metadata. Raises ProtocolError."""
+    message, _ = decode(ConsumerProtocolSubscription, data, _version(data), 2)
+    return Subscription(
+        tuple(message.topics),
+        message.user_data,
+        tuple(_flat(message.owned_partitions)),
+        max(message.generation_id, NO_GENERATION),
+        message.rack_id or None,
+        instance_id,
+    )
+
+
+def encode_assignment(
+    partitions: Iterable[TopicPartition],
+    user_data: bytes | None = None,
+    version: int = SUBSCRIPTION_VERSION_MAX,
+) -> bytes:
+    """A member's assignment in SyncGroup, as Java's consumer writes it."""
+    message = ConsumerProtocolAssignment(
+        assigned_partitions=_grouped(partitions), user_data=user_data
+    )
+    return _VERSION.pack(version) + encode(message, version)
+
+
+def decode_assignment(data: bytes) -> list[TopicPartition]:
+    """The partitions of an assignment; none for empty bytes, which is what a member gets that the leader left out.
+
+    Raises ProtocolError.
+    """
+    if not data:
+        return []
+    message, _ = decode(ConsumerProtocolAssignment, data, _version(data), 2)
+    return list(_flat(message.assigned_partitions))
+
+
+def encode_sticky_user_data(partitions: Sequence[TopicPartition], generation: int) -> bytes:
+    """What a member of the `sticky` assignor sends along: the partitions it had, and in which generation (version 1)."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    out = bytearray(_INT32.pack(len(by_topic)))
+    for topic in computed_order(topic for topic, _ in partitions):
+        name = topic.encode()
+        indexes = by_topic[topic]
+        out += struct.pack(
+            f">h{len(name)}si{len(indexes)}i", len(name), name, len(indexes), *indexes
+        )
+    return bytes(out + _INT32.pack(generation))
+
+
+def decode_sticky_user_data(data: bytes | None) -> tuple[list[TopicPartition], int]:
+    """(partitions, generation) of version 1, or of version 0, which has no generation; nothing of what cannot be read."""
+    if not data:
+        return [], NO_GENERATION
+    partitions: list[TopicPartition] = []
+    try:
+        (topics,) = _INT32.unpack_from(data)
+        if not 0 <= topics <= len(data) - 4:
+            return [], NO_GENERATION
+        position = 4
+        for _ in range(topics):
+            (size,) = _VERSION.unpack_from(data, position)
+            position += 2
+            name = data[position : position + size]
+            if size < 0 or len(name) < size:
+                return [], NO_GENERATION
+            topic = name.decode(errors="replace")
+            position += size
+            (count,) = _INT32.unpack_from(data, position)
+            position += 4
+            if count < 0:
+                return [], NO_GENERATION
+            indexes = struct.unpack_from(f">{count}i", data, position)
+            position += 4 * count
+            partitions += [TopicPartition(topic, index) for index in indexes]
+    except (struct.error, MemoryError, OverflowError):
+        return [], NO_GENERATION
+    if len(data) - position < 4:
+        return partitions, NO_GENERATION
+    return partitions, _INT32.unpack_from(data, position)[0]
+
+
+def encode_cooperative_user_data(generation: int) -> bytes:
+    """What a member of the `cooperative-sticky` assignor sends along; its partitions are in the subscription itself."""
+    return _INT32.pack(generation)
+
+
+def decode_cooperative_user_data(data: bytes | None) -> int:
+    """The generation, or -1."""
+    return _INT32.unpack_from(data)[0] if data is not None and len(data) >= 4 else NO_GENERATION
+
+
+def _version(data: bytes) -> int:
+    if len(data) < 2 or data[0] & 0x80:
+        raise ProtocolError("consumer protocol data without a version")
+    return min(_VERSION.unpack_from(data)[0], SUBSCRIPTION_VERSION_MAX)
+
+
+def _grouped(partitions: Iterable[TopicPartition]) -> list[TopicPartitions]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    return [TopicPartitions(topic=t, partitions=p) for t, p in by_topic.items()]
+
+
+def _flat(topics: Iterable[TopicPartitions]) -> Iterable[TopicPartition]:
+    return [TopicPartition(t.topic, p) for t in topics for p in t.partitions]
