@@ -189,7 +189,7 @@ class _Encoder(Source):
             self.flush()
 
     def write_struct(self, cls: type[Struct], local: str) -> None:
-        """Write the fields of a struct, then its tagged ones; refuse what the version cannot carry."""
+        """Write the fields of a struct and its tagged ones; refuse what the version lacks."""
         tagged: list[tuple[str, Kind, Field]] = []
         for name, kind, f in fields_of(cls):
             value = f"{local}.{name}"

@@ -69,7 +69,7 @@ class ApiMessages:
         return self._response
 
     def is_flexible(self, version: int) -> bool:
-        """Whether `version` has compact strings, tagged fields and the headers that go with them."""
+        """Whether `version` has compact strings, tagged fields and the headers to match."""
         return self.flexible is not None and version >= self.flexible
 
     def _load(self) -> None:

@@ -1,4 +1,5 @@
-"""Adds partitions to a transaction (KIP-98). v4 several transactions at once, for brokers (KIP-890).
+"""Adds partitions to a transaction (KIP-98). v4 several transactions at once, for brokers
+(KIP-890).
 
 Api key 24; Apache Kafka 4.3.1 serves versions 0 to 5.
 """

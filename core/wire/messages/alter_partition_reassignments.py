@@ -1,5 +1,5 @@
-"""Starts, changes and cancels reassignments of replicas (KIP-455). v1 may refuse another replication
-factor (KIP-860).
+"""Starts, changes and cancels reassignments of replicas (KIP-455). v1 may refuse another
+replication factor (KIP-860).
 
 Api key 45; Apache Kafka 4.3.1 serves versions 0 to 1.
 """

@@ -1,5 +1,5 @@
-"""Says which requests a broker serves, and in which versions. v3 client software names and features
-(KIP-511, KIP-584), v4 features that begin at 0 (KIP-1022).
+"""Says which requests a broker serves, and in which versions. v3 client software names and
+features (KIP-511, KIP-584), v4 features that begin at 0 (KIP-1022).
 
 The response always has the oldest header; a version that is not known is answered in v0 with
 UNSUPPORTED_VERSION.

@@ -1,5 +1,5 @@
-"""Keeps a broker's registration alive, and asks to be unfenced or shut down (KIP-631). v1 offline
-directories (KIP-858), v2 cordoned ones (KIP-1066).
+"""Keeps a broker's registration alive, and asks to be unfenced or shut down (KIP-631). v1
+offline directories (KIP-858), v2 cordoned ones (KIP-1066).
 
 Api key 63; Apache Kafka 4.3.1 serves versions 0 to 2.
 """

@@ -1,5 +1,5 @@
-"""Registers a broker with the controller (KIP-631). v2 log directories (KIP-858), v3 the previous
-epoch (KIP-966).
+"""Registers a broker with the controller (KIP-631). v2 log directories (KIP-858), v3 the
+previous epoch (KIP-966).
 
 Api key 62; Apache Kafka 4.3.1 serves versions 0 to 4.
 """

@@ -1,5 +1,5 @@
-"""Joins, keeps alive and leaves a consumer group, and hands out its assignment (KIP-848). v1 regular
-expressions.
+"""Joins, keeps alive and leaves a consumer group, and hands out its assignment (KIP-848). v1
+regular expressions.
 
 Api key 68; Apache Kafka 4.3.1 serves versions 0 to 1.
 """

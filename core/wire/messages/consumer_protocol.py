@@ -1,5 +1,6 @@
-"""What consumers of classic groups tell each other inside JoinGroup and SyncGroup: int16 version,
-then the message. v1 owned partitions (KIP-429), v2 generations (KIP-792), v3 racks (KIP-881).
+"""What consumers of classic groups tell each other inside JoinGroup and SyncGroup: int16
+version, then the message. v1 owned partitions (KIP-429), v2 generations (KIP-792), v3 racks
+(KIP-881).
 """
 
 from pk.core.wire.schema import Message, Struct, field, message, struct

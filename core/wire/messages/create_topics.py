@@ -1,5 +1,5 @@
-"""Creates topics. v1 may only validate, v4 default partitions and replicas (KIP-464), v5 answers
-configs (KIP-525), v6 quotas (KIP-599), v7 topic ids (KIP-516).
+"""Creates topics. v1 may only validate, v4 default partitions and replicas (KIP-464), v5
+answers configs (KIP-525), v6 quotas (KIP-599), v7 topic ids (KIP-516).
 
 Api key 19; Apache Kafka 4.3.1 serves versions 2 to 7.
 """

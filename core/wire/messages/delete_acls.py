@@ -1,5 +1,5 @@
-"""Deletes access rules that match filters (KIP-140). v1 pattern types (KIP-290), v3 user resources
-(KIP-373).
+"""Deletes access rules that match filters (KIP-140). v1 pattern types (KIP-290), v3 user
+resources (KIP-373).
 
 Api key 31; Apache Kafka 4.3.1 serves versions 1 to 3.
 """

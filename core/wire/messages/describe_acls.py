@@ -1,5 +1,5 @@
-"""Lists access rules that match a filter (KIP-140). v1 pattern types (KIP-290), v3 user resources
-(KIP-373).
+"""Lists access rules that match a filter (KIP-140). v1 pattern types (KIP-290), v3 user
+resources (KIP-373).
 
 Api key 29; Apache Kafka 4.3.1 serves versions 1 to 3.
 """

@@ -1,5 +1,5 @@
-"""Describes the brokers or controllers of a cluster (KIP-700). v1 controllers (KIP-919), v2 fenced
-brokers (KIP-1073).
+"""Describes the brokers or controllers of a cluster (KIP-700). v1 controllers (KIP-919), v2
+fenced brokers (KIP-1073).
 
 Api key 60; Apache Kafka 4.3.1 serves versions 0 to 2.
 """

@@ -1,5 +1,5 @@
-"""Describes configs of topics, brokers and groups (KIP-133). v1 synonyms (KIP-226), v3 types and
-documentation (KIP-569).
+"""Describes configs of topics, brokers and groups (KIP-133). v1 synonyms (KIP-226), v3 types
+and documentation (KIP-569).
 
 Api key 32; Apache Kafka 4.3.1 serves versions 1 to 4.
 """

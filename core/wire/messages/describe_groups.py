@@ -1,5 +1,5 @@
-"""Describes classic groups and their members. v3 authorized operations (KIP-430), v4 static members
-(KIP-345), v6 an error's text (KIP-1043).
+"""Describes classic groups and their members. v3 authorized operations (KIP-430), v4 static
+members (KIP-345), v6 an error's text (KIP-1043).
 
 Api key 15; Apache Kafka 4.3.1 serves versions 0 to 6.
 """

@@ -1,5 +1,5 @@
-"""Describes log directories and the sizes of what is in them (KIP-113). v4 disk sizes (KIP-827), v5
-cordoned directories (KIP-1066).
+"""Describes log directories and the sizes of what is in them (KIP-113). v4 disk sizes
+(KIP-827), v5 cordoned directories (KIP-1066).
 
 Api key 35; Apache Kafka 4.3.1 serves versions 1 to 5.
 """

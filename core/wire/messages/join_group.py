@@ -1,5 +1,6 @@
-"""Joins a classic group and waits for its next generation. v4 demands a member id first (KIP-394),
-v5 static members (KIP-345), v8 a reason (KIP-800), v9 may skip the assignment (KIP-814).
+"""Joins a classic group and waits for its next generation. v4 demands a member id first
+(KIP-394), v5 static members (KIP-345), v8 a reason (KIP-800), v9 may skip the assignment
+(KIP-814).
 
 Api key 11; Apache Kafka 4.3.1 serves versions 0 to 9.
 """

@@ -1,6 +1,6 @@
-"""Asks for the offsets that groups have stored. v2 all topics (KIP-88), v5 leader epochs (KIP-320),
-v7 waits for open transactions (KIP-447), v8 several groups (KIP-709), v9 member epochs (KIP-848),
-v10 topic ids.
+"""Asks for the offsets that groups have stored. v2 all topics (KIP-88), v5 leader epochs
+(KIP-320), v7 waits for open transactions (KIP-447), v8 several groups (KIP-709), v9 member
+epochs (KIP-848), v10 topic ids.
 
 Api key 9; Apache Kafka 4.3.1 serves versions 1 to 10.
 """

@@ -1,5 +1,5 @@
-"""Finds where leader epochs end, by which replicas and consumers see that they diverge (KIP-101,
-KIP-279, KIP-320).
+"""Finds where leader epochs end, by which replicas and consumers see that they diverge
+(KIP-101, KIP-279, KIP-320).
 
 Api key 23; Apache Kafka 4.3.1 serves versions 2 to 4.
 """

@@ -1,4 +1,5 @@
-"""Acknowledges records that a member of a share group has acquired (KIP-932). v2 renews (KIP-1222).
+"""Acknowledges records that a member of a share group has acquired (KIP-932). v2 renews
+(KIP-1222).
 
 Api key 79; Apache Kafka 4.3.1 serves versions 1 to 2.
 """

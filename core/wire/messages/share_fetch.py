@@ -1,5 +1,5 @@
-"""Acquires records for a member of a share group, and acknowledges earlier ones (KIP-932). v2 renews
-and modes of acquiring (KIP-1206, KIP-1222).
+"""Acquires records for a member of a share group, and acknowledges earlier ones (KIP-932). v2
+renews and modes of acquiring (KIP-1206, KIP-1222).
 
 Api key 78; Apache Kafka 4.3.1 serves versions 1 to 2.
 """

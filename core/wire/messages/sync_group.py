@@ -1,5 +1,5 @@
-"""Hands the leader's assignment to the members of a classic group. v3 static members (KIP-345), v5
-protocol type and name (KIP-559).
+"""Hands the leader's assignment to the members of a classic group. v3 static members (KIP-345),
+v5 protocol type and name (KIP-559).
 
 Api key 14; Apache Kafka 4.3.1 serves versions 0 to 5.
 """

@@ -1,5 +1,5 @@
-"""Stores offsets of a group as part of a transaction (KIP-98). v3 group membership (KIP-447), v5
-adds the group by itself (KIP-890).
+"""Stores offsets of a group as part of a transaction (KIP-98). v3 group membership (KIP-447),
+v5 adds the group by itself (KIP-890).
 
 Api key 28; Apache Kafka 4.3.1 serves versions 0 to 5.
 """

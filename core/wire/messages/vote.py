@@ -1,5 +1,5 @@
-"""Asks for a vote in an election of the metadata quorum (KIP-595). v1 directory ids (KIP-853), v2
-pre-votes (KIP-996).
+"""Asks for a vote in an election of the metadata quorum (KIP-595). v1 directory ids (KIP-853),
+v2 pre-votes (KIP-996).
 
 Api key 52; Apache Kafka 4.3.1 serves versions 0 to 2.
 """
