@@ -109,36 +109,78 @@ class BatchBuilder:
         """The finished batch, with its CRC. Raises ValueError without records, KafkaError(MESSAGE_TOO_LARGE)."""
         if not self.count:
             raise ValueError("a batch of no records")
-        batch = self._body
-        if self._codec != Codec.NONE:
-            with memoryview(batch) as view, view[HEADER_BYTES:] as plain:
-                packed = compress(self._codec, plain, self._level)
-            batch[HEADER_BYTES:] = packed
-        if len(batch) > BATCH_BYTES_MAX:
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes")
-        append_time = log_append_time_ms is not None
-        HEADER.pack_into(
-            batch,
-            0,
-            base_offset,
-            len(batch) - LENGTH_END,
-            leader_epoch,
-            MAGIC,
-            0,
-            self._codec
-            | LOG_APPEND_TIME_BIT * append_time
-            | TRANSACTIONAL_BIT * transactional
-            | CONTROL_BIT * control,
-            self.count - 1,
-            self._base,
-            self._latest if log_append_time_ms is None else log_append_time_ms,
-            producer_id,
-            producer_epoch,
-            base_sequence,
+        seal(
+            self._body,
             self.count,
+            self._base,
+            self._latest,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            codec=self._codec,
+            level=self._level,
+            transactional=transactional,
+            control=control,
+            log_append_time_ms=log_append_time_ms,
         )
-        write_crc(batch)
-        return batch
+        return self._body
+
+
+def seal(
+    batch: bytearray,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time_ms: int | None = None,
+) -> None:
+    """Makes a batch of `batch`: room for the header and then the records, which are compressed here.
+
+    Raises KafkaError(MESSAGE_TOO_LARGE) where it would be beyond what a length can say.
+    """
+    if codec != Codec.NONE:
+        with memoryview(batch) as view, view[HEADER_BYTES:] as plain:
+            packed = compress(codec, plain, level)
+        batch[HEADER_BYTES:] = packed
+    if len(batch) > BATCH_BYTES_MAX:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {len(batch)} bytes")
+    attributes = int(codec)
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME_BIT
+        max_timestamp = log_append_time_ms
+    if transactional:
+        attributes |= TRANSACTIONAL_BIT
+    if control:
+        attributes |= CONTROL_BIT
+    HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_END,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    write_crc(batch)
 
 
 def _headers(headers: Headers) -> bytes:

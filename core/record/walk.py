@@ -103,9 +103,9 @@ def walk(body: Buffer, count: int, compacted: bool) -> tuple[int, int]:
 def _plain(
     data: memoryview, position: int, index: int, until: int, compacted: bool, least: int, most: int
 ) -> tuple[int, int, int, int]:
-    """Walks from record `index` at `position` up to `until`, or to the first that is not of the plainest kind.
+    """Walks from record `index` up to `until` or the first with a length of more than two bytes, or a wrong one.
 
-    Returns where it stands, and the timestamp deltas so far. Plain: lengths and timestamp deltas of one or two bytes.
+    Returns position and index where it stands, least and greatest timestamp delta so far.
     """
     last, end, start = -1, len(data), position
     try:
@@ -129,26 +129,20 @@ def _plain(
                     break
                 code = code & 0x7F | high << 7
             if code != last:
-                last = code
-                delta = (code >> 1) ^ -(code & 1)
+                last, delta = code, (code >> 1) ^ -(code & 1)
                 least = min(least, delta)
                 most = max(most, delta)
-            code = index << 1
-            if code < 0x80:
-                if data[position + 1] != code:
+            code, position = index << 1, position + 2
+            if code >= 0x80:
+                if data[position - 1] != code & 0x7F | 0x80:
                     break
-                position += 2
-            else:
-                if data[position + 1] != code & 0x7F | 0x80:
-                    break
-                position += 3
-                if code >= 0x4000:
-                    if code >= 0x200000 or data[position - 1] != code >> 7 & 0x7F | 0x80:
+                code, position = code >> 7, position + 1
+                if code >= 0x80:
+                    if code >= 0x4000 or data[position - 1] != code & 0x7F | 0x80:
                         break
-                    position += 1
-                    code >>= 7
-                if data[position - 1] != code >> 7:
-                    break
+                    code, position = code >> 7, position + 1
+            if data[position - 1] != code:
+                break
             code = data[position]
             if code >= 0x80:
                 position += 1
