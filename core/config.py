@@ -30,8 +30,12 @@ from pk.core.config_topic import CLIENT_METRICS, GROUP, TOPIC
 __all__ = [
     "BROKER_KEYS",
     "CLIENT_METRICS_KEYS",
+    "DYNAMIC_ONLY_KEYS",
     "GROUP_KEYS",
+    "GROUP_SYNONYMS",
     "TOPIC_KEYS",
+    "TOPIC_KEYS_NOT_ENFORCED",
+    "TOPIC_SYNONYMS",
     "BrokerConfig",
     "ConfigError",
     "Key",
@@ -40,6 +44,9 @@ __all__ = [
     "TopicConfig",
     "Type",
     "Value",
+    "base_name",
+    "broker_key",
+    "key_of",
     "parse_properties",
     "unsupported_keys",
     "value_text",
@@ -54,6 +61,9 @@ BROKER_KEYS: Final = read_table(
     config_security.SECURITY,
     config_remote.QUORUM_AND_REMOTE,
 )
+DYNAMIC_ONLY_KEYS: Final = read_table(config_broker.DYNAMIC_ONLY)
+"""Keys that the cluster keeps for a broker and that are never in its file; described only where they are set."""
+
 TOPIC_KEYS: Final = read_table(TOPIC)
 GROUP_KEYS: Final = read_table(GROUP)
 CLIENT_METRICS_KEYS: Final = read_table(CLIENT_METRICS)
@@ -146,10 +156,10 @@ TOPIC_KEYS_NOT_ENFORCED: Final = (
 def unsupported_keys(given: Iterable[str]) -> list[str]:
     """Those of `given` that belong to a feature which does not exist here, for one warning at the start."""
     beginnings = tuple(start for starts in UNSUPPORTED.values() for start in starts)
-    return sorted(name for name in given if _base_name(name).startswith(beginnings))
+    return sorted(name for name in given if base_name(name).startswith(beginnings))
 
 
-def _base_name(name: str) -> str:
+def base_name(name: str) -> str:
     """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: what a listener's own key overrides."""
     if name.startswith("listener.name."):
         rest = name.split(".", 3)
@@ -162,9 +172,11 @@ def _base_name(name: str) -> str:
 
 def broker_key(name: str) -> Key:
     """The key `name`, also of one listener (`listener.name.L.KEY`). Raises ConfigError where there is none."""
-    key = BROKER_KEYS.get(name) or BROKER_KEYS.get(_base_name(name))
+    key = BROKER_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
     if key is not None:
         return key
+    if (extra := DYNAMIC_ONLY_KEYS.get(name)) is not None:
+        return extra
     if name in PLUGIN_KEYS:
         return Key(name, Type.STRING, None, "Read by the authorizer.")
     raise ConfigError(nearest(name, BROKER_KEYS))

@@ -250,3 +250,15 @@ pk.request.bytes.max LONG 268435456 valid=1..
     ?
 """
 """Keys of ours: what Kafka has no word for."""
+
+DYNAMIC_ONLY: Final = """
+follower.replication.throttled.rate LONG 9223372036854775807 valid=0.. dynamic=cluster
+    ?
+
+leader.replication.throttled.rate LONG 9223372036854775807 valid=0.. dynamic=cluster
+    ?
+
+replica.alter.log.dirs.io.max.bytes.per.second LONG 9223372036854775807 valid=0.. dynamic=cluster
+    ?
+"""
+"""Keys that only the cluster sets, never a file."""

@@ -168,8 +168,6 @@ class _Bounds:
             if seen not in self.words:
                 choice = ", ".join(self.words)
                 raise ConfigError(f"{key.name} must be one of {choice}, not {word!r}")
-        if isinstance(value, tuple) and len(set(value)) != len(value):
-            raise ConfigError(f"{key.name} names a value twice: {','.join(value)}")
 
 
 def _parse_bounds(text: str) -> _Bounds:

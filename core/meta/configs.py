@@ -1,0 +1,373 @@
+"""Decisions about configs of topics, brokers, groups and client metrics subscriptions. Pure: (image, request) → events.
+
+Both requests name resources, each decided by itself with its own error. The incremental one (KIP-339) changes single
+keys; the legacy one replaces all keys of a resource.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Final, Protocol
+
+from pk.core.config import (
+    CLIENT_METRICS_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    BrokerConfig,
+    ConfigError,
+    Key,
+    Scope,
+    Type,
+    Value,
+    broker_key,
+    key_of,
+)
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.describe import (
+    Described,
+    describe_topic,
+)
+from pk.core.meta.events import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigChanged, Event
+from pk.core.meta.image import ConfigResource, MetadataImage
+from pk.core.wire.messages import alter_configs as legacy
+from pk.core.wire.messages import incremental_alter_configs as incremental
+
+__all__ = ["Described", "Operation", "alter", "check_topic", "describe_topic", "incremental_alter"]
+
+
+class Operation(IntEnum):
+    """What an incremental change does to a key."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(Protocol):
+    """One key of an IncrementalAlterConfigs request."""
+
+    name: str
+    config_operation: int
+    value: str | None
+
+
+_THROTTLED: Final = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
+_REPLICA: Final = re.compile(r"\s*[0-9]+\s*:\s*[0-9]+\s*")
+_DURATION: Final = re.compile(
+    r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?",
+    re.IGNORECASE,
+)
+_MATCH_KEYS: Final = frozenset(
+    {
+        "client_id",
+        "client_instance_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+
+def _parse(keys: Mapping[str, Key], given: Mapping[str, str]) -> dict[str, Value]:
+    return {name: key_of(keys, name).parse(text) for name, text in given.items()}
+
+
+def check_topic(own: Mapping[str, str], config: BrokerConfig) -> None:
+    """Raises KafkaError(INVALID_CONFIG) where a topic must not have these keys of its own."""
+    try:
+        values = _parse(TOPIC_KEYS, own)
+        config.topic(own).check()
+        for name in _THROTTLED:
+            _check_throttled(name, values.get(name))
+        if values.get("remote.storage.enable"):
+            raise ConfigError("remote.storage.enable cannot be true: there is no remote storage")
+    except ConfigError as e:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
+
+
+def _check_throttled(name: str, value: Value) -> None:
+    if isinstance(value, tuple) and value not in ((), ("*",), ("none",)):
+        for replica in value:
+            if not _REPLICA.fullmatch(replica):
+                raise ConfigError(
+                    f"{name} must be * or a list of PARTITION:BROKER, not {replica!r}"
+                )
+
+
+def _check_broker(own: Mapping[str, str], resource: str, touched: Iterable[str]) -> None:
+    """Only keys that the request sets are judged; what is stored already is not this request's fault."""
+    for name in touched:
+        try:
+            key = broker_key(name)
+        except ConfigError as e:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
+        if not key.dynamic:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs"
+            )
+        if not resource and key.scope is Scope.PER_BROKER:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{name} is set for one broker, never for all of them"
+            )
+        try:
+            key.parse(own[name])
+        except ConfigError as e:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
+
+
+def _check_group(own: Mapping[str, str], config: BrokerConfig) -> None:
+    try:
+        values = _parse(GROUP_KEYS, own)
+        for name, value in values.items():
+            kind, _, rest = name.partition(".")
+            low, high = f"group.{kind}.min.{rest}", f"group.{kind}.max.{rest}"
+            if name == "streams.num.standby.replicas":
+                high = "group.streams.max.standby.replicas"
+            _check_between(name, value, config, low, high)
+        for kind in ("consumer", "share", "streams"):
+            session, beat = (
+                values.get(n, config[f"group.{n}"])
+                for n in (f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms")
+            )
+            assert isinstance(session, int) and isinstance(beat, int)
+            if session <= beat:
+                raise ConfigError(
+                    f"{kind}.session.timeout.ms must be above {kind}.heartbeat.interval.ms"
+                )
+        reset = own.get("share.auto.offset.reset", "latest")
+        if reset not in ("earliest", "latest") and not _DURATION.fullmatch(reset):
+            raise ConfigError(
+                f"share.auto.offset.reset must be earliest, latest or by_duration:P…, not {reset!r}"
+            )
+    except ConfigError as e:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
+
+
+def _check_between(name: str, value: Value, config: BrokerConfig, low: str, high: str) -> None:
+    for bound, below in ((low, True), (high, False)):
+        try:
+            limit = config[bound]
+        except ConfigError:
+            continue  # not every key is bounded by others
+        assert isinstance(value, int) and isinstance(limit, int)
+        if value < limit if below else value > limit:
+            word = "at least" if below else "at most"
+            raise ConfigError(f"{name} must be {word} {limit} ({bound}), not {value}")
+
+
+def _check_client_metrics(own: Mapping[str, str]) -> None:
+    try:
+        values = _parse(CLIENT_METRICS_KEYS, own)
+    except ConfigError as e:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
+    match = values.get("match")
+    for pattern in match if isinstance(match, tuple) else ():
+        name, _, expression = pattern.partition("=")
+        try:
+            if name.strip() not in _MATCH_KEYS or not expression.strip():
+                raise ValueError
+            re.compile(expression.strip())
+        except (re.error, ValueError, OverflowError, RecursionError):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"match: {pattern!r} is no CLIENT_FIELD=REGULAR_EXPRESSION",
+            ) from None
+
+
+def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
+    """Raises KafkaError where there is no such thing to configure."""
+    if resource_type == TOPIC:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic's name is missing")
+        if name not in image.topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
+    elif resource_type == BROKER:
+        check_broker_name(name)
+    elif resource_type in (GROUP, CLIENT_METRICS):
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the resource's name is missing")
+    else:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configs here"
+        )
+
+
+def check_broker_name(name: str) -> int | None:
+    """The id in a broker resource's name, None for all brokers. Raises KafkaError(INVALID_REQUEST)."""
+    if not name:
+        return None
+    if not (name.isascii() and name.isdigit() and len(name) <= 10):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a broker is named by its id, not {name!r}")
+    return int(name)
+
+
+def _check(
+    resource: ConfigResource, own: Mapping[str, str], touched: Iterable[str], config: BrokerConfig
+) -> None:
+    resource_type, name = resource
+    if resource_type == TOPIC:
+        check_topic(own, config)
+    elif resource_type == BROKER:
+        _check_broker(own, name, touched)
+    elif resource_type == GROUP:
+        _check_group(own, config)
+    else:
+        _check_client_metrics(own)
+
+
+def incremental_alter(
+    image: MetadataImage,
+    request: incremental.IncrementalAlterConfigsRequest,
+    config: BrokerConfig,
+) -> Decision[Event]:
+    """Decide an IncrementalAlterConfigs request (loggers excepted: a broker keeps them to itself)."""
+
+    def changed(resource: incremental.AlterConfigsResource) -> dict[str, str]:
+        key = resource.resource_type, resource.resource_name
+        return _changed(key, image.config(*key), resource.configs, config)
+
+    decision, errors = _decide(image, request.resources, changed, config, request.validate_only)
+    decision.reply = incremental.IncrementalAlterConfigsResponse(
+        responses=[
+            incremental.AlterConfigsResourceResponse(
+                error_code=error.code if error else 0,
+                error_message=error.message if error else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        ]
+    )
+    return decision
+
+
+def alter(
+    image: MetadataImage, request: legacy.AlterConfigsRequest, config: BrokerConfig
+) -> Decision[Event]:
+    """Decide an AlterConfigs request: what it does not name is deleted."""
+
+    def changed(resource: legacy.AlterConfigsResource) -> dict[str, str]:
+        return {c.name: _required(c.name, c.value) for c in resource.configs}
+
+    decision, errors = _decide(image, request.resources, changed, config, request.validate_only)
+    decision.reply = legacy.AlterConfigsResponse(
+        responses=[
+            legacy.AlterConfigsResourceResponse(
+                error_code=error.code if error else 0,
+                error_message=error.message if error else None,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in zip(request.resources, errors, strict=True)
+        ]
+    )
+    return decision
+
+
+def _decide(
+    image: MetadataImage,
+    resources: list,
+    changed: Callable[..., dict[str, str]],
+    config: BrokerConfig,
+    validate_only: bool,
+) -> tuple[Decision[Event], list[KafkaError | None]]:
+    decision: Decision[Event] = Decision()
+    errors: list[KafkaError | None] = []
+    seen = Counter((r.resource_type, r.resource_name) for r in resources)
+    for one in resources:
+        resource = one.resource_type, one.resource_name
+        try:
+            if seen[resource] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the resource twice")
+            if len({c.name for c in one.configs}) != len(one.configs):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has a key twice")
+            _check_resource(image, *resource)
+            old, new = image.config(*resource), changed(one)
+            touched = [name for name in new if old.get(name) != new[name]]
+            _check(resource, new, touched, config)
+        except KafkaError as e:
+            errors.append(e)
+            continue
+        errors.append(None)
+        if not validate_only:
+            decision.records += [ConfigChanged(*resource, n, new[n]) for n in touched]
+            decision.records += [ConfigChanged(*resource, n, None) for n in old if n not in new]
+    return decision, errors
+
+
+def _required(name: str, value: str | None) -> str:
+    if value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{name} must have a value")
+    return value
+
+
+def _changed(
+    resource: ConfigResource,
+    own: Mapping[str, str],
+    changes: Iterable[Change],
+    config: BrokerConfig,
+) -> dict[str, str]:
+    new = dict(own)
+    for change in changes:
+        name, operation = change.name, change.config_operation
+        if operation == Operation.DELETE:
+            new.pop(name, None)
+            continue
+        value = _required(name, change.value)
+        if operation == Operation.SET:
+            new[name] = value
+        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+            new[name] = _edited(resource, new.get(name), name, operation, value, config)
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no operation {operation}")
+    return new
+
+
+def _edited(
+    resource: ConfigResource,
+    old: str | None,
+    name: str,
+    operation: int,
+    value: str,
+    config: BrokerConfig,
+) -> str:
+    """A list with members more or fewer; where the resource has none of its own, its default's."""
+    try:
+        key = _key(resource[0], name)
+    except ConfigError as e:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
+    if key.type is not Type.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG, f"{name} is no list: nothing can be added to it or taken away"
+        )
+    if old is None:
+        default = config.topic({})[name] if resource[0] == TOPIC else key.default_value()
+        words = list(default) if isinstance(default, tuple) else []
+    else:
+        words = _words(old)
+    if operation == Operation.APPEND:
+        added = _words(value)
+        if not added:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}: nothing to add")
+        words += [w for w in added if w not in words]
+    else:
+        words = [w for w in words if w not in _words(value)]
+    return ",".join(words)
+
+
+def _words(text: str) -> list[str]:
+    return [w for w in (part.strip() for part in text.split(",")) if w]
+
+
+def _key(resource_type: int, name: str) -> Key:
+    if resource_type == BROKER:
+        return broker_key(name)
+    tables = {TOPIC: TOPIC_KEYS, GROUP: GROUP_KEYS, CLIENT_METRICS: CLIENT_METRICS_KEYS}
+    return key_of(tables[resource_type], name)

@@ -1,0 +1,85 @@
+"""Where new replicas go: leaders spread evenly over brokers, replicas of a partition over racks.
+
+The brokers are laid out in one ring in which racks alternate (a1 b1 c1 a2 b2 …). Partition p is led by the p-th broker of
+the ring from a random start. Its followers come from further along the ring, shifted by one more each time the ring has
+gone round, so that the followers of one broker's partitions are all the others and not always its neighbour. A broker
+whose rack already has a replica is passed over while there are racks that have none.
+
+A fenced broker may get a replica where there are not enough others, but it leads nothing.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
+from typing import Protocol, TypeVar
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.image import BrokerImage
+
+T = TypeVar("T")
+
+
+class Chance(Protocol):
+    """What is asked of chance: `random.Random` has it, and a seeded one makes a run repeatable."""
+
+    def randrange(self, stop: int, /) -> int: ...
+    def randbytes(self, n: int, /) -> bytes: ...
+
+
+def place(
+    brokers: Iterable[BrokerImage],
+    partitions: int,
+    replication_factor: int,
+    random: Chance,
+    first_partition: int = 0,
+) -> list[tuple[int, ...]]:
+    """The replicas of `partitions` new partitions, the one that should lead first.
+
+    Raises KafkaError(INVALID_REPLICATION_FACTOR) where there are not enough brokers, or none that may lead.
+    """
+    known = sorted(brokers, key=lambda b: b.broker_id)
+    leaders = _ring([b for b in known if b.may_lead])
+    others = _ring([b for b in known if not b.may_lead])
+    if replication_factor > len(known):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"there are {len(known)} brokers, too few for a replication factor of {replication_factor}",
+        )
+    if not leaders:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "there is no broker that could lead a partition"
+        )
+    start = random.randrange(len(leaders))
+    shift = random.randrange(len(leaders))
+    placed = []
+    for number in range(first_partition, first_partition + partitions):
+        turn = number // len(leaders)
+        at = (number + start) % len(leaders)
+        rest = [*leaders[at + 1 :], *leaders[:at]]
+        if rest:
+            by = (shift + turn) % len(rest)
+            rest = [*rest[by:], *rest[:by]]
+        placed.append(_one(leaders[at], [*rest, *others], replication_factor))
+    return placed
+
+
+def _one(leader: BrokerImage, rest: Sequence[BrokerImage], count: int) -> tuple[int, ...]:
+    chosen, racks = [leader], {leader.rack}
+    left = list(rest)
+    while len(chosen) < count:
+        # Racks without a replica first; when each has one, they all count as empty again.
+        broker = next((b for b in left if b.rack not in racks), None)
+        if broker is None:
+            racks.clear()
+            broker = left[0]
+        left.remove(broker)
+        chosen.append(broker)
+        racks.add(broker.rack)
+    return tuple(b.broker_id for b in chosen)
+
+
+def _ring(brokers: Sequence[BrokerImage]) -> list[BrokerImage]:
+    racks: dict[str | None, list[BrokerImage]] = {}
+    for broker in brokers:
+        racks.setdefault(broker.rack, []).append(broker)
+    in_turn = zip_longest(*(racks[r] for r in sorted(racks, key=lambda r: r or "")))
+    return [b for row in in_turn for b in row if b is not None]

@@ -1,0 +1,86 @@
+"""A snapshot of the image: the events that would make it, in one CBOR document. Loading one is applying them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from pk.core import cbor
+from pk.core.meta.events import (
+    BrokerRegistered,
+    ClusterCreated,
+    ConfigChanged,
+    ControllerElected,
+    Event,
+    FeatureChanged,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+    pack,
+    unpack,
+)
+from pk.core.meta.image import MetadataImage
+from pk.core.values import NO_EPOCH, NO_NODE
+
+KIND: Final = "pk.metadata.snapshot"
+VERSION: Final = 1
+
+
+def events_of(image: MetadataImage) -> Iterator[Event]:
+    """Events that make `image` (all but its offset) out of an empty one."""
+    if image.cluster_id:
+        yield ClusterCreated(image.cluster_id)
+    if image.controller_epoch != NO_EPOCH:
+        yield ControllerElected(image.controller_id, image.controller_epoch)
+    for name, level in image.features.items():
+        yield FeatureChanged(name, level)
+    for b in image.brokers.values():
+        yield BrokerRegistered(
+            b.broker_id,
+            b.broker_epoch,
+            b.incarnation_id,
+            b.endpoints,
+            b.rack,
+            b.log_dirs,
+            b.features,
+            b.fenced,
+            b.in_controlled_shutdown,
+        )
+    for topic in image.topics.values():
+        yield TopicCreated(topic.name, topic.topic_id)
+        for p in topic.partitions:
+            yield PartitionCreated(
+                topic.topic_id,
+                p.partition,
+                p.replicas,
+                p.isr,
+                p.leader,
+                p.leader_epoch,
+                p.partition_epoch,
+                p.elr,
+                p.last_known_elr,
+                p.adding,
+                p.removing,
+                p.directories,
+            )
+    for (resource_type, name), own in image.configs.items():
+        for key, value in own.items():
+            yield ConfigChanged(resource_type, name, key, value)
+    if image.producer_id_next:
+        yield ProducerIdsAllocated(NO_NODE, NO_EPOCH, image.producer_id_next)
+
+
+def dump(image: MetadataImage) -> bytes:
+    """`image` as a document."""
+    body = {"offset": image.offset, "events": [pack(event) for event in events_of(image)]}
+    return cbor.dumps(KIND, VERSION, body)
+
+
+def load(data: bytes) -> MetadataImage:
+    """The image in a document. Raises cbor.CborError where it is damaged or newer than this program."""
+    _, body = cbor.loads(KIND, data, VERSION)
+    try:
+        offset, packed = body["offset"], body["events"]
+        image = MetadataImage().apply(unpack(one) for one in packed)
+    except (KeyError, TypeError, IndexError, AssertionError) as e:
+        raise cbor.CborError(f"{KIND}: contradicts itself: {e!r}") from e
+    return replace(image, offset=offset)

@@ -1,0 +1,384 @@
+"""Decisions about topics: create, delete, add partitions. Pure: (image, request) → events and the answer.
+
+A request names many topics, each is decided by itself, and each has its own error in the answer.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from pk.core.config import TOPIC_KEYS, BrokerConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta import configs
+from pk.core.meta.events import (
+    TOPIC,
+    ConfigChanged,
+    Event,
+    PartitionCreated,
+    TopicCreated,
+    TopicDeleted,
+)
+from pk.core.meta.image import MetadataImage, TopicImage
+from pk.core.meta.placement import Chance, place
+from pk.core.values import MAX_TOPIC_NAME_CHARS, METADATA_TOPIC, ZERO_UUID, Uuid, uuid_text
+from pk.core.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from pk.core.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from pk.core.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""Kafka refuses to create more at once."""
+
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def check_name(name: str) -> None:
+    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) where no topic may have this name."""
+    if not name:
+        wrong = "it is empty"
+    elif name in (".", ".."):
+        wrong = "it would be a directory of another meaning"
+    elif len(name) > MAX_TOPIC_NAME_CHARS:
+        wrong = f"it has {len(name)} characters, more than {MAX_TOPIC_NAME_CHARS}"
+    elif not _LETTERS.issuperset(name):
+        wrong = "only ASCII letters, digits, '.', '_' and '-' are allowed"
+    else:
+        return
+    raise KafkaError(
+        ErrorCode.INVALID_TOPIC_EXCEPTION, f"no topic can be called {name[:80]!r}: {wrong}"
+    )
+
+
+def collision(image: MetadataImage, name: str) -> str | None:
+    """A topic whose metrics would be mixed up with those of `name`: '.' and '_' are one there."""
+    if "." not in name and "_" not in name:
+        return None
+    plain = name.replace(".", "_")
+    return next((t for t in image.topics if t != name and t.replace(".", "_") == plain), None)
+
+
+def create_topics(
+    image: MetadataImage,
+    request: CreateTopicsRequest,
+    config: BrokerConfig,
+    random: Chance,
+    timestamp_ms: int = 0,
+) -> Decision[Event]:
+    """Decide a CreateTopics request; the reply is its response, complete as version 7 wants it."""
+    decision: Decision[Event] = Decision()
+    names = Counter(topic.name for topic in request.topics)
+    results = []
+    budget = PARTITIONS_PER_REQUEST_MAX
+    for topic in request.topics:
+        if names[topic.name] > 1:
+            names[topic.name] = -1
+            results.append(
+                _refused(
+                    topic.name,
+                    KafkaError(ErrorCode.INVALID_REQUEST, "the request names the topic twice"),
+                )
+            )
+        elif names[topic.name] == 1:
+            try:
+                events = _create(image, topic, config, random, budget)
+            except KafkaError as e:
+                results.append(_refused(topic.name, e))
+                continue
+            budget -= sum(isinstance(e, PartitionCreated) for e in events)
+            if not request.validate_only:
+                decision.records += events
+            results.append(_created(topic, events, config, request.validate_only))
+    decision.reply = CreateTopicsResponse(topics=results)
+    return decision
+
+
+def _create(
+    image: MetadataImage,
+    topic: CreatableTopic,
+    config: BrokerConfig,
+    random: Chance,
+    budget: int,
+) -> list[Event]:
+    name = topic.name
+    check_name(name)
+    if name == METADATA_TOPIC:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, f"{name} is the cluster's own log and never created"
+        )
+    if name in image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+    if (other := collision(image, name)) is not None:
+        raise KafkaError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {name} collides with {other}: they differ in '.' and '_' only",
+        )
+    changes = _own_configs(topic, config)
+    topic_id = new_topic_id(image, random)
+    replicas = _replicas_of(image, topic, config, random, budget)
+    events: list[Event] = [TopicCreated(name, topic_id)]
+    events += partitions_created(image, topic_id, 0, replicas)
+    events += changes
+    return events
+
+
+def new_topic_id(image: MetadataImage, random: Chance) -> Uuid:
+    """An id that no topic has. As in Kafka its text never begins with '-', which tools would take for an option."""
+    while True:
+        topic_id = random.randbytes(16)
+        # Ids of fifteen zero bytes and something are reserved: the cluster's own log has such a one.
+        taken = topic_id[:15] == bytes(15) or topic_id in image.topics_by_id
+        if not taken and not uuid_text(topic_id).startswith("-"):
+            return topic_id
+
+
+def _own_configs(topic: CreatableTopic, config: BrokerConfig) -> list[ConfigChanged]:
+    given: dict[str, str] = {}
+    for one in topic.configs:
+        if one.value is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{one.name} must have a value")
+        given[one.name] = one.value
+    configs.check_topic(given, config)
+    return [ConfigChanged(TOPIC, topic.name, key, value) for key, value in given.items()]
+
+
+def _replicas_of(
+    image: MetadataImage,
+    topic: CreatableTopic,
+    config: BrokerConfig,
+    random: Chance,
+    budget: int,
+) -> list[tuple[int, ...]]:
+    count, factor = topic.num_partitions, topic.replication_factor
+    if topic.assignments:
+        if factor != -1 or count != -1:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                "with a manual assignment, partitions and replication factor must be -1",
+            )
+        return _assigned(image, topic)
+    if count != -1 and count <= 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic cannot have {count} partitions")
+    if factor != -1 and factor <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the replication factor must be positive, or -1 for the default, not {factor}",
+        )
+    count = config.num_partitions if count == -1 else count
+    factor = config.default_replication_factor if factor == -1 else factor
+    if count > budget:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"more than {PARTITIONS_PER_REQUEST_MAX} new partitions in one request",
+        )
+    return place(image.brokers.values(), count, factor, random)
+
+
+def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ...]]:
+    by_partition: dict[int, tuple[int, ...]] = {}
+    for assignment in topic.assignments:
+        number = assignment.partition_index
+        if number in by_partition:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {number} is assigned twice"
+            )
+        by_partition[number] = tuple(assignment.broker_ids)
+    if sorted(by_partition) != list(range(len(by_partition))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "the assigned partitions must be numbered from 0 without a gap",
+        )
+    replicas = [by_partition[number] for number in range(len(by_partition))]
+    _check_assignment(image, replicas, len(replicas[0]))
+    return replicas
+
+
+def _check_assignment(
+    image: MetadataImage, replicas: Sequence[tuple[int, ...]], factor: int
+) -> None:
+    def refuse(why: str) -> KafkaError:
+        return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the manual assignment {why}")
+
+    for nodes in replicas:
+        if not nodes:
+            raise refuse("has a partition without replicas")
+        for node in nodes:
+            if nodes.count(node) > 1:
+                raise refuse(f"has broker {node} twice for one partition")
+            if node not in image.brokers:
+                raise refuse(f"has broker {node}, which is not registered")
+        if len(nodes) != factor:
+            raise refuse(f"has {len(nodes)} replicas for a partition where others have {factor}")
+        if not any(image.brokers[node].may_lead for node in nodes):
+            raise refuse("has a partition none of whose brokers is alive")
+
+
+def partitions_created(
+    image: MetadataImage, topic_id: Uuid, first: int, replicas: Sequence[tuple[int, ...]]
+) -> Iterator[PartitionCreated]:
+    """New partitions: all replicas that are alive begin in sync, the first of them leads."""
+    for number, nodes in enumerate(replicas, first):
+        isr = tuple(n for n in nodes if image.brokers[n].may_lead)
+        yield PartitionCreated(topic_id, number, nodes, isr, isr[0])
+
+
+def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=name, error_code=error.code, error_message=error.message, configs=[]
+    )
+
+
+def _created(
+    topic: CreatableTopic, events: Sequence[Event], config: BrokerConfig, validate_only: bool
+) -> CreatableTopicResult:
+    partitions = [e for e in events if isinstance(e, PartitionCreated)]
+    own = {e.key: e.value or "" for e in events if isinstance(e, ConfigChanged)}
+    described = configs.describe_topic(own, config)
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=ZERO_UUID if validate_only else partitions[0].topic_id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        num_partitions=len(partitions),
+        replication_factor=len(partitions[0].replicas),
+        configs=[
+            CreatableTopicConfigs(
+                name=name,
+                value=described[name].value,
+                read_only=False,
+                config_source=described[name].source,
+                is_sensitive=TOPIC_KEYS[name].sensitive,
+            )
+            for name in sorted(TOPIC_KEYS)
+        ],
+    )
+
+
+def delete_topics(
+    image: MetadataImage, request: DeleteTopicsRequest, config: BrokerConfig
+) -> Decision[Event]:
+    """Decide a DeleteTopics request, by names (up to version 5) or by names or ids (6)."""
+    decision: Decision[Event] = Decision()
+    asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    seen: Counter[Uuid | str | None] = Counter(
+        state.name if state.name is not None else state.topic_id for state in asked
+    )
+    ids: set[Uuid] = set()
+    results = []
+    for state in asked:
+        key = state.name if state.name is not None else state.topic_id
+        count, seen[key] = seen[key], -1
+        if count < 0:
+            continue
+        result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
+        results.append(result)
+        try:
+            topic = _to_delete(image, state, count, config)
+            if topic.topic_id in ids:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, "the request has the topic by name and by id"
+                )
+        except KafkaError as e:
+            result.error_code, result.error_message = e.code, e.message
+            continue
+        ids.add(topic.topic_id)
+        result.name, result.topic_id = topic.name, topic.topic_id
+        decision.records.append(TopicDeleted(topic.topic_id))
+    decision.reply = DeleteTopicsResponse(responses=results)
+    return decision
+
+
+def _to_delete(
+    image: MetadataImage, state: DeleteTopicState, count: int, config: BrokerConfig
+) -> TopicImage:
+    if count > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names the topic twice")
+    if state.name is not None and state.topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or its id")
+    if state.name is not None:
+        topic = image.topics.get(state.name)
+    elif state.topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "neither a name nor an id was given")
+    else:
+        topic = image.topic_by_id(state.topic_id)
+    if topic is None:
+        by_id = state.name is None
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise KafkaError(code, "there is no such topic")
+    if not config.delete_topic_enable:
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
+    return topic
+
+
+def create_partitions(
+    image: MetadataImage, request: CreatePartitionsRequest, config: BrokerConfig, random: Chance
+) -> Decision[Event]:
+    """Decide a CreatePartitions request."""
+    decision: Decision[Event] = Decision()
+    names = Counter(topic.name for topic in request.topics)
+    results = []
+    budget = PARTITIONS_PER_REQUEST_MAX
+    for topic in request.topics:
+        count, names[topic.name] = names[topic.name], -1
+        if count < 0:
+            continue
+        result = CreatePartitionsTopicResult(name=topic.name)
+        results.append(result)
+        try:
+            if count > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names the topic twice")
+            events = _grow(image, topic, budget, random)
+        except KafkaError as e:
+            result.error_code, result.error_message = e.code, e.message
+            continue
+        budget -= len(events)
+        if not request.validate_only:
+            decision.records += events
+    decision.reply = CreatePartitionsResponse(results=results)
+    return decision
+
+
+def _grow(
+    image: MetadataImage, wanted: CreatePartitionsTopic, budget: int, random: Chance
+) -> list[PartitionCreated]:
+    topic = image.topics.get(wanted.name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic")
+    have = len(topic.partitions)
+    more = wanted.count - have
+    if more <= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic {topic.name} has {have} partitions, {wanted.count} would not be more",
+        )
+    if more > budget:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"more than {PARTITIONS_PER_REQUEST_MAX} new partitions in one request",
+        )
+    factor = len(topic.partitions[0].replicas)
+    if wanted.assignments is not None:
+        if len(wanted.assignments) != more:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{more} partitions are to be added, {len(wanted.assignments)} are assigned",
+            )
+        replicas = [tuple(a.broker_ids) for a in wanted.assignments]
+        _check_assignment(image, replicas, factor)
+    else:
+        replicas = place(image.brokers.values(), more, factor, random, have)
+    return list(partitions_created(image, topic.topic_id, have, replicas))
