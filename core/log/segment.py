@@ -117,6 +117,10 @@ class Segment:
         """Let it rest: the time index gets its last entry, and both leave memory."""
         self.seal()
         self.write_indexes()
+        self.rest()
+
+    def rest(self) -> None:
+        """Its indexes, which have been written, leave memory."""
         self.active = False
         self.index.unload()
         self.time_index.unload()
@@ -185,9 +189,8 @@ class Segment:
             self.time_index.write()
 
     def sync(self) -> None:
-        """Make log and indexes durable."""
+        """Make log and indexes durable; `write_indexes` comes first."""
         self.file.sync()
-        self.write_indexes()
         if self.index.entries:
             self.index.file.sync()
         if self.time_index.entries:

@@ -6,6 +6,7 @@ written there.
 
 import threading
 import zlib
+from itertools import zip_longest
 from typing import Final, Self
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -131,6 +132,7 @@ class StoredLog:
         if new:
             segments[0].activate()
             self._names_changed = self._touched = True
+            self._producers, self._epochs = Producers(log_start_offset), LeaderEpochs()
             self.log_end_offset = log_start_offset
         elif clean:
             end = recovery.clean_end_offset(found, segments, recovery_point)
@@ -164,7 +166,7 @@ class StoredLog:
             if transaction.last_offset >= first.base_offset:
                 self._segment_of(transaction.last_offset).txn_index.append(transaction)
         epochs = self.epochs
-        epochs.truncate_end(self.log_end_offset)
+        epochs.truncate_end(first.base_offset)  # the batches say it better
         for header, _ in recovery.batches_between(
             self.segments, first.base_offset, self.log_end_offset
         ):
@@ -186,8 +188,8 @@ class StoredLog:
                 self._touched or self.recovery_point < self.log_end_offset or self._names_changed
             )
             if changed and active.size:
-                self._write_snapshot()
-            if changed or self.epochs_dirty:
+                self._write_snapshot(self.log_end_offset)
+            if changed:  # not for a new epoch alone: 10,000 partitions get one at every start, most write nothing
                 self.flush(force=True)
             for segment in self.segments:
                 segment.close()
@@ -203,11 +205,6 @@ class StoredLog:
             self._abandoned = True
             for segment in self.segments:
                 segment.close()
-
-    @property
-    def epochs_dirty(self) -> bool:
-        """Whether leader epochs were assigned that are not in their file yet."""
-        return self._epochs is not None and self._epochs.dirty
 
     @property
     def config(self) -> LogConfig:
@@ -257,22 +254,23 @@ class StoredLog:
         old = self.segments[-1]
         if not old.size and old.base_offset == base_offset:
             return old
+        segment = Segment(self.disk, self.directory, base_offset, {}, now_ms)
         try:
-            kept = self.segments
-            if old.size:
-                if not old.active:
-                    old.activate()
-                old.deactivate()
-            else:
-                self._drop([old])
-                kept = kept[:-1]
-            self.log_end_offset = base_offset
-            self._write_snapshot()
-            segment = Segment(self.disk, self.directory, base_offset, {}, now_ms)
+            if not old.active:
+                old.activate()
+            old.seal()
+            old.write_indexes()
+            self._write_snapshot(base_offset)
             segment.activate()
         except OSError as e:
-            raise self._die("roll", e) from e
-        self.segments = [*kept, segment]
+            raise self._refuse("roll", e) from e
+        if old.size:
+            old.rest()
+            self.segments = [*self.segments, segment]
+        else:
+            self.segments = [*self.segments[:-1], segment]
+            self._drop_quietly([old])
+        self.log_end_offset = base_offset
         self._names_changed = self._touched = True
         self._set_roll_time()
         return segment
@@ -293,6 +291,12 @@ class StoredLog:
             self._deleted += segment.rename(self.directory, DELETED)
             segment.close()
         self._names_changed = True
+
+    def _drop_quietly(self, segments: list[Segment]) -> None:
+        try:
+            self._drop(segments)
+        except OSError as e:
+            raise self._die("drop an empty segment", e) from e
 
     def remove_deleted(self) -> int:
         """Remove the files of segments that were dropped `file.delete.delay.ms` ago or earlier: who dropped them calls
@@ -422,18 +426,39 @@ class StoredLog:
             if target <= self.recovery_point and not force:
                 return
             segments = self.segments
+            due = [
+                segment
+                for segment, following in zip_longest(segments, segments[1:])
+                if (force and following is None)
+                or (
+                    segment.base_offset < target
+                    and (following is None or following.base_offset > self.recovery_point)
+                )
+            ]
+            self._write_behind(due)
             try:
-                for i, segment in enumerate(segments):
-                    last = i + 1 == len(segments)
-                    if last or (
-                        segments[i + 1].base_offset > self.recovery_point
-                        and segment.base_offset < target
-                    ):
-                        self._sync_segment(segment)
+                for segment in due:
+                    self._sync_segment(segment)
                 self._sync_state()
             except OSError as e:
                 raise self._die("sync", e) from e
             self.recovery_point = max(self.recovery_point, min(target, self.log_end_offset))
+
+    def _write_behind(self, segments: list[Segment]) -> None:
+        """Write what was not written when it happened: index entries and leader epochs. In a thread, perhaps."""
+        epochs = self._epochs
+        try:
+            for segment in segments:
+                segment.write_indexes()
+            if epochs is not None and epochs.dirty:
+                content, epochs.dirty = epochs.format(), False
+                try:
+                    self.disk.write(f"{self.directory}/{recovery.EPOCHS_FILE}", content)
+                except OSError:
+                    epochs.dirty = True
+                    raise
+        except OSError as e:
+            raise self._refuse("write indexes and epochs", e) from e
 
     def _sync_segment(self, segment: Segment) -> None:
         if not segment.size and not segment.active:
@@ -445,11 +470,7 @@ class StoredLog:
                 raise
 
     def _sync_state(self) -> None:
-        """Epochs, snapshots and names. In a thread, perhaps."""
-        epochs = self._epochs
-        if epochs is not None and epochs.dirty:
-            epochs.dirty = False
-            self.disk.write(f"{self.directory}/{recovery.EPOCHS_FILE}", epochs.format())
+        """Snapshots and names. In a thread, perhaps."""
         due, self._unsynced_snapshots = self._unsynced_snapshots, []
         for offset in due:
             if offset in self.snapshots:
@@ -467,9 +488,9 @@ class StoredLog:
             self._names_changed = False
             self.disk.sync_dir(self.directory)
 
-    def _write_snapshot(self) -> None:
-        """The state of producers at the end of the log, unsynced; and out with snapshots nobody needs. Raises OSError."""
-        offset = self.log_end_offset
+    def _write_snapshot(self, offset: int) -> None:
+        """The state of producers at the end of the log, unsynced, under the name of `offset`; and out with snapshots
+        nobody needs. Raises OSError."""
         self.disk.write(self._snapshot_path(offset), self.producers.snapshot(), sync=False)
         bases = {segment.base_offset for segment in self.segments}
         if offset not in self.snapshots:
@@ -487,6 +508,11 @@ class StoredLog:
 
     def _snapshot_path(self, offset: int) -> str:
         return f"{self.directory}/{file_name(offset, SNAPSHOT)}"
+
+    def _refuse(self, action: str, cause: OSError) -> StorageError:
+        """A failure that left the log as it was, if it is for want of space; else the log is dead."""
+        error = StorageError(self.directory, action, cause, undone=True)
+        return error if error.disk_full else self._die(action, cause)
 
     def _die(self, action: str, cause: OSError) -> StorageError:
         error = StorageError(self.directory, action, cause)
