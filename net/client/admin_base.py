@@ -166,27 +166,20 @@ class AdminBase:
             return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
         return isinstance(error, ClientError) and not isinstance(error, NoBrokers)
 
-    async def _route_leaders(self, partitions: list[TopicPartition]) -> "Routed[TopicPartition]":
-        """Each partition to its leader, by fresh metadata of the topics concerned."""
-        topics = sorted({partition.topic for partition in partitions})
-        unknown = [t for t in topics if not self._known(t)]
-        if unknown:
-            await self.cluster.refresh(unknown)
+    def _route_leaders(
+        self, partitions: list[TopicPartition]
+    ) -> Routed[TopicPartition]:
+        """Each partition to its leader, by the metadata at hand."""
         by_node: dict[int, list[TopicPartition]] = {}
         failed: dict[TopicPartition, Failure] = {}
         for partition in partitions:
             error = self._leader_error(partition)
             if error is not None:
                 failed[partition] = error
-                self.cluster.metadata.forget(partition.topic)
             else:
                 leader_id, _ = self.cluster.metadata.leader(partition)
                 by_node.setdefault(leader_id, []).append(partition)
         return by_node, failed
-
-    def _known(self, topic: str) -> bool:
-        info = self.cluster.metadata.topics.get(topic)
-        return info is not None and not info.error_code
 
     def _leader_error(self, partition: TopicPartition) -> KafkaError | None:
         info = self.cluster.metadata.topics.get(partition.topic)
@@ -215,14 +208,18 @@ class AdminBase:
     ) -> dict[TopicPartition, Any]:
         """Ask each partition's leader. Metadata is asked for afresh, once, and again after failures."""
         wanted = [TopicPartition(*partition) for partition in partitions]
-        for topic in {partition.topic for partition in wanted}:
-            self.cluster.metadata.forget(topic)
-        return await self._batches(
-            wanted,
-            self._route_leaders,
-            ask,
-            lambda partition, _: self.cluster.metadata.forget(partition.topic),
-        )
+        stale = {partition.topic for partition in wanted}
+
+        async def route(todo: list[TopicPartition]) -> Routed[TopicPartition]:
+            if asked := sorted(stale & {partition.topic for partition in todo}):
+                await self.cluster.refresh(asked)
+                stale.difference_update(asked)
+            return self._route_leaders(todo)
+
+        def failed(partition: TopicPartition, error: Exception) -> None:
+            stale.add(partition.topic)
+
+        return await self._batches(wanted, route, ask, failed)
 
     async def _by_coordinator(
         self,

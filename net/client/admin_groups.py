@@ -433,7 +433,7 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 def _classic_member(m: Any, protocol_type: str) -> r.MemberDescription:
     """A member of a classic group. What is not the consumers' protocol (Connect's, a lie) counts as no assignment."""
-    from pk.net.client.protocol import decode_assignment, decode_subscription
+    from pk.core.group.subscription import decode_assignment, decode_subscription
 
     topics: tuple[str, ...] = ()
     rack_id = None
@@ -442,9 +442,9 @@ def _classic_member(m: Any, protocol_type: str) -> r.MemberDescription:
         try:
             if m.member_metadata:
                 subscription = decode_subscription(m.member_metadata)
-                topics, rack_id = tuple(subscription.topics), subscription.rack_id
+                topics, rack_id = subscription.topics, subscription.rack
             if m.member_assignment:
-                assigned = decode_assignment(m.member_assignment)
+                assigned = tuple(decode_assignment(m.member_assignment))
         except ProtocolError:
             pass
     return r.MemberDescription(

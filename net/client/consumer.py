@@ -1,0 +1,715 @@
+"""The consumer: positions in partitions, records out, by hand or as a member of a group.
+
+    async with open_consumer("localhost:9092", {"group.id": "billing"}) as consumer:
+        consumer.subscribe(["orders"])
+        async for record in consumer:
+            ...
+
+Everything that waits for brokers runs in the background (fetcher, positions, group); `poll` hands out what has arrived,
+and is the only place where partitions come and go, so between two polls nothing changes under the program's feet.
+
+With `enable.auto.commit` a poll commits what the polls before it returned: at least once. For at most once commit after
+poll and before processing. When the block ends, positions are committed and the group is left; if it ends by an
+exception, nothing is committed, because what was last returned may not have been processed.
+"""
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Self
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import TopicPartition
+from pk.net.client.admin_base import Failure, by_topic
+from pk.net.client.cluster import Backoff, Cluster, in_nursery, open_cluster
+from pk.net.client.config import ConsumerConfig, parse
+from pk.net.client.connection import OnRequest
+from pk.net.client.errors import ClientError, Closed, NoOffset
+from pk.net.client.fetcher import Fetcher
+from pk.net.client.group import Group, Step, StepKind
+from pk.net.client.positions import Positions
+from pk.net.client.results import (
+    EARLIEST,
+    LATEST,
+    ListedOffset,
+    OffsetAndMetadata,
+)
+from pk.net.client.subscription import ConsumerRecord, FetchedBatch, PartitionState
+
+Rebalanced = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
+"""Told of partitions taken away or given, inside `poll`."""
+
+_CLOSE_MS: Final = 5_000
+_OFFSETS: Final = "offsets"
+_COMMIT_VERSION_MAX: Final = 9
+
+
+class Consumer:
+    """A consumer. Made by `open_consumer`. One task at a time may poll; the rest may be called from anywhere."""
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, nursery: trio.Nursery) -> None:
+        self.cluster = cluster
+        """Connections and metadata."""
+
+        self.config = config
+        self._nursery = nursery
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._positions = Positions(
+            cluster, config, self._states, on_failure=self._fail, on_found=self._found
+        )
+        self._fetcher = Fetcher(
+            cluster,
+            config,
+            self._states,
+            nursery,
+            on_news=self._news,
+            on_failure=self._fail,
+            on_out_of_range=lambda s: self._positions.out_of_range(s, "the offset is out of range"),
+            want_metadata=self._want_metadata,
+        )
+        self._group: Group | None = None
+        if config.group_id is not None:
+            self._group = Group(
+                cluster,
+                config,
+                on_news=self._news,
+                on_failure=self._fail,
+                owned=lambda: tuple(self._states),
+            )
+        self._group_started = False
+        self._topics: frozenset[str] | None = None
+        self._pattern: re.Pattern[str] | None = None
+        self._on_revoked: Rebalanced | None = None
+        self._on_assigned: Rebalanced | None = None
+        self._on_lost: Rebalanced | None = None
+        self._failure: Exception | None = None
+        self._event = trio.Event()
+        self._metadata_wanted = trio.Event()
+        self._last_served: TopicPartition | None = None
+        self._closed = False
+        self._next_commit = trio.current_time() + config.auto_commit_interval_ms / 1000
+        cluster.on_metadata.append(self._metadata_changed)
+
+    # what is read
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read."""
+        return frozenset(self._states)
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """Those of them that are paused."""
+        return frozenset(p for p, s in self._states.items() if s.paused)
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to, also by pattern."""
+        return self._topics or frozenset()
+
+    @property
+    def group_metadata(self) -> tuple[str, str, int, str | None] | None:
+        """(group id, member id, generation, instance id) as the coordinator knows us; None without a group."""
+        if self._group is None:
+            return None
+        m = self._group.membership
+        return self._group.group_id, m.member_id, m.generation, m.instance_id
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions, without group assignment. Positions of those read before stay."""
+        self._check()
+        if self._topics is not None or self._pattern is not None:
+            raise ValueError("subscribed to topics: unsubscribe before assigning partitions")
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        for partition in self._states.keys() - set(wanted):
+            del self._states[partition]
+        self._add(wanted)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        on_revoked: Rebalanced | None = None,
+        on_assigned: Rebalanced | None = None,
+        on_lost: Rebalanced | None = None,
+    ) -> None:
+        """Have the group assign partitions of `topics`, or of all topics that match `pattern` as a whole.
+
+        `on_revoked` is called before partitions go, with a chance to commit; `on_lost` (else `on_revoked`) when they are
+        gone already; `on_assigned` with those that came. Raises ValueError without `group.id`.
+        """
+        self._check()
+        if self._group is None:
+            raise ValueError("subscribing needs group.id; without a group, assign partitions")
+        if self._states and self._topics is None and self._pattern is None:
+            raise ValueError("partitions are assigned by hand: unassign them before subscribing")
+        names = frozenset([topics] if isinstance(topics, str) else topics)
+        if bool(names) == (pattern is not None):
+            raise ValueError("give topics or a pattern")
+        self._on_revoked, self._on_assigned, self._on_lost = on_revoked, on_assigned, on_lost
+        self._pattern = re.compile(pattern) if pattern is not None else None
+        if self._pattern is None:
+            self._topics = names
+            self._group.subscribe(names)
+        else:
+            self._topics = None
+            self._match_pattern()
+        self._want_metadata()
+        if not self._group_started:
+            self._group_started = True
+            self._group.last_poll = trio.current_time()
+            self._nursery.start_soon(self._group.run)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, or drop what was assigned by hand. Commits first, with `enable.auto.commit`."""
+        self._check()
+        if self._group is not None and (self._topics is not None or self._pattern is not None):
+            self._group.subscribe(None)
+            if self._states:
+                await self._revoke(tuple(self._states), lost=False)
+            await self._group.leave()
+        self._topics = self._pattern = None
+        self._states.clear()
+
+    # where
+
+    def seek(self, partition: TopicPartition, offset: int, *, leader_epoch: int = -1) -> None:
+        """Go on at `offset`. With a leader epoch truncation before it is noticed. Raises ValueError, KeyError."""
+        if offset < 0:
+            raise ValueError(f"not an offset: {offset}")
+        self._state(partition).seek(offset, leader_epoch)
+        self._look()
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go to the first record (of all partitions if None). Looked up in the background."""
+        self._seek_later(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Go to the end: the high watermark, or for read_committed the last stable offset."""
+        self._seek_later(partitions, LATEST)
+
+    def seek_to_time(
+        self, timestamp_ms: int, partitions: Iterable[TopicPartition] | None = None
+    ) -> None:
+        """Go to the first record that is not older than a time; to the end where there is none."""
+        if timestamp_ms < 0:
+            raise ValueError(f"not a time in epoch milliseconds: {timestamp_ms}")
+        self._seek_later(partitions, timestamp_ms)
+
+    def _seek_later(self, partitions: Iterable[TopicPartition] | None, timestamp: int) -> None:
+        for partition in list(self._states) if partitions is None else partitions:
+            self._state(partition).seek_later(timestamp)
+        self._look()
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record to be returned; waits until it is known.
+
+        Raises NoOffset, KafkaError, KeyError; trio.TooSlowError after `default.api.timeout.ms`.
+        """
+        with trio.fail_after(self.config.default_api_timeout_ms / 1000):
+            while True:
+                state = self._state(partition)
+                if state.has_position:
+                    return state.position
+                self._raise_failure()
+                self._positions.want()
+                await self._event.wait()
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the high watermark, as the last fetch had it; None before there was one."""
+        return self._state(partition).lag
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """The high watermark as the last fetch had it."""
+        mark = self._state(partition).high_watermark
+        return None if mark < 0 else mark
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return nothing of these until `resume`; what is fetched already is kept."""
+        for partition in partitions:
+            self._state(partition).paused = True
+        self._fetcher.wake()
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """End a pause."""
+        for partition in partitions:
+            self._state(partition).paused = False
+        self._fetcher.wake()
+        self._news()
+
+    async def beginning_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset | Failure]:
+        """The first offset of each partition."""
+        return await self._list(dict.fromkeys(partitions, EARLIEST))
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, ListedOffset | Failure]:
+        """The offset after the last record that this consumer could read, of each partition."""
+        return await self._list(dict.fromkeys(partitions, LATEST))
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, ListedOffset | Failure]:
+        """The first offset not older than a time (epoch ms) in each partition; -1 where there is none."""
+        return await self._list(timestamps)
+
+    async def _list(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, ListedOffset | Failure]:
+        lookup = self._positions.lookup
+        return await lookup.list_offsets(timestamps, isolation=self._positions.isolation)
+
+    async def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
+        """The partitions of a topic. Raises KafkaError."""
+        info = await self.cluster.topic(
+            topic,
+            timeout_ms=self.config.default_api_timeout_ms,
+            allow_auto_topic_creation=self.config.allow_auto_create_topics,
+        )
+        return tuple(TopicPartition(topic, number) for number in range(len(info.partitions)))
+
+    # records
+
+    async def poll(
+        self, *, timeout_ms: float | None = None, records_max: int | None = None
+    ) -> list[ConsumerRecord]:
+        """The next records, at most `records_max` (else `max.poll.records`); waits for some, `timeout_ms` at most.
+
+        Empty when the time is up. Partitions take turns. Raises KafkaError or ClientError for what cannot be retried; a
+        cancelled poll has lost nothing.
+        """
+        limit = self.config.max_poll_records if records_max is None else records_max
+        records: list[ConsumerRecord] = []
+
+        def take(state: PartitionState) -> bool:
+            left = state.take_records(records, limit - len(records), self.config.check_crcs)
+            return left > 0
+
+        await self._poll(take, lambda: bool(records), timeout_ms)
+        return records
+
+    async def poll_batches(
+        self, *, timeout_ms: float | None = None, bytes_max: int | None = None
+    ) -> list[FetchedBatch]:
+        """As `poll`, but whole record batches as they came: for columns, or to pass bytes on.
+
+        All that is buffered, or as many as are below `bytes_max` (one at least). Control batches and, with read_committed,
+        those of aborted transactions are left out.
+        """
+        batches: list[FetchedBatch] = []
+        limit = self.config.fetch_max_bytes if bytes_max is None else bytes_max
+        size = 0
+
+        def take(state: PartitionState) -> bool:
+            nonlocal size
+            while size < limit:
+                try:
+                    batch = state.take_batch(self.config.check_crcs)
+                except KafkaError:
+                    if batches:
+                        return False
+                    raise
+                if batch is None:
+                    return True
+                batches.append(batch)
+                size += batch.header.size
+            return False
+
+        await self._poll(take, lambda: bool(batches), timeout_ms)
+        return batches
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Record after record, without end."""
+        while True:
+            for record in await self.poll():
+                yield record
+
+    async def _poll(
+        self,
+        take: Callable[[PartitionState], bool],
+        taken: Callable[[], bool],
+        timeout_ms: float | None,
+    ) -> None:
+        self._check()
+        deadline = trio.current_time() + (
+            float("inf") if timeout_ms is None else timeout_ms / 1000
+        )
+        group = self._group
+        if group is not None:
+            group.polling += 1
+        try:
+            await trio.lowlevel.checkpoint()
+            while True:
+                event = self._event
+                await self._work_off_group()
+                self._raise_failure()
+                self._auto_commit()
+                self._take(take)
+                if taken():
+                    return
+                if trio.current_time() >= deadline:
+                    return
+                with trio.move_on_at(min(deadline, self._commit_due())):
+                    await event.wait()
+        finally:
+            if group is not None:
+                group.polling -= 1
+                group.last_poll = trio.current_time()
+
+    def _take(self, take: Callable[[PartitionState], bool]) -> None:
+        """Serve partitions in turn, the one after the last served first."""
+        states = [s for s in self._states.values() if (s.chunks or s.reading) and not s.paused]
+        for index, state in enumerate(states):
+            if state.partition == self._last_served:
+                states = states[index + 1 :] + states[: index + 1]
+                break
+        drained = False
+        full_bytes = self.config.max_partition_fetch_bytes
+        for state in states:
+            if not state.has_position:
+                continue
+            was_full = state.buffered_bytes >= full_bytes
+            more = take(state)
+            drained = drained or (was_full and state.buffered_bytes < full_bytes)
+            self._last_served = state.partition
+            if not more:
+                break
+        if drained:
+            self._fetcher.wake()
+
+    # the group's steps
+
+    async def _work_off_group(self) -> None:
+        group = self._group
+        while group is not None and group.step is not None:
+            step = group.step
+            step.started = True
+            again = False
+            try:
+                again = await self._do(step)
+            finally:
+                group.finish(step, again=again)
+        if group is not None and group.fatal is not None:
+            raise group.fatal
+
+    async def _do(self, step: Step) -> bool:
+        """Do a step; whether others wait for what was let go."""
+        if step.kind is not StepKind.ASSIGN:
+            await self._revoke(step.partitions, lost=step.kind is StepKind.LOST)
+            return False
+        wanted = frozenset(step.partitions)
+        gone = tuple(p for p in self._states if p not in wanted)
+        if gone:
+            await self._revoke(gone, lost=False)
+        added = tuple(p for p in step.partitions if p not in self._states)
+        self._add(added)
+        if self._on_assigned is not None:
+            await self._on_assigned(added)
+        self._next_commit = trio.current_time() + self.config.auto_commit_interval_ms / 1000
+        return bool(gone)
+
+    async def _revoke(self, partitions: tuple[TopicPartition, ...], *, lost: bool) -> None:
+        for partition in partitions:
+            self._states[partition].revoking = True
+        try:
+            if not lost and self.config.enable_auto_commit:
+                await self._commit_positions()
+            callback = self._on_revoked
+            if lost and self._on_lost is not None:
+                callback = self._on_lost
+            if callback is not None:
+                await callback(partitions)
+        finally:
+            for partition in partitions:
+                self._states.pop(partition, None)
+
+    # commits
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | Failure | None]:
+        """What the group has committed for partitions; None where nothing. Raises KafkaError, ValueError without a group."""
+        return await self._positions.lookup.list_group_offsets(
+            self._group_id(), partitions, require_stable=False
+        )
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> None:
+        """Commit offsets (None: the position of every partition), and wait for it.
+
+        Raises KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS when the group has moved on: what
+        was processed since the last commit will be read again, by whoever has the partition now.
+        """
+        self._check()
+        self._group_id()
+        if offsets is None:
+            await self._commit(self._consumed())
+            return
+        full = {
+            partition: o if isinstance(o, OffsetAndMetadata) else OffsetAndMetadata(o)
+            for partition, o in offsets.items()
+        }
+        await self._commit(full)
+
+    def _group_id(self) -> str:
+        if self.config.group_id is None:
+            raise ValueError("committed offsets belong to a group: set group.id")
+        return self.config.group_id
+
+    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            partition: OffsetAndMetadata(state.position, state.position_epoch)
+            for partition, state in self._states.items()
+            if state.has_position
+        }
+
+    def _commit_due(self) -> float:
+        auto = self.config.enable_auto_commit and self._group is not None
+        return self._next_commit if auto else float("inf")
+
+    def _auto_commit(self) -> None:
+        """Commit, in the background, what earlier polls returned, once the interval has passed."""
+        now = trio.current_time()
+        if now < self._commit_due():
+            return
+        self._next_commit = now + self.config.auto_commit_interval_ms / 1000
+        if offsets := self._consumed():
+            self._nursery.start_soon(self._try_commit, offsets)
+
+    async def _try_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        try:
+            await self._commit(offsets)
+        except (KafkaError, ClientError, ProtocolError):
+            return  # the next one, or whoever has the partitions then, makes up for it
+
+    async def _commit_positions(self) -> None:
+        """Commit where we are before partitions go; best effort, and not for ever: others are waiting."""
+        if offsets := self._consumed():
+            limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
+            with trio.move_on_after(limit_ms / 1000):
+                await self._try_commit(offsets)
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        if not offsets:
+            return
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
+        while True:
+            try:
+                await self._commit_once(offsets)
+                return
+            except (KafkaError, ClientError) as e:
+                late = trio.current_time() >= deadline
+                if late or (isinstance(e, KafkaError) and not _commit_again(e)):
+                    raise
+                self.cluster.forget_coordinator(self._group_id())
+            await trio.sleep(backoff.next_ms() / 1000)
+
+    async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        from pk.core.wire.messages.offset_commit import (
+            OffsetCommitRequest,
+            OffsetCommitRequestPartition,
+            OffsetCommitRequestTopic,
+        )
+
+        assert self._group is not None
+        me = self._group.membership
+        topics = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=(o := offsets[TopicPartition(topic, index)]).offset,
+                        committed_leader_epoch=o.leader_epoch,
+                        committed_metadata=o.metadata,
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(offsets).items()
+        ]
+        request = OffsetCommitRequest(
+            group_id=self._group.group_id,
+            generation_id_or_member_epoch=me.generation,
+            member_id=me.member_id if me.generation >= 0 else "",
+            group_instance_id=me.instance_id if me.generation >= 0 else None,
+            topics=topics,
+        )
+        node_id = await self.cluster.coordinator(self._group.group_id)
+        connection = await self.cluster.connection(node_id, _OFFSETS)
+        response = await connection.request(request, high=_COMMIT_VERSION_MAX)
+        for topic in response.topics:
+            for p in topic.partitions:
+                if p.error_code:
+                    partition = TopicPartition(topic.name, p.partition_index)
+                    self._commit_refused(p.error_code)
+                    raise KafkaError(p.error_code, f"committing {partition}")
+
+    def _commit_refused(self, code: int) -> None:
+        if self._group is not None and code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._group.rejoin()
+
+    # inside
+
+    def _check(self) -> None:
+        if self._closed:
+            raise Closed("this consumer is closed")
+
+    def _state(self, partition: TopicPartition) -> PartitionState:
+        state = self._states.get(TopicPartition(*partition))
+        if state is None:
+            raise KeyError(f"{TopicPartition(*partition)} is not assigned to this consumer")
+        return state
+
+    def _add(self, partitions: Iterable[TopicPartition]) -> None:
+        for partition in partitions:
+            if partition not in self._states:
+                self._states[partition] = PartitionState(partition)
+        self._want_metadata()
+        self._look()
+
+    def _look(self) -> None:
+        """Something has to be looked up or fetched anew."""
+        self._positions.want()
+        self._fetcher.place()
+        self._news()
+
+    def _news(self) -> None:
+        self._event.set()
+        self._event = trio.Event()
+
+    def _found(self) -> None:
+        self._fetcher.place()
+        self._news()
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._news()
+
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            if not isinstance(failure, NoOffset):
+                self._positions.retry_failed()
+            raise failure
+
+    # metadata
+
+    def _want_metadata(self) -> None:
+        self._metadata_wanted.set()
+
+    def _metadata_changed(self) -> None:
+        if self._pattern is not None:
+            self._match_pattern()
+        if self._group is not None:
+            self._group.metadata_changed()
+        self._positions.want()
+        self._fetcher.place()
+
+    def _match_pattern(self) -> None:
+        """Subscribe to what the pattern matches of all topics, once they are known."""
+        assert self._pattern is not None and self._group is not None
+        metadata = self.cluster.metadata
+        if metadata.all_topics_at == float("-inf"):
+            return
+        hide = self.config.exclude_internal_topics
+        self._topics = frozenset(
+            name
+            for name, info in metadata.topics.items()
+            if self._pattern.fullmatch(name) and not info.error_code and not (hide and info.internal)
+        )
+        self._group.subscribe(self._topics)
+
+    async def keep_metadata(self) -> None:
+        """Ask for metadata when it is wanted or has aged, until cancelled."""
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        while True:
+            with trio.move_on_after(self.config.metadata_max_age_ms / 1000):
+                await self._metadata_wanted.wait()
+            self._metadata_wanted = trio.Event()
+            topics = {partition.topic for partition in self._states} | self.subscription
+            if self._group is not None:
+                topics |= self._group.led_topics
+            try:
+                if self._pattern is not None:
+                    await self.cluster.refresh(None)
+                elif topics:
+                    create = self.config.allow_auto_create_topics
+                    await self.cluster.refresh(sorted(topics), allow_auto_topic_creation=create)
+            except (KafkaError, ClientError, ProtocolError):
+                self._metadata_wanted.set()
+            self._watch_leaders()
+            pause_ms = backoff.next_ms()
+            if not self._metadata_wanted.is_set():
+                backoff.reset()
+            await trio.sleep(pause_ms / 1000)
+
+    def _watch_leaders(self) -> None:
+        """Partitions without a leader: ask again, unless the topic is refused for good."""
+        for partition in self._states:
+            info = self.cluster.metadata.topics.get(partition.topic)
+            code = info.error_code if info is not None else 0
+            if code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
+                self._fail(KafkaError(code, f"topic {partition.topic!r}"))
+            elif self.cluster.metadata.leader(partition)[0] < 0:
+                self._metadata_wanted.set()
+
+    # the end
+
+    async def close(self, *, commit: bool = True) -> None:
+        """Commit (with `enable.auto.commit`), let go of the partitions, leave the group. Takes a few seconds at most."""
+        if self._closed:
+            return
+        self._closed = True
+        group = self._group
+        with trio.move_on_after(_CLOSE_MS / 1000, shield=True):
+            if group is not None and (self._topics is not None or self._pattern is not None):
+                if self._states and group.generation >= 0:
+                    partitions = tuple(self._states)
+                    if commit and self.config.enable_auto_commit:
+                        await self._commit_positions()
+                    if self._on_revoked is not None:
+                        await self._on_revoked(partitions)
+                await group.leave()
+            elif commit and group is not None and self.config.enable_auto_commit:
+                await self._commit_positions()
+            await self._fetcher.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        await self.close(commit=kind is None)
+
+
+def _commit_again(error: KafkaError) -> bool:
+    again = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return error.retriable or error.code in again
+
+
+@asynccontextmanager
+async def open_consumer(
+    bootstrap: str | Sequence[str],
+    config: Mapping[str, object] | None = None,
+    *,
+    on_request: OnRequest | None = None,
+) -> AsyncIterator[Consumer]:
+    """A consumer of the cluster that `bootstrap` belongs to. Connects on first use; closed when the block ends.
+
+    Raises ConfigError.
+    """
+    parsed = parse(ConsumerConfig, config)
+    async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
+        consumer = Consumer(cluster, parsed, nursery)
+        nursery.start_soon(consumer.keep_metadata)
+        nursery.start_soon(consumer._positions.run)
+        async with consumer:
+            yield consumer

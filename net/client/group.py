@@ -1,0 +1,459 @@
+"""Membership in a group by the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+One background task holds the membership. What concerns the program that reads, it does not do by itself: partitions are
+taken away and given while that program is inside `poll`, where nothing is in the middle of being processed. So the task
+puts a `Step` in front of `poll` and goes on heartbeating until it is done:
+
+    outside --- JoinGroup, SyncGroup --> Step assign --> stable --- told to join again --> [eager: Step revoke] --> ...
+                                                            |
+                                 forgotten or fenced by the coordinator, or poll not called for max.poll.interval.ms
+                                                            |
+                                                            +--> Step lost --> outside
+
+With the eager protocol everything is given up before joining again; with the cooperative one (KIP-429) a member keeps
+what it has, learns what to let go, lets it go, and joins once more so that another may have it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.group.assignors import ASSIGNORS as ASSIGNORS_BY_NAME
+from pk.core.group.assignors import RebalanceProtocol
+from pk.core.group.subscription import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from pk.core.values import TopicPartition
+from pk.core.wire.messages.heartbeat import HeartbeatRequest
+from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pk.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from pk.net.client.cluster import Backoff, Cluster
+from pk.net.client.config import ConsumerConfig
+from pk.net.client.connection import Connection
+from pk.net.client.errors import ClientError
+
+PROTOCOL_TYPE: Final = "consumer"
+_PURPOSE: Final = "group"
+_JOIN_SLACK_MS: Final = 5_000
+
+_MOVED: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+)
+_FORGOTTEN: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
+_AGAIN: Final = (
+    *_MOVED,
+    *_FORGOTTEN,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MEMBER_ID_REQUIRED,
+)
+
+
+class StepKind(Enum):
+    """What poll is to do for the group."""
+
+    REVOKE = "revoke"
+    ASSIGN = "assign"
+    LOST = "lost"
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """Something that poll has to do before the group can go on."""
+
+    kind: StepKind
+    partitions: tuple[TopicPartition, ...] = ()
+    """For ASSIGN: everything the member is to have."""
+
+    started: bool = False
+    done: bool = False
+    again: bool = False
+    """Set by poll: partitions were let go that others wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who we are to the coordinator, as commits have to say it."""
+
+    member_id: str = ""
+    generation: int = -1
+    instance_id: str | None = None
+
+
+@dataclass(slots=True)
+class _Last:
+    """What the member was last assigned: sticky assignors go by it."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    generation: int = -1
+
+
+@dataclass(slots=True)
+class _Led:
+    """What a leader has assigned by: topic → number of partitions."""
+
+    topics: dict[str, int] = field(default_factory=dict)
+
+
+class Group:
+    """A member of a group. `run` is its task; `poll` works off `step`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        *,
+        on_news: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+        owned: Callable[[], Iterable[TopicPartition]],
+    ) -> None:
+        assert config.group_id is not None
+        self.group_id = config.group_id
+        self.cluster = cluster
+        self.config = config
+        self.member_id = ""
+        self.generation = -1
+        self.topics: tuple[str, ...] | None = None
+        """What the member subscribes to; None while it is in no group (or does not know its topics yet)."""
+
+        self.step: Step | None = None
+        self.led_topics: frozenset[str] = frozenset()
+        """The topics that all members want, where this one leads."""
+
+        self.polling = 0
+        self.last_poll = trio.current_time()
+        self._on_news = on_news
+        self._on_failure = on_failure
+        self._owned = owned
+        self._rejoin = False
+        self.fatal: KafkaError | None = None
+        """Another member took our instance id: this one is out for good."""
+
+        self._changed = trio.Event()
+        self._last = _Last()
+        self._led = _Led()
+        self._next_beat = 0.0
+        assignors = [ASSIGNORS_BY_NAME[name] for name in config.assignors]
+        self._assignors = assignors
+        common = set(RebalanceProtocol).intersection(*(a.protocols for a in assignors))
+        self.protocol = max(common)
+        """Cooperative where all assignors can be."""
+
+    @property
+    def membership(self) -> Membership:
+        return Membership(self.member_id, self.generation, self.config.group_instance_id)
+
+    def subscribe(self, topics: Iterable[str] | None) -> None:
+        """Change what the member wants; None leaves the group at the next occasion."""
+        wanted = None if topics is None else tuple(sorted(set(topics)))
+        if wanted != self.topics:
+            self.topics = wanted
+            self.rejoin()
+
+    def rejoin(self) -> None:
+        """Have the group assign anew."""
+        self._rejoin = True
+        self._wake()
+
+    def finish(self, step: Step, *, again: bool = False) -> None:
+        """Poll has done a step; `again` where partitions were let go that others wait for."""
+        step.done = True
+        step.again = again
+        if self.step is step:
+            self.step = None
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def metadata_changed(self) -> None:
+        """Where this member leads: assign anew when a topic came, went or grew."""
+        if self.led_topics and self._counts(self.led_topics) != self._led.topics:
+            self.rejoin()
+
+    def _counts(self, topics: Iterable[str]) -> dict[str, int]:
+        known = self.cluster.metadata.topics
+        return {
+            t: len(known[t].partitions)
+            for t in topics
+            if t in known and not known[t].error_code and known[t].partitions
+        }
+
+    # the task
+
+    async def run(self) -> None:
+        """Hold the membership until cancelled."""
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        while True:
+            changed = self._changed
+            if self.topics is None or self.fatal is not None:
+                await changed.wait()
+                continue
+            try:
+                await self._prepare()
+                self._rejoin = False
+                assigned = await self._join()
+                if self.topics is None:
+                    await self.leave()
+                    continue
+                backoff.reset()
+                await self._stay(assigned)
+            except KafkaError as e:
+                await self._after(e)
+                await trio.sleep(backoff.next_ms() / 1000 if self._needs_pause(e) else 0)
+            except (ClientError, ProtocolError):
+                self.cluster.forget_coordinator(self.group_id)
+                await trio.sleep(backoff.next_ms() / 1000)
+
+    def _needs_pause(self, error: KafkaError) -> bool:
+        return error.code not in (ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS)
+
+    async def _after(self, error: KafkaError) -> None:
+        """What an error means for the membership."""
+        if error.code in _MOVED:
+            self.cluster.forget_coordinator(self.group_id)
+        elif error.code in _FORGOTTEN:
+            await self._lose(keep_id=error.code == ErrorCode.ILLEGAL_GENERATION)
+        elif error.code == ErrorCode.FENCED_INSTANCE_ID:
+            self.fatal = error
+            self._on_news()
+            await self._lose()
+        elif error.code not in _AGAIN and not error.retriable:
+            self._on_failure(error)
+
+    async def _prepare(self) -> None:
+        """Before joining (again), an eager member gives up what it has."""
+        owned = tuple(self._owned())
+        if self.protocol == RebalanceProtocol.EAGER and owned:
+            await self._have_done(Step(StepKind.REVOKE, owned))
+
+    async def _have_done(self, step: Step) -> None:
+        """Put a step in front of poll and heartbeat until it is done."""
+        self.step = step
+        self._on_news()
+        await self._heartbeat_until(lambda: step.done)
+
+    async def _lose(self, *, keep_id: bool = False) -> None:
+        """The coordinator does not count us in any more: somebody else may have our partitions."""
+        self.generation = -1
+        self.led_topics = frozenset()
+        if not keep_id:
+            self.member_id = ""
+        pending = self.step
+        if pending is not None and not pending.started:
+            self.step = None
+        elif pending is not None:
+            await self._until(lambda: pending.done)
+        if owned := tuple(self._owned()):
+            step = Step(StepKind.LOST, owned)
+            self.step = step
+            self._on_news()
+            await self._until(lambda: step.done)
+
+    async def _until(self, ready: Callable[[], bool]) -> None:
+        while not ready():
+            await self._changed.wait()
+
+    # joining
+
+    async def _connection(self) -> Connection:
+        node_id = await self.cluster.coordinator(self.group_id)
+        return await self.cluster.connection(node_id, _PURPOSE)
+
+    async def _join(self) -> tuple[TopicPartition, ...]:
+        """JoinGroup and SyncGroup; what we are assigned. Raises KafkaError."""
+        connection = await self._connection()
+        response = await self._ask_to_join(connection)
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = response.member_id
+            response = await self._ask_to_join(connection)
+        if response.error_code:
+            raise KafkaError(response.error_code, f"joining group {self.group_id!r}")
+        self.member_id = response.member_id
+        self.generation = response.generation_id
+        self._next_beat = trio.current_time() + self.config.heartbeat_interval_ms / 1000
+        name = response.protocol_name or ""
+        if name not in self.config.assignors:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the group chose the assignor {name!r}"
+            )
+        assignments: Mapping[str, list[TopicPartition]] = {}
+        self.led_topics = frozenset()
+        if response.leader == response.member_id:
+            assignments = await self._assign(name, response)
+        sync = SyncGroupRequest(
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=name,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(given))
+                for member, given in assignments.items()
+            ],
+        )
+        answer = await connection.request(sync, timeout_ms=self._join_timeout_ms)
+        if answer.error_code:
+            raise KafkaError(answer.error_code, f"joining group {self.group_id!r}")
+        given = tuple(sorted(decode_assignment(answer.assignment)))
+        self._last = _Last(given, self.generation)
+        return given
+
+    @property
+    def _join_timeout_ms(self) -> int:
+        """The coordinator waits as long for the others: until they poll."""
+        waits_ms = max(self.config.max_poll_interval_ms, self.config.session_timeout_ms)
+        return max(waits_ms + _JOIN_SLACK_MS, self.config.request_timeout_ms)
+
+    async def _ask_to_join(self, connection: Connection) -> Any:
+        topics = self.topics or ()
+        cooperative = self.protocol == RebalanceProtocol.COOPERATIVE
+        protocols = []
+        for assignor in self._assignors:
+            subscription = Subscription(
+                topics,
+                assignor.user_data(self._last.partitions, self._last.generation),
+                tuple(self._owned()) if cooperative else (),
+                self._last.generation,
+                self.config.client_rack or None,
+            )
+            protocols.append(
+                JoinGroupRequestProtocol(
+                    name=assignor.name, metadata=encode_subscription(subscription)
+                )
+            )
+        request = JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=self.config.session_timeout_ms,
+            rebalance_timeout_ms=self.config.max_poll_interval_ms,
+            member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=protocols,
+        )
+        return await connection.request(request, timeout_ms=self._join_timeout_ms)
+
+    async def _assign(self, name: str, response: Any) -> Mapping[str, list[TopicPartition]]:
+        """The leader's work. With SkipAssignment (KIP-814) the old assignment stands, but topics are watched."""
+        subscriptions: dict[str, Subscription] = {}
+        for member in response.members:
+            try:
+                subscription = decode_subscription(member.metadata, member.group_instance_id)
+            except ProtocolError:
+                subscription = Subscription((), instance_id=member.group_instance_id)
+            subscriptions[member.member_id] = subscription
+        wanted = frozenset(t for s in subscriptions.values() for t in s.topics)
+        if wanted:
+            await self.cluster.refresh(sorted(wanted))
+        counts = self._led.topics = self._counts(sorted(wanted))
+        self.led_topics = wanted
+        if response.skip_assignment:
+            return {}
+        return ASSIGNORS_BY_NAME[name].assign(counts, subscriptions, self._racks(counts))
+
+    def _racks(self, counts: Mapping[str, int]) -> dict[TopicPartition, frozenset[str]]:
+        metadata = self.cluster.metadata
+        racks = {node.node_id: node.rack for node in metadata.brokers.values() if node.rack}
+        if not racks:
+            return {}
+        return {
+            TopicPartition(topic, number): frozenset(
+                racks[replica] for replica in info.replicas if replica in racks
+            )
+            for topic in counts
+            for number, info in enumerate(metadata.topics[topic].partitions)
+        }
+
+    # being a member
+
+    async def _stay(self, assigned: tuple[TopicPartition, ...]) -> None:
+        """Have poll take over the assignment; heartbeat until it is time to join again."""
+        step = Step(StepKind.ASSIGN, assigned)
+        self.step = step
+        self._on_news()
+        await self._heartbeat_until(lambda: step.done or (self._rejoin and not step.started))
+        if not step.done:
+            self.step = None  # overtaken by the next rebalance
+            return
+        if not step.again:
+            await self._heartbeat_until(lambda: self._rejoin)
+
+    async def _heartbeat_until(self, ready: Callable[[], bool]) -> None:
+        while not ready():
+            changed = self._changed
+            with trio.move_on_at(self._next_beat if self.generation >= 0 else float("inf")):
+                await changed.wait()
+            if ready():
+                return
+            now = trio.current_time()
+            if self.generation >= 0 and now >= self._next_beat:
+                self._next_beat = now + self.config.heartbeat_interval_ms / 1000
+                if self._idle_ms(now) > self.config.max_poll_interval_ms:
+                    await self.leave()
+                    raise KafkaError(
+                        ErrorCode.UNKNOWN_MEMBER_ID, "poll was not called in max.poll.interval.ms"
+                    )
+                await self._beat()
+
+    def _idle_ms(self, now: float) -> float:
+        return 0.0 if self.polling else (now - self.last_poll) * 1000
+
+    async def _beat(self) -> None:
+        request = HeartbeatRequest(
+            group_id=self.group_id,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            group_instance_id=self.config.group_instance_id,
+        )
+        timeout_ms = min(self.config.request_timeout_ms, self.config.session_timeout_ms)
+        try:
+            connection = await self._connection()
+            response = await connection.request(request, timeout_ms=timeout_ms)
+        except (ClientError, ProtocolError):
+            self.cluster.forget_coordinator(self.group_id)
+            self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
+            return
+        except KafkaError as e:
+            if not e.retriable and e.code != ErrorCode.BROKER_NOT_AVAILABLE:
+                raise
+            self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
+            return
+        code = response.error_code
+        if code in _MOVED:
+            self.cluster.forget_coordinator(self.group_id)
+            self._next_beat = trio.current_time() + self.config.retry_backoff_ms / 1000
+        elif code == ErrorCode.REBALANCE_IN_PROGRESS:
+            self._rejoin = True
+        elif code and code != ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            raise KafkaError(code, f"group {self.group_id!r}")
+
+    async def leave(self) -> None:
+        """Leave the group, so that the others need not wait for our session to run out. Static members stay (KIP-345)."""
+        member_id, self.member_id, self.generation = self.member_id, "", -1
+        self.led_topics = frozenset()
+        if not member_id or self.config.group_instance_id is not None:
+            return
+        try:
+            connection = await self._connection()
+            request = LeaveGroupRequest(group_id=self.group_id)
+            version = connection.version_of(request.API_KEY)
+            if version >= 3:
+                request.members = [MemberIdentity(member_id=member_id)]
+            else:
+                request.member_id = member_id
+            await connection.request(request, version=version)
+        except (ClientError, ProtocolError, KafkaError):
+            self.cluster.forget_coordinator(self.group_id)

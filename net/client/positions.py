@@ -1,0 +1,214 @@
+"""Finds out where a consumer's partitions stand: committed offsets, resets, and truncation.
+
+One background task. A partition without a position gets the group's committed offset, or else what `auto.offset.reset`
+says; one that was sought by time gets the offset of that time; one whose leader changed is checked against the new leader
+(KIP-320): if that one's log ends earlier in the epoch of our last record, records we read were truncated.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import trio
+
+from pk.core.errors import KafkaError, ProtocolError
+from pk.core.values import NO_EPOCH, TopicPartition
+from pk.net.client.admin_groups import GroupOperations
+from pk.net.client.admin_topics import TopicOperations
+from pk.net.client.cluster import Backoff, Cluster
+from pk.net.client.config import AdminConfig, ConsumerConfig, duration_ms
+from pk.net.client.errors import ClientError, LogTruncated, NoOffset
+from pk.net.client.results import EARLIEST, LATEST, IsolationLevel, OffsetAndMetadata
+from pk.net.client.subscription import PartitionState
+
+_RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
+
+
+class Lookup(TopicOperations, GroupOperations):
+    """The admin operations that a consumer needs: offsets by time, committed offsets, ends of epochs."""
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
+        super().__init__(
+            cluster,
+            AdminConfig(
+                default_api_timeout_ms=config.default_api_timeout_ms,
+                request_timeout_ms=config.request_timeout_ms,
+                retry_backoff_ms=config.retry_backoff_ms,
+                retry_backoff_max_ms=config.retry_backoff_max_ms,
+            ),
+        )
+
+
+class Positions:
+    """Gives positions to the partitions in `states` that need one."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        states: dict[TopicPartition, PartitionState],
+        *,
+        on_failure: Callable[[Exception], None],
+        on_found: Callable[[], None],
+    ) -> None:
+        self.cluster = cluster
+        self.config = config
+        self.states = states
+        self.lookup = Lookup(cluster, config)
+        self.isolation = (
+            IsolationLevel.READ_COMMITTED
+            if config.isolation_level == "read_committed"
+            else IsolationLevel.READ_UNCOMMITTED
+        )
+        self._on_failure = on_failure
+        self._on_found = on_found
+        self._wanted = trio.Event()
+
+    def want(self) -> None:
+        """Look whether a partition needs a position."""
+        self._wanted.set()
+
+    def retry_failed(self) -> None:
+        """Try again what failed for good: its failure has been raised."""
+        for state in self.states.values():
+            if state.failed:
+                state.failed = False
+                self.want()
+
+    async def run(self) -> None:
+        """Find positions until cancelled."""
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            try:
+                await self._committed()
+                await self._reset()
+                await self._validate()
+            except (KafkaError, ClientError, ProtocolError) as e:
+                if isinstance(e, KafkaError) and not e.retriable:
+                    self._on_failure(e)
+                self._wanted.set()
+                await trio.sleep(backoff.next_ms() / 1000)
+            else:
+                backoff.reset()
+            self._on_found()
+
+    def _needing(self) -> list[PartitionState]:
+        return [s for s in self.states.values() if not s.has_position and not s.failed]
+
+    async def _committed(self) -> None:
+        """Partitions that never had a position: what the group committed, else the reset policy."""
+        fresh = {s.partition: s.version for s in self._needing() if s.reset_to is None}
+        if not fresh:
+            return
+        committed: dict[TopicPartition, OffsetAndMetadata | Exception | None] = {}
+        if self.config.group_id is not None:
+            committed = await self.lookup.list_group_offsets(
+                self.config.group_id, list(fresh), require_stable=await self._stable_known()
+            )
+        for partition, version in fresh.items():
+            state = self.states.get(partition)
+            if state is None or state.version != version:
+                continue
+            found = committed.get(partition)
+            if isinstance(found, Exception):
+                raise found
+            if found is not None:
+                state.seek(found.offset, found.leader_epoch)
+            else:
+                self.out_of_range(state, "no committed offset")
+
+    async def _stable_known(self) -> bool:
+        """Whether the coordinator can hold back commits of open transactions (KIP-447)."""
+        assert self.config.group_id is not None
+        node_id = await self.cluster.coordinator(self.config.group_id)
+        return (await self.cluster.connection(node_id)).serves(9, 7)
+
+    def out_of_range(self, state: PartitionState, why: str) -> None:
+        """Go where `auto.offset.reset` says, or fail."""
+        policy = self.config.auto_offset_reset
+        if policy == "none":
+            state.failed = True
+            self._on_failure(NoOffset(f"{state.partition}: {why}, and auto.offset.reset is none"))
+            return
+        if policy in _RESETS:
+            state.seek_later(_RESETS[policy])
+        else:
+            ago_ms = duration_ms(policy.removeprefix("by_duration:"))
+            state.seek_later(time.time_ns() // 1_000_000 - ago_ms)
+        self.want()
+
+    async def _reset(self) -> None:
+        """Partitions that go to a timestamp. One with no record that late goes to its end."""
+        asked = {
+            s.partition: (s.version, s.reset_to)
+            for s in self._needing()
+            if s.reset_to is not None
+        }
+        if not asked:
+            return
+        timestamps = {p: timestamp for p, (_, timestamp) in asked.items() if timestamp is not None}
+        found = await self.lookup.list_offsets(timestamps, isolation=self.isolation)
+        failures: list[Exception] = []
+        for partition, (version, _) in asked.items():
+            state = self.states.get(partition)
+            if state is None or state.version != version:
+                continue
+            answer = found[partition]
+            if isinstance(answer, Exception):
+                state.failed = True
+                failures.append(answer)
+            elif answer.offset < 0:
+                state.seek_later(LATEST)
+                self.want()
+            else:
+                state.seek(answer.offset, answer.leader_epoch)
+                state.leader_epoch = self.cluster.metadata.leader(partition)[1]
+        for failure in failures[:1]:
+            self._on_failure(failure)
+
+    def _unvalidated(self) -> Iterable[PartitionState]:
+        for state in self.states.values():
+            epoch = self.cluster.metadata.leader(state.partition)[1]
+            if state.has_position and state.position_epoch >= 0 and epoch > state.leader_epoch:
+                yield state
+
+    async def _validate(self) -> None:
+        """Partitions with a new leader: is what we read still there?"""
+        asked = {s.partition: (s.version, s.position_epoch) for s in self._unvalidated()}
+        if not asked:
+            return
+        epochs = {p: self.cluster.metadata.leader(p)[1] for p in asked}
+        ends = await self.lookup.offsets_for_leader_epochs(
+            {partition: epoch for partition, (_, epoch) in asked.items()}
+        )
+        for partition, (version, _) in asked.items():
+            state = self.states.get(partition)
+            if state is None or state.version != version:
+                continue
+            end = ends[partition]
+            if isinstance(end, Exception):
+                state.leader_epoch = epochs[partition]
+                if not isinstance(end, KafkaError) or not end.retriable:
+                    continue  # a broker that cannot say (before 2.1): go on unchecked
+                raise end
+            if end.end_offset < 0 or end.leader_epoch < 0:
+                self.out_of_range(state, "the leader does not know the epoch of the last record read")
+            elif end.end_offset < state.position:
+                self._truncated(state, end.end_offset, end.leader_epoch)
+            else:
+                state.leader_epoch = epochs[partition]
+
+    def _truncated(self, state: PartitionState, end_offset: int, epoch: int = NO_EPOCH) -> None:
+        if self.config.auto_offset_reset == "none":
+            state.failed = True
+            self._on_failure(
+                LogTruncated(
+                    f"{state.partition}: records from {end_offset} to {state.position} were"
+                    " truncated after they had been read"
+                )
+            )
+            return
+        state.seek(end_offset, epoch)
+        state.leader_epoch = self.cluster.metadata.leader(state.partition)[1]
