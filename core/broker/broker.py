@@ -8,6 +8,7 @@ image in force for handlers, so that a client told of a topic finds it.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,12 @@ from pk.core.broker.replicas import Replicas
 from pk.core.broker.sessions import FetchSessions
 from pk.core.config import BrokerConfig
 from pk.core.meta.events import BROKER
-from pk.core.meta.image import MetadataImage, changes
+from pk.core.meta.image import Changes, MetadataImage, changes
 
 if TYPE_CHECKING:
-    from pk.core.broker.controller import Controller
     from pk.core.broker.coordinators import GroupCoordinators
+
+    from pk.core.broker.controller import Controller
     from pk.core.log.dirs import LogDirs
 
 logger = logging.getLogger("pk.broker")
@@ -68,8 +70,12 @@ class Broker:
             start_soon=self.start_soon,
         )
         self.producer_ids: ProducerIds
+        self.broker_epoch = -1
+        """Of this registration with the controller."""
         self.controller: Controller
         self.coordinators: GroupCoordinators
+        self.followers: list[Callable[[MetadataImage, Changes], None]] = []
+        """Called with each image that comes into force, and what it changed."""
         self._publishing = trio.Lock()
         self._nursery: trio.Nursery | None = None
 
@@ -106,7 +112,8 @@ class Broker:
             opened = await self.replicas.prepare(image, found, self.config)
             gone = self.replicas.commit(image, found, opened)
             self.image = image
-            self.coordinators.apply(image, found)
+            for follow in self.followers:
+                follow(image, found)
             self.purgatory.touch(MetadataImage)
             await self.replicas.retire(gone)
 

@@ -7,7 +7,7 @@ the watermark waits; one sync serves every produce that waits for it (group comm
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from pk.core.broker.purgatory import Purgatory
 from pk.core.config import TopicConfig
@@ -21,13 +21,28 @@ from pk.core.values import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 READ_COMMITTED = 1
 
 
+class Owner(Protocol):
+    """Who looks after a partition: does what must not be done on the loop, or not now."""
+
+    def flush(self, partition: Partition) -> None:
+        """Start a sync of the log; `partition.flushed` is called when it is through."""
+        ...
+
+    def dropped(self, partition: Partition) -> None:
+        """Segments were dropped: remove their files after `file.delete.delay.ms`."""
+        ...
+
+    def failed(self, partition: Partition, error: StorageError) -> None:
+        """The disk failed in a way that could not be taken back."""
+        ...
+
+
 class Partition:
     """One replica of one partition, on this broker. Also the purgatory's key for whoever waits on it."""
 
     __slots__ = (
-        "_failed",
-        "_flush",
         "_flushing",
+        "_owner",
         "_purgatory",
         "config",
         "epoch_start_offset",
@@ -52,13 +67,8 @@ class Partition:
         *,
         node_id: int,
         purgatory: Purgatory,
-        flush: Callable[[Partition], None],
-        failed: Callable[[Partition, StorageError], None],
+        owner: Owner,
     ) -> None:
-        """`flush(partition)` starts a sync of the log off the loop, and calls `flushed` when it is through.
-
-        `failed(partition, error)` is told when the disk failed in a way that cannot be taken back.
-        """
         self.tp = tp
         self.topic_id = topic_id
         self.log = log
@@ -73,8 +83,7 @@ class Partition:
         self.high_watermark = log.log_start_offset
         self.synced_offset = log.log_end_offset
         self._purgatory = purgatory
-        self._flush = flush
-        self._failed = failed
+        self._owner = owner
         self._flushing = False
 
     def apply(self, image: PartitionImage) -> None:
@@ -121,7 +130,8 @@ class Partition:
 
     def delete_before(self, offset: int) -> None:
         """Drop what lies before `offset`, which is not above the high watermark (DeleteRecords)."""
-        self.log.delete_before(offset)
+        if self.log.delete_before(offset):
+            self._owner.dropped(self)
         self._purgatory.touch(self)
 
     def check_in_sync(self) -> None:
@@ -159,7 +169,7 @@ class Partition:
             )
         except StorageError as e:
             if not e.undone:
-                self._failed(self, e)
+                self._owner.failed(self, e)
             raise
         if not appended.duplicate:
             self.appended(appended.rolled)
@@ -175,11 +185,11 @@ class Partition:
             return
         if log.log_end_offset - log.recovery_point >= self.config.flush_messages:
             self._flushing = True
-            self._flush(self)
+            self._owner.flush(self)
             return
         self.advance_high_watermark()
         if rolled:
-            self._flush(self)
+            self._owner.flush(self)
 
     def flushed(self, offset: int) -> None:
         """The log is synced below `offset`: go on syncing if more has come that asks for it, else let readers see it."""
@@ -191,7 +201,7 @@ class Partition:
         unsynced = log.log_end_offset - self.synced_offset
         if unsynced >= self.config.flush_messages and self.offline is None:
             self.advance_high_watermark(self.synced_offset)
-            self._flush(self)
+            self._owner.flush(self)
             return
         self._flushing = False
         self.advance_high_watermark()

@@ -1,23 +1,16 @@
 """Producer ids, from blocks that the controller hands out (KIP-730): no id is ever given twice in a cluster."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import trio
 
-
-@dataclass(frozen=True, slots=True)
-class IdBlock:
-    """Ids from `first` to `first + count - 1`."""
-
-    first: int
-    count: int
+from pk.core.meta.controller import ProducerIdBlock
 
 
 class ProducerIds:
     """The ids this broker may give away. What is left of a block when the broker stops is never given to anybody."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[IdBlock]]) -> None:
+    def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
         """`allocate` gets the next block from the controller."""
         self._allocate = allocate
         self._next = 0

@@ -11,6 +11,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import trio
+
 from pk.core.broker.clock import Clock
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
@@ -25,7 +27,6 @@ from pk.core.values import TopicPartition
 
 if TYPE_CHECKING:
     from pk.core.log.dirs import LogDir, LogDirs
-
     from pk.core.log.log import Log
 
 logger = logging.getLogger("pk.broker")
@@ -54,7 +55,7 @@ class Replicas:
         self._broker_config = config
         self._node_id = node_id
         self._purgatory = purgatory
-        self._clock = clock
+        self.clock = clock
         self._start_soon = start_soon
         self._image = MetadataImage()
         self._by_topic: dict[str, dict[int, Partition]] = {}
@@ -137,9 +138,10 @@ class Replicas:
         return gone
 
     async def retire(self, gone: list[Partition]) -> None:
-        """Rename the logs of deleted partitions away; upkeep removes them after `file.delete.delay.ms`."""
+        """Rename the logs of deleted partitions away, and have them removed after `file.delete.delay.ms`."""
         for start in range(0, len(gone), OPEN_AT_ONCE):
-            await offload(self._delete, gone[start : start + OPEN_AT_ONCE])
+            for path, delay_ms in await offload(self._delete, gone[start : start + OPEN_AT_ONCE]):
+                self._start_soon(self._remove, path, delay_ms)
 
     def flush(self, partition: Partition) -> None:
         """Start a sync of the partition's log; it tells the partition when it is through."""
@@ -154,8 +156,34 @@ class Replicas:
             return
         partition.flushed(end)
 
-    def _failed(self, partition: Partition, error: StorageError) -> None:
+    def failed(self, partition: Partition, error: StorageError) -> None:
+        """The disk below the partition failed: so did all that lies in its directory."""
         self.fail_directory(partition.log.log_dir, error)
+
+    def dropped(self, partition: Partition) -> None:
+        """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may still be at them."""
+        self._start_soon(self._remove_segments, partition)
+
+    async def _remove_segments(self, partition: Partition) -> None:
+        await trio.sleep(partition.config.file_delete_delay_ms / 1000)
+        log = partition.log
+        try:
+            await offload(log.remove_deleted, directory=log.log_dir.path)
+        except StorageError as e:
+            self.fail_directory(log.log_dir, e)
+
+    def remove_leftovers(self) -> None:
+        """Have the logs removed that were deleted in an earlier life of this broker."""
+        for directory in self._dirs.usable:
+            for path in list(directory.deleted):
+                self._start_soon(self._remove, path, 0)
+
+    async def _remove(self, path: str, delay_ms: int) -> None:
+        await trio.sleep(delay_ms / 1000)
+        try:
+            await offload(self._dirs.remove_deleted, path)
+        except StorageError as e:
+            logger.error("%s could not be removed: %s", path, e)
 
     def fail_directory(self, directory: LogDir, error: KafkaError) -> None:
         """The disk of `directory` failed: its partitions serve nobody any more. A failed sync is never tried again."""
@@ -180,18 +208,22 @@ class Replicas:
                 change.tp,
                 change.topic.topic_id,
                 self._log_config(configs[change.topic.name]),
-                self._clock.now_ms(),
+                self.clock.now_ms(),
             )
             for change in some
         ]
 
-    def _delete(self, gone: list[Partition]) -> None:
-        """In a thread."""
+    def _delete(self, gone: list[Partition]) -> list[tuple[str, int]]:
+        """In a thread: (where a log lies now, how long it is to be kept)."""
+        renamed = []
         for partition in gone:
             try:
-                self._dirs.delete_log(partition.log)
+                path = self._dirs.delete_log(partition.log)
             except StorageError as e:
                 logger.error("%s could not be deleted: %s", partition.tp, e)
+                continue
+            renamed.append((path, partition.config.file_delete_delay_ms))
+        return renamed
 
     def _log_config(self, config: TopicConfig) -> LogConfig:
         expiration_ms = self._broker_config.producer_id_expiration_ms
@@ -205,8 +237,7 @@ class Replicas:
             config,
             node_id=self._node_id,
             purgatory=self._purgatory,
-            flush=self.flush,
-            failed=self._failed,
+            owner=self,
         )
 
     def _reconfigure(self, image: MetadataImage, found: Changes) -> None:
