@@ -1,0 +1,27 @@
+"""Heartbeat (12), versions 0–4: a member is alive, and learns by the error code when to join again.
+
+KIP-345 (v3: static members). While the group's partition is being loaded every heartbeat is good: its member gets a whole
+session when that is done.
+"""
+
+from typing import Any
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+def handle(context: Context, request: HeartbeatRequest) -> Any:
+    """Let the group's coordinator decide."""
+    try:
+        return context.broker.coordinators.submit(
+            request.group_id, lambda machine, _, now_ms: machine.heartbeat(request, now_ms)
+        )
+    except KafkaError as e:
+        if e.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            return HeartbeatResponse()
+        raise
+
+
+API = Api(key=12, versions=(0, 4), handle=handle, operation=Operation.READ, parks=True)

@@ -1,0 +1,44 @@
+"""JoinGroup (11), versions 0–9: a member enters a group, or enters it anew in a rebalance.
+
+KIP-62 (v1: rebalance timeout), KIP-394 (v4: MEMBER_ID_REQUIRED), KIP-345 (v5: static members), KIP-559 (v7: protocol type),
+KIP-800 (v8: reasons), KIP-814 (v9: SkipAssignment). The answer waits until everybody has joined (core/group/classic.py).
+"""
+
+from typing import Any
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import KafkaError
+from pk.core.group.settings import Client
+from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+
+def handle(context: Context, request: JoinGroupRequest) -> Any:
+    """Let the group's coordinator decide."""
+    client = Client(context.client_id or "", context.client_host)
+    return context.broker.coordinators.submit(
+        request.group_id,
+        lambda machine, token, now_ms: machine.join(
+            request, context.api_version, client, token, now_ms
+        ),
+    )
+
+
+def _error_response(
+    request: JoinGroupRequest, error: KafkaError, version: int
+) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=error.code,
+        member_id=request.member_id,
+        protocol_name=None if version >= 7 else "",
+    )
+
+
+API = Api(
+    key=11,
+    versions=(0, 9),
+    handle=handle,
+    operation=Operation.READ,
+    error_response=_error_response,
+    parks=True,
+)

@@ -1,0 +1,21 @@
+"""LeaveGroup (13), versions 0–5: members go, and the others need not wait for their sessions to end.
+
+KIP-345 (v3: several members, static ones by instance id), KIP-800 (v5: reasons).
+"""
+
+from typing import Any
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.wire.messages.leave_group import LeaveGroupRequest
+
+
+def handle(context: Context, request: LeaveGroupRequest) -> Any:
+    """Let the group's coordinator decide."""
+    return context.broker.coordinators.submit(
+        request.group_id,
+        lambda machine, _, now_ms: machine.leave(request, context.api_version, now_ms),
+    )
+
+
+API = Api(key=13, versions=(0, 5), handle=handle, operation=Operation.READ, parks=True)

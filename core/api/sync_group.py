@@ -1,0 +1,22 @@
+"""SyncGroup (14), versions 0–5: the leader of a rebalance hands in the assignments, every member gets its own.
+
+KIP-345 (v3: static members), KIP-559 (v5: protocol type and name). The answer waits for the leader's assignments, and for
+their record to be safe (core/group/classic.py).
+"""
+
+from typing import Any
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.wire.messages.sync_group import SyncGroupRequest
+
+
+def handle(context: Context, request: SyncGroupRequest) -> Any:
+    """Let the group's coordinator decide."""
+    return context.broker.coordinators.submit(
+        request.group_id,
+        lambda machine, token, now_ms: machine.sync(request, context.api_version, token, now_ms),
+    )
+
+
+API = Api(key=14, versions=(0, 5), handle=handle, operation=Operation.READ, parks=True)
