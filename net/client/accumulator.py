@@ -100,12 +100,22 @@ class Batch(BatchBuilder):
                 if value is None:
                     record = join((head, varints[count], b"\x01\x01\0"))
                 else:
-                    record = join((head, varints[count], b"\x01", varints[len(value)], value, b"\0"))
+                    record = join(
+                        (head, varints[count], b"\x01", varints[len(value)], value, b"\0")
+                    )
             elif value is None:
                 record = join((head, varints[count], varints[len(key)], key, b"\x01\0"))
             else:
                 record = join(
-                    (head, varints[count], varints[len(key)], key, varints[len(value)], value, b"\0")
+                    (
+                        head,
+                        varints[count],
+                        varints[len(key)],
+                        key,
+                        varints[len(value)],
+                        value,
+                        b"\0",
+                    )
                 )
             size = varints[len(record)]
             room -= len(record) + len(size)

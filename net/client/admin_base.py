@@ -166,9 +166,7 @@ class AdminBase:
             return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
         return isinstance(error, ClientError) and not isinstance(error, NoBrokers)
 
-    def _route_leaders(
-        self, partitions: list[TopicPartition]
-    ) -> Routed[TopicPartition]:
+    def _route_leaders(self, partitions: list[TopicPartition]) -> Routed[TopicPartition]:
         """Each partition to its leader, by the metadata at hand."""
         by_node: dict[int, list[TopicPartition]] = {}
         failed: dict[TopicPartition, Failure] = {}

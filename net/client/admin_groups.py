@@ -147,7 +147,7 @@ class GroupOperations(AdminBase):
 
         async def ask(connection: Connection) -> dict[TopicPartition, Failure | None]:
             response = await connection.request(request, high=_NAMED_OFFSETS_MAX)
-            answers = {
+            answers: dict[TopicPartition, Failure | None] = {
                 TopicPartition(t.name, p.partition_index): failure(p.error_code)
                 for t in response.topics
                 for p in t.partitions
@@ -426,7 +426,9 @@ async def _describe_classic(
 def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
     return tuple(
         sorted(
-            TopicPartition(t.topic_name, p) for t in assignment.topic_partitions for p in t.partitions
+            TopicPartition(t.topic_name, p)
+            for t in assignment.topic_partitions
+            for p in t.partitions
         )
     )
 

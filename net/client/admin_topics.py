@@ -6,7 +6,7 @@ from typing import Any
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition, Uuid, uuid_text
 from pk.net.client import results as r
-from pk.net.client.admin_base import AdminBase, Failure, by_topic, check, failure
+from pk.net.client.admin_base import AdminBase, Failure, by_topic, failure
 from pk.net.client.connection import Connection
 
 _CREATE_TOPICS = 19
@@ -380,9 +380,7 @@ class TopicOperations(AdminBase):
                 )
                 for topic, indexes in by_topic(partitions).items()
             ]
-            request = DeleteRecordsRequest(
-                topics=topics, timeout_ms=self.config.request_timeout_ms
-            )
+            request = DeleteRecordsRequest(topics=topics, timeout_ms=self.config.request_timeout_ms)
             response = await connection.request(request)
             return {
                 TopicPartition(t.name, p.partition_index): failure(p.error_code) or p.low_watermark

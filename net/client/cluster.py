@@ -56,7 +56,7 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
 class Backoff:
     """Growing waits: doubled from `first_ms` up to `max_ms`, each with a fifth of jitter (KIP-580)."""
 
-    __slots__ = ("first_ms", "max_ms", "failures")
+    __slots__ = ("failures", "first_ms", "max_ms")
 
     def __init__(self, first_ms: float, max_ms: float) -> None:
         self.first_ms = first_ms
@@ -146,7 +146,9 @@ class Cluster:
             raise Closed("this client is closed")
         link = self._links.get((node.address, purpose))
         if link is None:
-            backoff = Backoff(self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms)
+            backoff = Backoff(
+                self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms
+            )
             link = self._links[node.address, purpose] = _Link(backoff)
         if link.connection is not None and link.connection.usable:
             if link.connection.node.node_id < 0 <= node.node_id:
@@ -157,7 +159,7 @@ class Cluster:
                 return link.connection
             await trio.sleep_until(link.not_before)
             setup_ms = min(
-                self.config.socket_connection_setup_timeout_ms * 2.0 ** link.backoff.failures,
+                self.config.socket_connection_setup_timeout_ms * 2.0**link.backoff.failures,
                 self.config.socket_connection_setup_timeout_max_ms,
             )
             try:
@@ -206,7 +208,9 @@ class Cluster:
         raise NoBrokers(failures)
 
     def _is_known(self, node: Node) -> bool:
-        return any(n.host == node.host and n.port == node.port for n in self.metadata.brokers.values())
+        return any(
+            n.host == node.host and n.port == node.port for n in self.metadata.brokers.values()
+        )
 
     def _may_rebootstrap(self) -> bool:
         """KIP-899, KIP-1102: back to the addresses given once all brokers known have failed for a while."""
@@ -410,7 +414,9 @@ class Cluster:
                 found[key] = self._coordinator_answer(answer, key, type)
         return found
 
-    def _coordinator_answer(self, answer: Any, key: str, type: CoordinatorType) -> Node | KafkaError:
+    def _coordinator_answer(
+        self, answer: Any, key: str, type: CoordinatorType
+    ) -> Node | KafkaError:
         if answer.error_code:
             kind = type.name.lower()
             message = answer.error_message or f"the coordinator of {kind} {key!r}"
@@ -448,7 +454,7 @@ async def in_nursery() -> AsyncIterator[trio.Nursery]:
             yield nursery
         except trio.Cancelled:
             raise
-        except BaseException as e:
+        except BaseException as e:  # noqa: BLE001 - raised again below, ungrouped
             raised = e
         finally:
             nursery.cancel_scope.cancel()

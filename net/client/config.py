@@ -188,9 +188,7 @@ class ConsumerConfig(ClientConfig):
     group_instance_id: str | None = _key(None)
     group_protocol: str = _key("classic", check=_group_protocol)
     heartbeat_interval_ms: int = _key(3_000, low=1, high=INT_MAX)
-    isolation_level: str = _key(
-        "read_uncommitted", one_of=("read_committed", "read_uncommitted")
-    )
+    isolation_level: str = _key("read_uncommitted", one_of=("read_committed", "read_uncommitted"))
     max_partition_fetch_bytes: int = _key(1_048_576, low=0, high=INT_MAX)
     max_poll_interval_ms: int = _key(300_000, low=1, high=INT_MAX)
     max_poll_records: int = _key(500, low=1, high=INT_MAX)
@@ -220,7 +218,10 @@ _REFUSED: Final[dict[str, tuple[str | None, str]]] = {
     "metrics.num.samples": (None, _METRICS),
     "metrics.recording.level": (None, _METRICS),
     "metrics.sample.window.ms": (None, _METRICS),
-    "partitioner.availability.timeout.ms": ("0", "partitions are never left out by age of their queue"),
+    "partitioner.availability.timeout.ms": (
+        "0",
+        "partitions are never left out by age of their queue",
+    ),
     "key.serializer": (None, _BYTES),
     "value.serializer": (None, _BYTES),
     "key.deserializer": (None, _BYTES),
@@ -303,10 +304,9 @@ def _parse_bool(name: str, value: object) -> bool:
 
 
 def _parse_int(name: str, value: object, low: int | None, high: int | None) -> int:
+    whole = value if isinstance(value, str | int) and not isinstance(value, bool) else ""
     try:
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise ValueError
-        number = int(value)
+        number = int(whole)
     except ValueError:
         raise ConfigError(f"{name}: must be a whole number, is {value!r}") from None
     if (low is not None and number < low) or (high is not None and number > high):

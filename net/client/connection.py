@@ -18,7 +18,7 @@ from typing import Any, Final
 import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError, error_name
-from pk.core.wire.codec import decode, decode_whole
+from pk.core.wire.codec import decode
 from pk.core.wire.header import frame_request, parse_response_header
 from pk.core.wire.index import MESSAGES
 from pk.net.client.config import ClientConfig
@@ -64,15 +64,15 @@ class Pending:
     """A request under way. `wait()` gives its answer; whoever stops waiting may drop it."""
 
     __slots__ = (
-        "request",
-        "version",
+        "_event",
+        "bytes_out",
         "correlation_id",
         "deadline",
-        "bytes_out",
-        "started",
-        "_event",
-        "response",
         "error",
+        "request",
+        "response",
+        "started",
+        "version",
     )
 
     def __init__(self, request: Any, version: int, correlation_id: int, deadline: float) -> None:

@@ -20,13 +20,14 @@ from typing import Final, Self
 
 import trio
 
-from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
-from pk.net.client.admin_base import Failure, by_topic
-from pk.net.client.cluster import Backoff, Cluster, in_nursery, open_cluster
+from pk.net.client.admin_base import Failure
+from pk.net.client.cluster import Cluster, in_nursery, open_cluster
+from pk.net.client.commits import Commits
 from pk.net.client.config import ConsumerConfig, parse
 from pk.net.client.connection import OnRequest
-from pk.net.client.errors import ClientError, Closed, NoOffset
+from pk.net.client.errors import Closed, NoOffset
 from pk.net.client.fetcher import Fetcher
 from pk.net.client.group import Group, Step, StepKind
 from pk.net.client.positions import Positions
@@ -37,13 +38,12 @@ from pk.net.client.results import (
     OffsetAndMetadata,
 )
 from pk.net.client.subscription import ConsumerRecord, FetchedBatch, PartitionState
+from pk.net.client.watch import Watch
 
 Rebalanced = Callable[[tuple[TopicPartition, ...]], Awaitable[None]]
 """Told of partitions taken away or given, inside `poll`."""
 
 _CLOSE_MS: Final = 5_000
-_OFFSETS: Final = "offsets"
-_COMMIT_VERSION_MAX: Final = 9
 
 
 class Consumer:
@@ -56,6 +56,9 @@ class Consumer:
         self.config = config
         self._nursery = nursery
         self._states: dict[TopicPartition, PartitionState] = {}
+        self._watch = Watch(
+            cluster, config, self._states, topics=self._topics_watched, on_failure=self._fail
+        )
         self._positions = Positions(
             cluster, config, self._states, on_failure=self._fail, on_found=self._found
         )
@@ -67,7 +70,7 @@ class Consumer:
             on_news=self._news,
             on_failure=self._fail,
             on_out_of_range=lambda s: self._positions.out_of_range(s, "the offset is out of range"),
-            want_metadata=self._want_metadata,
+            want_metadata=self._watch.want,
         )
         self._group: Group | None = None
         if config.group_id is not None:
@@ -78,6 +81,7 @@ class Consumer:
                 on_failure=self._fail,
                 owned=lambda: tuple(self._states),
             )
+        self._commits = Commits(cluster, config, self._states, self._group, nursery)
         self._group_started = False
         self._topics: frozenset[str] | None = None
         self._pattern: re.Pattern[str] | None = None
@@ -86,11 +90,14 @@ class Consumer:
         self._on_lost: Rebalanced | None = None
         self._failure: Exception | None = None
         self._event = trio.Event()
-        self._metadata_wanted = trio.Event()
         self._last_served: TopicPartition | None = None
         self._closed = False
-        self._next_commit = trio.current_time() + config.auto_commit_interval_ms / 1000
         cluster.on_metadata.append(self._metadata_changed)
+
+    def start(self) -> None:
+        """Start what runs in the background. `open_consumer` does."""
+        self._nursery.start_soon(self._watch.run)
+        self._nursery.start_soon(self._positions.run)
 
     # what is read
 
@@ -157,7 +164,7 @@ class Consumer:
         else:
             self._topics = None
             self._match_pattern()
-        self._want_metadata()
+        self._watch.want()
         if not self._group_started:
             self._group_started = True
             self._group.last_poll = trio.current_time()
@@ -336,9 +343,7 @@ class Consumer:
         timeout_ms: float | None,
     ) -> None:
         self._check()
-        deadline = trio.current_time() + (
-            float("inf") if timeout_ms is None else timeout_ms / 1000
-        )
+        deadline = trio.current_time() + (float("inf") if timeout_ms is None else timeout_ms / 1000)
         group = self._group
         if group is not None:
             group.polling += 1
@@ -348,13 +353,13 @@ class Consumer:
                 event = self._event
                 await self._work_off_group()
                 self._raise_failure()
-                self._auto_commit()
+                self._commits.auto_commit()
                 self._take(take)
                 if taken():
                     return
                 if trio.current_time() >= deadline:
                     return
-                with trio.move_on_at(min(deadline, self._commit_due())):
+                with trio.move_on_at(min(deadline, self._commits.due)):
                     await event.wait()
         finally:
             if group is not None:
@@ -410,7 +415,7 @@ class Consumer:
         self._add(added)
         if self._on_assigned is not None:
             await self._on_assigned(added)
-        self._next_commit = trio.current_time() + self.config.auto_commit_interval_ms / 1000
+        self._commits.begin_interval()
         return bool(gone)
 
     async def _revoke(self, partitions: tuple[TopicPartition, ...], *, lost: bool) -> None:
@@ -418,7 +423,7 @@ class Consumer:
             self._states[partition].revoking = True
         try:
             if not lost and self.config.enable_auto_commit:
-                await self._commit_positions()
+                await self._commits.commit_positions()
             callback = self._on_revoked
             if lost and self._on_lost is not None:
                 callback = self._on_lost
@@ -449,112 +454,18 @@ class Consumer:
         self._check()
         self._group_id()
         if offsets is None:
-            await self._commit(self._consumed())
+            await self._commits.commit(self._commits.consumed())
             return
         full = {
             partition: o if isinstance(o, OffsetAndMetadata) else OffsetAndMetadata(o)
             for partition, o in offsets.items()
         }
-        await self._commit(full)
+        await self._commits.commit(full)
 
     def _group_id(self) -> str:
         if self.config.group_id is None:
             raise ValueError("committed offsets belong to a group: set group.id")
         return self.config.group_id
-
-    def _consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        return {
-            partition: OffsetAndMetadata(state.position, state.position_epoch)
-            for partition, state in self._states.items()
-            if state.has_position
-        }
-
-    def _commit_due(self) -> float:
-        auto = self.config.enable_auto_commit and self._group is not None
-        return self._next_commit if auto else float("inf")
-
-    def _auto_commit(self) -> None:
-        """Commit, in the background, what earlier polls returned, once the interval has passed."""
-        now = trio.current_time()
-        if now < self._commit_due():
-            return
-        self._next_commit = now + self.config.auto_commit_interval_ms / 1000
-        if offsets := self._consumed():
-            self._nursery.start_soon(self._try_commit, offsets)
-
-    async def _try_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        try:
-            await self._commit(offsets)
-        except (KafkaError, ClientError, ProtocolError):
-            return  # the next one, or whoever has the partitions then, makes up for it
-
-    async def _commit_positions(self) -> None:
-        """Commit where we are before partitions go; best effort, and not for ever: others are waiting."""
-        if offsets := self._consumed():
-            limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
-            with trio.move_on_after(limit_ms / 1000):
-                await self._try_commit(offsets)
-
-    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        if not offsets:
-            return
-        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
-        deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
-        while True:
-            try:
-                await self._commit_once(offsets)
-                return
-            except (KafkaError, ClientError) as e:
-                late = trio.current_time() >= deadline
-                if late or (isinstance(e, KafkaError) and not _commit_again(e)):
-                    raise
-                self.cluster.forget_coordinator(self._group_id())
-            await trio.sleep(backoff.next_ms() / 1000)
-
-    async def _commit_once(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        from pk.core.wire.messages.offset_commit import (
-            OffsetCommitRequest,
-            OffsetCommitRequestPartition,
-            OffsetCommitRequestTopic,
-        )
-
-        assert self._group is not None
-        me = self._group.membership
-        topics = [
-            OffsetCommitRequestTopic(
-                name=topic,
-                partitions=[
-                    OffsetCommitRequestPartition(
-                        partition_index=index,
-                        committed_offset=(o := offsets[TopicPartition(topic, index)]).offset,
-                        committed_leader_epoch=o.leader_epoch,
-                        committed_metadata=o.metadata,
-                    )
-                    for index in indexes
-                ],
-            )
-            for topic, indexes in by_topic(offsets).items()
-        ]
-        request = OffsetCommitRequest(
-            group_id=self._group.group_id,
-            generation_id_or_member_epoch=me.generation,
-            member_id=me.member_id if me.generation >= 0 else "",
-            group_instance_id=me.instance_id if me.generation >= 0 else None,
-            topics=topics,
-        )
-        node_id = await self.cluster.coordinator(self._group.group_id)
-        connection = await self.cluster.connection(node_id, _OFFSETS)
-        response = await connection.request(request, high=_COMMIT_VERSION_MAX)
-        for topic in response.topics:
-            for p in topic.partitions:
-                if p.error_code:
-                    partition = TopicPartition(topic.name, p.partition_index)
-                    self._commit_refused(p.error_code)
-                    raise KafkaError(p.error_code, f"committing {partition}")
-
-    def _commit_refused(self, code: int) -> None:
-        if self._group is not None and code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self._group.rejoin()
 
     # inside
 
@@ -572,7 +483,8 @@ class Consumer:
         for partition in partitions:
             if partition not in self._states:
                 self._states[partition] = PartitionState(partition)
-        self._want_metadata()
+            if self.cluster.metadata.leader(partition)[0] < 0:
+                self._watch.want()
         self._look()
 
     def _look(self) -> None:
@@ -603,9 +515,6 @@ class Consumer:
 
     # metadata
 
-    def _want_metadata(self) -> None:
-        self._metadata_wanted.set()
-
     def _metadata_changed(self) -> None:
         if self._pattern is not None:
             self._match_pattern()
@@ -624,43 +533,18 @@ class Consumer:
         self._topics = frozenset(
             name
             for name, info in metadata.topics.items()
-            if self._pattern.fullmatch(name) and not info.error_code and not (hide and info.internal)
+            if self._pattern.fullmatch(name)
+            and not info.error_code
+            and not (hide and info.internal)
         )
         self._group.subscribe(self._topics)
 
-    async def keep_metadata(self) -> None:
-        """Ask for metadata when it is wanted or has aged, until cancelled."""
-        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
-        while True:
-            with trio.move_on_after(self.config.metadata_max_age_ms / 1000):
-                await self._metadata_wanted.wait()
-            self._metadata_wanted = trio.Event()
-            topics = {partition.topic for partition in self._states} | self.subscription
-            if self._group is not None:
-                topics |= self._group.led_topics
-            try:
-                if self._pattern is not None:
-                    await self.cluster.refresh(None)
-                elif topics:
-                    create = self.config.allow_auto_create_topics
-                    await self.cluster.refresh(sorted(topics), allow_auto_topic_creation=create)
-            except (KafkaError, ClientError, ProtocolError):
-                self._metadata_wanted.set()
-            self._watch_leaders()
-            pause_ms = backoff.next_ms()
-            if not self._metadata_wanted.is_set():
-                backoff.reset()
-            await trio.sleep(pause_ms / 1000)
-
-    def _watch_leaders(self) -> None:
-        """Partitions without a leader: ask again, unless the topic is refused for good."""
-        for partition in self._states:
-            info = self.cluster.metadata.topics.get(partition.topic)
-            code = info.error_code if info is not None else 0
-            if code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION):
-                self._fail(KafkaError(code, f"topic {partition.topic!r}"))
-            elif self.cluster.metadata.leader(partition)[0] < 0:
-                self._metadata_wanted.set()
+    def _topics_watched(self) -> set[str] | None:
+        """The topics whose metadata matters; None for all of them."""
+        if self._pattern is not None:
+            return None
+        topics = {partition.topic for partition in self._states} | self.subscription
+        return topics | self._group.led_topics if self._group is not None else topics
 
     # the end
 
@@ -675,12 +559,12 @@ class Consumer:
                 if self._states and group.generation >= 0:
                     partitions = tuple(self._states)
                     if commit and self.config.enable_auto_commit:
-                        await self._commit_positions()
+                        await self._commits.commit_positions()
                     if self._on_revoked is not None:
                         await self._on_revoked(partitions)
                 await group.leave()
             elif commit and group is not None and self.config.enable_auto_commit:
-                await self._commit_positions()
+                await self._commits.commit_positions()
             await self._fetcher.close()
 
     async def __aenter__(self) -> Self:
@@ -688,11 +572,6 @@ class Consumer:
 
     async def __aexit__(self, kind: object, *_: object) -> None:
         await self.close(commit=kind is None)
-
-
-def _commit_again(error: KafkaError) -> bool:
-    again = (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return error.retriable or error.code in again
 
 
 @asynccontextmanager
@@ -709,7 +588,6 @@ async def open_consumer(
     parsed = parse(ConsumerConfig, config)
     async with open_cluster(bootstrap, parsed, on_request) as cluster, in_nursery() as nursery:
         consumer = Consumer(cluster, parsed, nursery)
-        nursery.start_soon(consumer.keep_metadata)
-        nursery.start_soon(consumer._positions.run)
+        consumer.start()
         async with consumer:
             yield consumer

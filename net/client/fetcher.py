@@ -290,9 +290,7 @@ class BrokerFetcher:
         state.log_start_offset = data.log_start_offset
         if data.preferred_read_replica >= 0:
             state.preferred_replica = data.preferred_read_replica
-            state.preferred_until = (
-                trio.current_time() + self.config.metadata_max_age_ms / 1000
-            )
+            state.preferred_until = trio.current_time() + self.config.metadata_max_age_ms / 1000
             fetcher.place()
         if not data.records:
             return

@@ -61,7 +61,9 @@ class Metadata:
         self.cluster_id = response.cluster_id
         self.controller_id = response.controller_id
         if response.brokers:
-            self.brokers = {b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
+            self.brokers = {
+                b.node_id: Node(b.node_id, b.host, b.port, b.rack) for b in response.brokers
+            }
         if all_topics:
             named = {topic.name for topic in response.topics}
             for name in [name for name in self.topics if name not in named]:

@@ -73,7 +73,7 @@ def round_robin() -> Partitioner:
 class Sticky:
     """The partition that records without keys go to just now, in one topic."""
 
-    __slots__ = ("partition", "_bytes_left", "_batch_bytes")
+    __slots__ = ("_batch_bytes", "_bytes_left", "partition")
 
     def __init__(self, batch_bytes: int) -> None:
         self.partition = -1

@@ -142,9 +142,7 @@ class Positions:
     async def _reset(self) -> None:
         """Partitions that go to a timestamp. One with no record that late goes to its end."""
         asked = {
-            s.partition: (s.version, s.reset_to)
-            for s in self._needing()
-            if s.reset_to is not None
+            s.partition: (s.version, s.reset_to) for s in self._needing() if s.reset_to is not None
         }
         if not asked:
             return
@@ -194,7 +192,9 @@ class Positions:
                     continue  # a broker that cannot say (before 2.1): go on unchecked
                 raise end
             if end.end_offset < 0 or end.leader_epoch < 0:
-                self.out_of_range(state, "the leader does not know the epoch of the last record read")
+                self.out_of_range(
+                    state, "the leader does not know the epoch of the last record read"
+                )
             elif end.end_offset < state.position:
                 self._truncated(state, end.end_offset, end.leader_epoch)
             else:

@@ -12,6 +12,7 @@ the block raises, what was not sent is dropped and its deliveries fail with `Clo
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import trio
@@ -46,7 +47,8 @@ class RecordMetadata(NamedTuple):
     timestamp_ms: int
 
 
-class Run(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Run:
     """Records of a `send_many` that lie together: `count` of them from `offset` on (-1: the broker did not say)."""
 
     partition: TopicPartition
@@ -54,7 +56,8 @@ class Run(NamedTuple):
     count: int
 
 
-class BatchDelivered(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class BatchDelivered:
     """A batch whose fate is known, as `on_delivery` is told: `error` is None when it was acknowledged."""
 
     partition: TopicPartition
@@ -291,7 +294,9 @@ class Producer:
             info = await self._patient_topic(topic, max_block_ms)
             self._sender.topics_used[topic] = trio.current_time()
             return info
-        raise BufferExhausted(f"topic {topic!r} is not known after max.block.ms ({max_block_ms} ms)")
+        raise BufferExhausted(
+            f"topic {topic!r} is not known after max.block.ms ({max_block_ms} ms)"
+        )
 
     async def _patient_topic(self, topic: str, max_block_ms: float) -> TopicInfo:
         """As `Cluster.topic`, which creates it where the broker does that; a broker that is not up yet is waited for."""

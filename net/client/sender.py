@@ -443,9 +443,7 @@ class BrokerSender:
         self._in_flight += 1
         nursery.start_soon(self._complete, pending, taken)
 
-    def _request(
-        self, taken: list[tuple[PartitionQueue, Batch]], version: int
-    ) -> ProduceRequest:
+    def _request(self, taken: list[tuple[PartitionQueue, Batch]], version: int) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
         for queue, batch in taken:
             name = queue.partition.topic
@@ -461,9 +459,7 @@ class BrokerSender:
             topic_data=list(topics.values()),
         )
 
-    async def _complete(
-        self, pending: Pending, taken: list[tuple[PartitionQueue, Batch]]
-    ) -> None:
+    async def _complete(self, pending: Pending, taken: list[tuple[PartitionQueue, Batch]]) -> None:
         sender = self.sender
         try:
             response = await pending.wait()
@@ -526,9 +522,9 @@ class BrokerSender:
             return
         if sender.idempotent and code in _LOST_SEQUENCE:
             expected = (queue.last_acked_sequence + 1) % SEQUENCES
-            if code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or batch.base_sequence == expected:
-                if batch.producer_epoch == queue.producer_epoch:
-                    queue.needs_epoch = True
+            gap = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.base_sequence != expected
+            if not gap and batch.producer_epoch == queue.producer_epoch:
+                queue.needs_epoch = True
             self._again(queue, batch, error, wait=False)
             return
         if not error.retriable:
@@ -543,15 +539,11 @@ class BrokerSender:
             sender.want_metadata()
         self._again(queue, batch, error, wait=not moved)
 
-    def _all_failed(
-        self, taken: list[tuple[PartitionQueue, Batch]], error: Exception
-    ) -> None:
+    def _all_failed(self, taken: list[tuple[PartitionQueue, Batch]], error: Exception) -> None:
         for queue, batch in reversed(taken):
             self._again(queue, batch, error, wait=True)
 
-    def _again(
-        self, queue: PartitionQueue, batch: Batch, error: Exception, *, wait: bool
-    ) -> None:
+    def _again(self, queue: PartitionQueue, batch: Batch, error: Exception, *, wait: bool) -> None:
         """Send a batch again, later, unless its retries or its time are used up."""
         sender, now = self.sender, trio.current_time()
         if batch not in sender.accumulator.unsettled:

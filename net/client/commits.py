@@ -1,0 +1,144 @@
+"""Commits a consumer's offsets: when asked, at intervals, and before partitions go."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import TopicPartition
+from pk.net.client.admin_base import by_topic
+from pk.net.client.cluster import Backoff, Cluster
+from pk.net.client.config import ConsumerConfig
+from pk.net.client.errors import ClientError
+from pk.net.client.group import Group
+from pk.net.client.results import OffsetAndMetadata
+from pk.net.client.subscription import PartitionState
+
+_PURPOSE: Final = "offsets"
+_NAMED_MAX: Final = 9
+"""OffsetCommit names topics by id from version 10 on; by name serves here."""
+
+
+class Commits:
+    """The committing side of a consumer; `group` is None for one that has no group and never commits."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        states: Mapping[TopicPartition, PartitionState],
+        group: Group | None,
+        nursery: trio.Nursery,
+    ) -> None:
+        self.cluster = cluster
+        self.config = config
+        self._states = states
+        self._group = group
+        self._nursery = nursery
+        self._next = 0.0
+        self.begin_interval()
+
+    def begin_interval(self) -> None:
+        """The next commit by itself is an interval away."""
+        self._next = trio.current_time() + self.config.auto_commit_interval_ms / 1000
+
+    @property
+    def due(self) -> float:
+        """When positions are next committed by themselves, on trio's clock."""
+        auto = self.config.enable_auto_commit and self._group is not None
+        return self._next if auto else float("inf")
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The position of every partition that has one."""
+        return {
+            partition: OffsetAndMetadata(state.position, state.position_epoch)
+            for partition, state in self._states.items()
+            if state.has_position
+        }
+
+    def auto_commit(self) -> None:
+        """Commit, in the background, what earlier polls returned, once the interval has passed."""
+        if trio.current_time() < self.due:
+            return
+        self.begin_interval()
+        if offsets := self.consumed():
+            self._nursery.start_soon(self._try_to_commit, offsets)
+
+    async def _try_to_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        try:
+            await self.commit(offsets)
+        except (KafkaError, ClientError, ProtocolError):
+            return  # the next one, or whoever has the partitions then, makes up for it
+
+    async def commit_positions(self) -> None:
+        """Commit where we are before partitions go; best effort, and not for ever: others are waiting."""
+        if self._group is not None and (offsets := self.consumed()):
+            limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
+            with trio.move_on_after(limit_ms / 1000):
+                await self._try_to_commit(offsets)
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit `offsets`; retried for `default.api.timeout.ms` while that makes sense. Raises KafkaError, ClientError."""
+        assert self._group is not None
+        if not offsets:
+            return
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
+        while True:
+            try:
+                await self._commit_once(self._group, offsets)
+                return
+            except (KafkaError, ClientError) as e:
+                late = trio.current_time() >= deadline
+                if late or (isinstance(e, KafkaError) and not _worth_retrying(e)):
+                    raise
+                self.cluster.forget_coordinator(self._group.group_id)
+            await trio.sleep(backoff.next_ms() / 1000)
+
+    async def _commit_once(
+        self, group: Group, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        from pk.core.wire.messages.offset_commit import (
+            OffsetCommitRequest,
+            OffsetCommitRequestPartition,
+            OffsetCommitRequestTopic,
+        )
+
+        me = group.membership
+        topics = [
+            OffsetCommitRequestTopic(
+                name=topic,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index,
+                        committed_offset=(o := offsets[TopicPartition(topic, index)]).offset,
+                        committed_leader_epoch=o.leader_epoch,
+                        committed_metadata=o.metadata,
+                    )
+                    for index in indexes
+                ],
+            )
+            for topic, indexes in by_topic(offsets).items()
+        ]
+        request = OffsetCommitRequest(
+            group_id=group.group_id,
+            generation_id_or_member_epoch=me.generation,
+            member_id=me.member_id if me.generation >= 0 else "",
+            group_instance_id=me.instance_id if me.generation >= 0 else None,
+            topics=topics,
+        )
+        node_id = await self.cluster.coordinator(group.group_id)
+        connection = await self.cluster.connection(node_id, _PURPOSE)
+        response = await connection.request(request, high=_NAMED_MAX)
+        for topic in response.topics:
+            for p in topic.partitions:
+                if p.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+                    group.rejoin()
+                if p.error_code:
+                    partition = TopicPartition(topic.name, p.partition_index)
+                    raise KafkaError(p.error_code, f"committing {partition}")
+
+
+def _worth_retrying(error: KafkaError) -> bool:
+    return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
