@@ -107,13 +107,16 @@ class LeaderEpochs:
     @classmethod
     def parse(cls, content: bytes) -> "LeaderEpochs":
         """From the content of a checkpoint file. Raises ValueError for anything else."""
-        lines = content.decode().split("\n")
-        if lines[0].strip() != "0":
-            raise ValueError(f"version {lines[0]!r} of a leader epoch checkpoint")
-        count = int(lines[1])
-        entries = [EpochStart(*map(int, line.split())) for line in lines[2 : 2 + count]]
-        if count < 0 or len(entries) != count or any(lines[2 + count :]):
-            raise ValueError(f"{count} epochs announced, {len(lines) - 2} lines follow")
+        try:
+            version, announced, *lines = content.decode().split("\n")
+            count = int(announced)
+            entries = [EpochStart(*map(int, line.split())) for line in lines[:count]]
+        except TypeError as e:
+            raise ValueError(f"a line of a leader epoch checkpoint that is none: {e}") from None
+        if version.strip() != "0":
+            raise ValueError(f"version {version!r} of a leader epoch checkpoint")
+        if count < 0 or len(entries) != count or any(lines[count:]):
+            raise ValueError(f"{count} epochs announced, {len(lines) - 1} lines follow")
         if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in pairwise(entries)):
             raise ValueError("leader epochs that do not grow")
         return cls(entries)

@@ -256,7 +256,7 @@ def load_epochs(
     if has_file:
         try:
             return LeaderEpochs.parse(disk.read(f"{directory}/{EPOCHS_FILE}"))
-        except (ValueError, IndexError, TypeError):
+        except ValueError:
             pass
     epochs = LeaderEpochs()
     for header, _ in batches_between(segments, segments[0].base_offset, end_offset):

@@ -1,0 +1,111 @@
+"""The sparse indexes against a list, in memory and on disk."""
+
+from bisect import bisect_right
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pk.core.log.disk import MemoryDisk
+from pk.core.log.index import OffsetIndex, TimeIndex, TimestampOffset, is_sane
+
+BASE = 1000
+ENTRIES = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=700).map(
+    lambda steps: (
+        [
+            (BASE + sum(s[0] for s in steps[: i + 1]), sum(s[1] for s in steps[:i]))
+            for i in range(len(steps))
+        ]
+        if len(steps) < 40
+        else [(BASE + 7 * (i + 1), 4096 * i) for i in range(len(steps))]
+    )
+)
+
+
+def both_kinds(entries: list[tuple[int, int]]) -> list[OffsetIndex]:
+    disk = MemoryDisk()
+    in_memory = OffsetIndex(disk.open("/i"), BASE, 0)
+    in_memory.start()
+    for offset, position in entries:
+        in_memory.append(offset, position)
+    in_memory.write()
+    on_disk = OffsetIndex(disk.open("/i"), BASE, disk.open("/i").size())
+    loaded = OffsetIndex(disk.open("/i"), BASE, disk.open("/i").size())
+    loaded.load()
+    return [in_memory, on_disk, loaded]
+
+
+@given(ENTRIES, st.integers(BASE - 10, BASE + 6000), st.integers(0, 3_000_000))
+def test_offset_index(entries: list[tuple[int, int]], offset: int, position: int) -> None:
+    below = [p for o, p in entries if o <= offset]
+    after = [o for o, p in entries if p >= position]
+    for index in both_kinds(entries):
+        assert index.entries == len(entries)
+        assert index.lookup(offset) == (below[-1] if below else 0)
+        assert index.offset_after(position) == (after[0] if after else None)
+        assert index.last() == (entries[-1] if entries else (BASE, 0))
+
+
+@given(
+    st.lists(st.integers(0, 10**15), max_size=600, unique=True).map(sorted), st.integers(0, 10**15)
+)
+def test_time_index(timestamps: list[int], wanted: int) -> None:
+    disk = MemoryDisk()
+    first = TimeIndex(disk.open("/t"), BASE, 0)
+    first.start()
+    for i, timestamp in enumerate(timestamps):
+        first.maybe_append(timestamp, BASE + i)
+        first.maybe_append(timestamp, BASE + i + 1)
+    first.write()
+    size = disk.open("/t").size()
+    loaded = TimeIndex(disk.open("/t"), BASE, size)
+    loaded.load()
+    found = bisect_right(timestamps, wanted) - 1
+    expected = TimestampOffset(timestamps[found], BASE + found) if found >= 0 else (-1, BASE)
+    for index in (first, loaded, TimeIndex(disk.open("/t"), BASE, size)):
+        assert index.entries == len(timestamps)
+        assert index.lookup(wanted) == expected
+
+
+@given(ENTRIES, st.integers(BASE - 10, BASE + 3000))
+def test_truncation_reaches_the_file(entries: list[tuple[int, int]], offset: int) -> None:
+    index = both_kinds(entries)[2]
+    index.truncate(offset)
+    index.write()
+    kept = [e for e in entries if e[0] < offset]
+    again = OffsetIndex(index.file, BASE, index.file.size())
+    assert again.entries == len(kept)
+    assert again.last() == (kept[-1] if kept else (BASE, 0))
+
+
+def test_an_index_begun_anew_replaces_the_file() -> None:
+    disk = MemoryDisk()
+    disk.open("/i").pwrite(bytes(800), 0)
+    index = OffsetIndex(disk.open("/i"), BASE, 800)
+    index.start()
+    index.append(BASE + 5, 70)
+    index.write()
+    assert disk.read("/i").hex() == "00000005" + "00000046"
+    index.start()
+    index.write()
+    assert disk.read("/i") == b""
+
+
+@pytest.mark.parametrize(
+    ("index", "time_index", "sane"),
+    [
+        (b"", b"", True),
+        (bytes(8), bytes(12), True),
+        (bytes(9), b"", False),
+        (b"", bytes(13), False),
+        (b"\xff" * 8, b"", False),
+        (b"", b"\x00" * 8 + b"\xff" * 4, False),
+    ],
+)
+def test_what_cannot_be_an_index_is_told(index: bytes, time_index: bytes, sane: bool) -> None:
+    disk = MemoryDisk()
+    disk.open("/i").pwrite(index, 0)
+    disk.open("/t").pwrite(time_index, 0)
+    offsets = OffsetIndex(disk.open("/i"), BASE, len(index))
+    times = TimeIndex(disk.open("/t"), BASE, len(time_index))
+    assert is_sane(offsets, times, len(index), len(time_index)) is sane
