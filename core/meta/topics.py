@@ -77,7 +77,6 @@ def create_topics(
     request: CreateTopicsRequest,
     config: BrokerConfig,
     random: Chance,
-    timestamp_ms: int = 0,
 ) -> Decision[Event]:
     """Decide a CreateTopics request; the reply is its response, complete as version 7 wants it."""
     decision: Decision[Event] = Decision()
@@ -274,47 +273,48 @@ def delete_topics(
     """Decide a DeleteTopics request, by names (up to version 5) or by names or ids (6)."""
     decision: Decision[Event] = Decision()
     asked = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
-    seen: Counter[Uuid | str | None] = Counter(
-        state.name if state.name is not None else state.topic_id for state in asked
-    )
-    ids: set[Uuid] = set()
+    found = {id(state): _resolve(image, state) for state in asked}
+    seen: Counter[object] = Counter(_identity(state, found[id(state)]) for state in asked)
     results = []
     for state in asked:
-        key = state.name if state.name is not None else state.topic_id
+        topic = found[id(state)]
+        key = _identity(state, topic)
         count, seen[key] = seen[key], -1
         if count < 0:
             continue
         result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         results.append(result)
         try:
-            topic = _to_delete(image, state, count, config)
-            if topic.topic_id in ids:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, "the request has the topic by name and by id"
-                )
+            topic = _to_delete(state, topic, count, config)
         except KafkaError as e:
             result.error_code, result.error_message = e.code, e.message
             continue
-        ids.add(topic.topic_id)
         result.name, result.topic_id = topic.name, topic.topic_id
         decision.records.append(TopicDeleted(topic.topic_id))
     decision.reply = DeleteTopicsResponse(responses=results)
     return decision
 
 
+def _resolve(image: MetadataImage, state: DeleteTopicState) -> TopicImage | None:
+    if state.name is None:
+        return image.topic_by_id(state.topic_id)
+    return image.topics.get(state.name) if state.topic_id == ZERO_UUID else None
+
+
+def _identity(state: DeleteTopicState, topic: TopicImage | None) -> object:
+    """The same for two that mean the same topic, be it by name or by id."""
+    return topic.topic_id if topic is not None else (state.name, state.topic_id)
+
+
 def _to_delete(
-    image: MetadataImage, state: DeleteTopicState, count: int, config: BrokerConfig
+    state: DeleteTopicState, topic: TopicImage | None, count: int, config: BrokerConfig
 ) -> TopicImage:
-    if count > 1:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names the topic twice")
     if state.name is not None and state.topic_id != ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic is named by its name or its id")
-    if state.name is not None:
-        topic = image.topics.get(state.name)
-    elif state.topic_id == ZERO_UUID:
+    if state.name is None and state.topic_id == ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "neither a name nor an id was given")
-    else:
-        topic = image.topic_by_id(state.topic_id)
+    if count > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names the topic twice")
     if topic is None:
         by_id = state.name is None
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -325,7 +325,7 @@ def _to_delete(
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, config: BrokerConfig, random: Chance
+    image: MetadataImage, request: CreatePartitionsRequest, random: Chance
 ) -> Decision[Event]:
     """Decide a CreatePartitions request."""
     decision: Decision[Event] = Decision()

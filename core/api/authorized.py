@@ -1,0 +1,39 @@
+"""Authorized operations (KIP-430): a bitmap of what the asker may do. Without an authorizer that is all there is."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from pk.core.api.registry import Operation
+
+
+def _bits(operations: Iterable[Operation]) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+NOT_ASKED: Final = -(1 << 31)
+"""The bitmap of who did not ask for it."""
+
+TOPIC_OPERATIONS: Final = _bits(
+    (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    )
+)
+
+CLUSTER_OPERATIONS: Final = _bits(
+    (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    )
+)

@@ -1,0 +1,40 @@
+"""DeleteTopics (20), versions 0–6: by name, from version 6 on also by id (KIP-516)."""
+
+from pk.core.api.decide import decided
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import KafkaError
+from pk.core.meta import topics
+from pk.core.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+
+async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete what is named, each topic by itself."""
+    config = context.broker.config
+    return await decided(
+        context, lambda image: topics.delete_topics(image, request, config), request.timeout_ms
+    )
+
+
+def error_response(
+    request: DeleteTopicsRequest, error: KafkaError, version: int
+) -> DeleteTopicsResponse:
+    """The same error for every topic."""
+    results = [DeletableTopicResult(name=name) for name in request.topic_names]
+    results += [DeletableTopicResult(name=t.name, topic_id=t.topic_id) for t in request.topics]
+    for result in results:
+        result.error_code, result.error_message = error.code, error.message
+    return DeleteTopicsResponse(responses=results)
+
+
+API = Api(
+    key=20,
+    versions=(0, 6),
+    handle=handle,
+    operation=Operation.DELETE,
+    error_response=error_response,
+)

@@ -1,0 +1,55 @@
+"""DescribeCluster (60), versions 0–2: brokers and controller (KIP-700), endpoint types (KIP-919, v1), fenced brokers
+(KIP-1073, v2)."""
+
+from typing import Final
+
+from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED
+from pk.core.api.metadata import controller_of
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+def handle(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Answer from the image. Raises MISMATCHED_ENDPOINT_TYPE to who wants controllers, UNSUPPORTED_ENDPOINT_TYPE."""
+    if request.endpoint_type == CONTROLLERS:
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller's"
+        )
+    if request.endpoint_type != BROKERS:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"no endpoint has type {request.endpoint_type}"
+        )
+    image = context.broker.image
+    brokers = []
+    for node in sorted(image.brokers):
+        broker = image.brokers[node]
+        endpoint = broker.endpoint(context.listener)
+        if endpoint is not None and (request.include_fenced_brokers or not broker.fenced):
+            brokers.append(
+                DescribeClusterBroker(
+                    broker_id=node,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=broker.rack,
+                    is_fenced=broker.fenced,
+                )
+            )
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        cluster_id=image.cluster_id,
+        controller_id=controller_of(context),
+        brokers=brokers,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+API = Api(key=60, versions=(0, 2), handle=handle, operation=Operation.DESCRIBE)

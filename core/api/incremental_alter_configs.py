@@ -1,0 +1,114 @@
+"""IncrementalAlterConfigs (44), versions 0–1: sets, deletes, appends to, subtracts from single keys (KIP-339).
+
+Topics, brokers, groups and client metrics subscriptions are the controller's; levels of loggers are this process's own
+(KIP-412): they change here and are gone when it ends.
+"""
+
+from typing import Final
+
+from pk.core.api.decide import decided
+from pk.core.api.registry import Api, Operation
+from pk.core.broker import loggers
+from pk.core.broker.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta import configs
+from pk.core.meta.events import BROKER, BROKER_LOGGER
+from pk.core.wire.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+ALTER_TIMEOUT_MS: Final = 30_000
+"""These requests say no timeout; Kafka's brokers wait as long for their controller."""
+
+
+async def handle(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """Change each resource, or say why not."""
+    here: list[AlterConfigsResourceResponse] = []
+    for_controller: list[AlterConfigsResource] = []
+    for resource in request.resources:
+        try:
+            check_own_broker(context, resource.resource_type, resource.resource_name)
+            if resource.resource_type == BROKER_LOGGER:
+                _alter_loggers(resource, validate_only=request.validate_only)
+                here.append(_answer(resource, None))
+            else:
+                for_controller.append(resource)
+        except KafkaError as e:
+            here.append(_answer(resource, e))
+    if not for_controller:
+        return IncrementalAlterConfigsResponse(responses=here)
+    asked = IncrementalAlterConfigsRequest(
+        resources=for_controller, validate_only=request.validate_only
+    )
+    config = context.broker.config
+    response: IncrementalAlterConfigsResponse = await decided(
+        context, lambda image: configs.incremental_alter(image, asked, config), ALTER_TIMEOUT_MS
+    )
+    response.responses += here
+    return response
+
+
+def check_own_broker(context: Context, resource_type: int, name: str) -> None:
+    """Raises KafkaError(INVALID_REQUEST) where the resource is a broker and not this one (or its loggers).
+
+    What a broker can take is for it to judge; so a broker's configs go to that broker.
+    """
+    if resource_type not in (BROKER, BROKER_LOGGER):
+        return
+    node, own = configs.check_broker_name(name), context.broker.node_id
+    if node != own and not (node is None and resource_type == BROKER):
+        said = "no id" if node is None else f"broker {node}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is broker {own}, not {said}")
+
+
+def _alter_loggers(resource: AlterConfigsResource, *, validate_only: bool) -> None:
+    wanted: dict[str, str | None] = {}
+    for change in resource.configs:
+        if change.name in wanted:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has a logger twice")
+        if change.config_operation == configs.Operation.SET:
+            if change.value is None:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} must have a level")
+            wanted[change.name] = change.value
+        elif change.config_operation == configs.Operation.DELETE:
+            wanted[change.name] = None
+        else:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a level is set or deleted, no list")
+        loggers.check(change.name, wanted[change.name])
+    if not validate_only:
+        for name, level in wanted.items():
+            loggers.set_level(name, level)
+
+
+def _answer(
+    resource: AlterConfigsResource, error: KafkaError | None
+) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=error.code if error is not None else 0,
+        error_message=error.message if error is not None else None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def error_response(
+    request: IncrementalAlterConfigsRequest, error: KafkaError, version: int
+) -> IncrementalAlterConfigsResponse:
+    """The same error for every resource."""
+    return IncrementalAlterConfigsResponse(
+        responses=[_answer(resource, error) for resource in request.resources]
+    )
+
+
+API = Api(
+    key=44,
+    versions=(0, 1),
+    handle=handle,
+    operation=Operation.ALTER_CONFIGS,
+    error_response=error_response,
+)

@@ -1,0 +1,239 @@
+"""Metadata (3), versions 0–13: who is there, who leads what. Every client's first question.
+
+v0 has no way to say "all topics" but an empty list; from v1 on null means all and an empty list none. v4 may forbid the
+creation of unknown topics (KIP-204), v5 offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized operations
+(KIP-430), v10 topic ids, by which v12 can ask (KIP-516), v13 an error for the whole.
+
+An unknown topic is created where `auto.create.topics.enable` and the request allow it. Apache Kafka answers
+UNKNOWN_TOPIC_OR_PARTITION meanwhile and has the client ask again; this broker answers when the topic is there.
+"""
+
+from collections.abc import Awaitable, Iterable
+from typing import Final
+
+from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta import controller, topics
+from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
+from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_NODE, ZERO_UUID, Uuid
+from pk.core.wire.messages.create_topics import CreateTopicsResponse
+from pk.core.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_VERSION_NULL_IS_ALL: Final = 1
+_VERSION_LISTENER_NOT_FOUND: Final = 6
+_VERSION_TOPIC_IDS: Final = 12
+
+Alive = dict[int, tuple[str, int, str | None]]
+"""Brokers that are alive and reachable by the asker's listener: host, port, rack."""
+
+Refused = dict[str, int]
+"""Topics that could not be created: name → error code."""
+
+
+def handle(
+    context: Context, request: MetadataRequest
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Answer from the image; only who has topics created waits.
+
+    Raises KafkaError(INVALID_REQUEST) for a topic that is named by nothing, or by an id before version 12.
+    """
+    missing = _missing(context, request)
+    if missing:
+        return _create_first(context, request, missing)
+    return _answer(context, request, {})
+
+
+def _missing(context: Context, request: MetadataRequest) -> list[str]:
+    """Topics to create before answering."""
+    if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
+        return []
+    known = context.broker.image.topics
+    missing = []
+    for topic in request.topics or ():
+        name = topic.name
+        if name and topic.topic_id == ZERO_UUID and name not in known and name != METADATA_TOPIC:
+            missing.append(name)
+    return missing
+
+
+async def _create_first(
+    context: Context, request: MetadataRequest, missing: list[str]
+) -> MetadataResponse:
+    broker = context.broker
+    refused: Refused = {}
+    try:
+        created: CreateTopicsResponse = await broker.controller.submit(
+            lambda image: controller.auto_create(image, missing, broker.config, broker.random)
+        )
+        refused = {t.name: t.error_code for t in created.topics if t.error_code}
+    except KafkaError:
+        # No controller just now: the topics are unknown, and the client asks again.
+        pass
+    return _answer(context, request, refused)
+
+
+def _answer(context: Context, request: MetadataRequest, refused: Refused) -> MetadataResponse:
+    image = context.broker.image
+    version = context.api_version
+    alive = _endpoints(image, context.listener)
+    brokers = [
+        MetadataResponseBroker(node_id=node, host=host, port=port, rack=rack)
+        for node, (host, port, rack) in sorted(alive.items())
+    ]
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    wanted = request.topics
+    if wanted is None or (not wanted and version < _VERSION_NULL_IS_ALL):
+        answers = [_topic(t, alive, version, operations) for t in image.topics.values()]
+    else:
+        answers = [
+            _one(name, topic_id, image, alive, version, operations, refused)
+            for name, topic_id in _asked(wanted, version)
+        ]
+    cluster = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=brokers,
+        cluster_id=image.cluster_id,
+        controller_id=controller_of(context),
+        topics=answers,
+        cluster_authorized_operations=CLUSTER_OPERATIONS if cluster else NOT_ASKED,
+    )
+
+
+def controller_of(context: Context) -> int:
+    """The broker that clients take for the controller: the one that is, or, where it is none of those that are alive,
+    this one, which passes on what is the controller's."""
+    image, node = context.broker.image, context.broker.node_id
+    for candidate in (image.controller_id, node):
+        broker = image.brokers.get(candidate)
+        if broker is not None and not broker.fenced:
+            return candidate
+    return NO_NODE
+
+
+def _endpoints(image: MetadataImage, listener: str) -> Alive:
+    """Brokers that are alive and reachable by `listener`: host, port, rack."""
+    found = {}
+    for node, broker in image.brokers.items():
+        endpoint = None if broker.fenced else broker.endpoint(listener)
+        if endpoint is not None:
+            found[node] = endpoint.host, endpoint.port, broker.rack
+    return found
+
+
+def _asked(
+    wanted: Iterable[MetadataRequestTopic], version: int
+) -> Iterable[tuple[str | None, Uuid]]:
+    """(name, id) of each topic once. An id counts before a name."""
+    asked = {}
+    for topic in wanted:
+        by_id = topic.topic_id != ZERO_UUID
+        if (by_id or topic.name is None) and version < _VERSION_TOPIC_IDS:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"version {version} cannot ask for topics by their id"
+            )
+        if not by_id and topic.name is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither a name nor an id")
+        asked[None if by_id else topic.name, topic.topic_id] = None
+    return asked
+
+
+def _one(
+    name: str | None,
+    topic_id: Uuid,
+    image: MetadataImage,
+    alive: Alive,
+    version: int,
+    operations: int,
+    refused: Refused,
+) -> MetadataResponseTopic:
+    topic = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
+    if topic is not None:
+        return _topic(topic, alive, version, operations)
+    if name is None:
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
+        )
+    code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        topics.check_name(name)
+    except KafkaError as e:
+        code = e.code
+    return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
+
+
+def _topic(
+    topic: TopicImage,
+    alive: Alive,
+    version: int,
+    operations: int,
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[_partition(p, alive, version) for p in topic.partitions],
+        topic_authorized_operations=operations,
+    )
+
+
+def _partition(
+    partition: PartitionImage,
+    alive: Alive,
+    version: int,
+) -> MetadataResponsePartition:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    offline = [node for node in replicas if node not in alive]
+    leader, code = partition.leader, 0
+    if leader not in alive:
+        known = leader != NO_LEADER and version >= _VERSION_LISTENER_NOT_FOUND
+        code = ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
+        leader = NO_LEADER
+    elif version == 0 and offline:
+        # Clients of 0.8 look up every replica among the brokers and fail when one is missing.
+        code = ErrorCode.REPLICA_NOT_AVAILABLE
+    if version == 0:
+        replicas = [node for node in replicas if node in alive]
+        isr = [node for node in isr if node in alive]
+    return MetadataResponsePartition(
+        error_code=code,
+        partition_index=partition.partition,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
+    )
+
+
+def error_response(request: MetadataRequest, error: KafkaError, version: int) -> MetadataResponse:
+    """The same error for every topic asked for, and, where the version has it, for the whole."""
+    return MetadataResponse(
+        topics=[
+            MetadataResponseTopic(
+                error_code=error.code,
+                # Before version 12 a name cannot be null.
+                name=topic.name if version >= _VERSION_TOPIC_IDS else topic.name or "",
+                topic_id=topic.topic_id,
+            )
+            for topic in request.topics or ()
+        ],
+        error_code=error.code,
+    )
+
+
+API = Api(
+    key=3,
+    versions=(0, 13),
+    handle=handle,
+    operation=Operation.DESCRIBE,
+    error_response=error_response,
+)
