@@ -32,7 +32,7 @@ class CommandError(Exception):
     """A command cannot go on: one sentence with the next step, and the exit code."""
 
     def __init__(self, message: str, code: Exit = Exit.FAILED) -> None:
-        super().__init__(message)
+        super().__init__(message.replace("?.", "?"))
         self.code = code
 
 

@@ -167,12 +167,9 @@ def running_pid(directory: str) -> int | None:
     try:
         with open(os.path.join(directory, _PID), encoding="ascii") as file:
             pid = int(file.read())
-        os.kill(pid, 0)
-    except PermissionError:
-        pass
     except (OSError, ValueError):
         return None
-    return pid if is_held(directory) else None
+    return pid if _alive(pid) and is_held(directory) else None
 
 
 def stop(context: Context) -> int | None:

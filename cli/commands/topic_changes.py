@@ -257,7 +257,8 @@ async def alter(context: Context) -> None:
     topics = await existing_topics(context, admin, args.topic)
     if args.partitions is not None:
         now = {t.name: len(t.partitions) for t in topics}
-        rows = await _grow(context, dict.fromkeys(now, args.partitions), now)
+        total: int = args.partitions
+        rows = await _grow(context, dict.fromkeys(now, total), now)
         finish(context, Listing(_GROWTH, rows), [])
     if not args.config and not args.delete_config:
         return

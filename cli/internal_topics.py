@@ -1,0 +1,83 @@
+"""What the records of `__consumer_offsets` and `__transaction_state` say, as JSON in place of their bytes."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from pk.core.errors import ProtocolError
+from pk.core.record.batch import Record
+from pk.core.values import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ZERO_UUID, uuid_text
+from pk.core.wire.codec import decode
+from pk.core.wire.schema import Message
+
+DECODED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
+
+
+@cache
+def _types(topic: str) -> dict[int, tuple[str, type[Message], type[Message]]]:
+    """Record type → its name, key and value, of one internal topic."""
+    from pk.core.wire.messages import offsets_topic, offsets_topic_share, transaction_topic
+
+    modules = (
+        [transaction_topic] if topic == TRANSACTIONS_TOPIC else [offsets_topic, offsets_topic_share]
+    )
+    found = {}
+    for module in modules:
+        for name, key in vars(module).items():
+            if not name.endswith("Key") or not issubclass(key, Message):
+                continue
+            stem = name.removesuffix("Key")
+            value = getattr(module, f"{stem}Value", None)
+            if value is not None:
+                found[key.RECORD_TYPE] = (_snake(stem), key, value)
+    return found
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    if isinstance(value, (bytes, memoryview)):
+        data = bytes(value)
+        if len(data) == 16:
+            return None if data == ZERO_UUID else uuid_text(data)
+        return {"hex": data.hex()}
+    return value
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def decoded(topic: str, found: Sequence[Record]) -> list[Record]:
+    """The records with keys and values as JSON; those of unknown types and versions stay as they are."""
+    return [_decoded(topic, record) for record in found]
+
+
+def _decoded(topic: str, record: Record) -> Record:
+    if record.key is None or len(record.key) < 2:
+        return record
+    kind = _types(topic).get(int.from_bytes(record.key[:2], "big"))
+    if kind is None:
+        return record
+    name, key_type, value_type = kind
+    try:
+        key = {"type": name, **_plain(decode(key_type, record.key, 0, 2)[0])}
+        value = None
+        if record.value is not None:
+            version = int.from_bytes(record.value[:2], "big")
+            if not value_type.VERSIONS[0] <= version <= value_type.VERSIONS[1]:
+                return record
+            value = _json(
+                {"version": version, **_plain(decode(value_type, record.value, version, 2)[0])}
+            )
+    except ProtocolError:
+        return record
+    return record._replace(key=_json(key), value=value)

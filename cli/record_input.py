@@ -1,0 +1,294 @@
+"""How lines become records: the formats of `pk produce`."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pk.cli.exits import Unusable
+from pk.cli.grammar import nearest
+from pk.cli.output import unescape
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class NewRecord(NamedTuple):
+    """A record to write. `topic`, `partition` and `timestamp` are None where the line does not say."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp: int | None = None
+    partition: int | None = None
+    topic: str | None = None
+
+
+class BadLine(ValueError):
+    """A line is no record in the format it is read by."""
+
+
+LineReader = Callable[[bytes], NewRecord]
+
+
+class Reading(NamedTuple):
+    """How lines are read. Where `plain` holds, a line is a value and nothing else."""
+
+    read: LineReader
+    plain: bool
+
+
+_FIELDS = frozenset(
+    (
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestamp_type",
+        "key",
+        "key_b64",
+        "value",
+        "value_b64",
+        "headers",
+    )
+)
+
+
+def _bytes(value: Any) -> bytes | None:
+    """A text as UTF-8, null as null, {"b64": …} as its bytes, anything else as JSON."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, dict) and set(value) == {"b64"} and isinstance(value["b64"], str):
+        return _b64(value["b64"])
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _b64(text: Any) -> bytes:
+    if not isinstance(text, str):
+        raise BadLine("a field that ends with _b64 wants a text in base64")
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadLine(f"not base64: {text[:40]!r}") from None
+
+
+def _headers(found: Any) -> Headers:
+    if found is None:
+        return ()
+    pairs = list(found.items()) if isinstance(found, dict) else found
+    if not isinstance(pairs, list):
+        raise BadLine("headers want a list of pairs")
+    headers = []
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise BadLine(f"a header wants a pair of name and value, not {json.dumps(pair)}")
+        headers.append((pair[0], _bytes(pair[1])))
+    return tuple(headers)
+
+
+def _field(found: Mapping[str, Any], name: str) -> bytes | None:
+    packed = f"{name}_b64"
+    if packed in found:
+        if found.get(name) is not None:
+            raise BadLine(f"{name} and {packed} are both given")
+        return _b64(found[packed])
+    return _bytes(found.get(name))
+
+
+def _whole(found: Mapping[str, Any], name: str) -> int | None:
+    value = found.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadLine(f"{name} wants a whole number, not {json.dumps(value)}")
+    return value
+
+
+def read_json(line: bytes) -> NewRecord:
+    """A record from a line of `jsonl`. Raises BadLine."""
+    try:
+        found = json.loads(line)
+    except ValueError as e:
+        raise BadLine(f"not JSON ({e})") from None
+    if not isinstance(found, dict):
+        raise BadLine('it wants an object such as {"key": "a", "value": "b"}')
+    unknown = [name for name in found if name not in _FIELDS]
+    if unknown:
+        near = nearest(unknown[0], _FIELDS)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_FIELDS))}"
+        raise BadLine(f"there is no field {unknown[0]!r}; {hint}")
+    timestamp = _whole(found, "timestamp")
+    topic = found.get("topic")
+    if topic is not None and not isinstance(topic, str):
+        raise BadLine("topic wants a text")
+    return NewRecord(
+        _field(found, "key"),
+        _field(found, "value"),
+        _headers(found.get("headers")),
+        None if timestamp is None or timestamp < 0 else timestamp,
+        _whole(found, "partition"),
+        topic,
+    )
+
+
+_PROPERTIES = {
+    "parse.key": "false",
+    "key.separator": "\t",
+    "parse.headers": "false",
+    "headers.delimiter": "\t",
+    "headers.separator": ",",
+    "headers.key.separator": ":",
+    "ignore.error": "false",
+    "null.marker": "",
+}
+
+
+def apache_reader(pairs: Iterable[tuple[str, str]]) -> LineReader:
+    """The reader that Apache's LineMessageReader is with these properties. Raises Unusable."""
+    given = dict(pairs)
+    for name in given:
+        if name not in _PROPERTIES:
+            near = nearest(name, _PROPERTIES)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_PROPERTIES)}."
+            raise Unusable(f"--property: the reader has no property {name!r}; {hint}")
+    values = {**_PROPERTIES, **given}
+
+    def on(name: str) -> bool:
+        return values[name].strip().lower() == "true"
+
+    def separator(name: str) -> bytes:
+        text = unescape(values[name]).encode()
+        if not text:
+            raise Unusable(f"--property: {name} is empty.")
+        return text
+
+    return _apache(
+        keyed=on("parse.key"),
+        headed=on("parse.headers"),
+        lenient=on("ignore.error"),
+        key_end=separator("key.separator"),
+        headers_end=separator("headers.delimiter"),
+        between=separator("headers.separator"),
+        name_end=separator("headers.key.separator"),
+        null=values["null.marker"].encode() if "null.marker" in given else None,
+    )
+
+
+def _apache(
+    *,
+    keyed: bool,
+    headed: bool,
+    lenient: bool,
+    key_end: bytes,
+    headers_end: bytes,
+    between: bytes,
+    name_end: bytes,
+    null: bytes | None,
+) -> LineReader:
+    def cut(line: bytes, end: bytes, what: str) -> tuple[bytes | None, bytes]:
+        head, found, rest = line.partition(end)
+        if found:
+            return head, rest
+        if lenient:
+            return None, line
+        raise BadLine(f"there is no {what} {end.decode()!r} in it")
+
+    def header(pair: bytes) -> tuple[str, bytes | None]:
+        name, found, value = pair.partition(name_end)
+        if not found:
+            if lenient:
+                return pair.decode(), None
+            raise BadLine(
+                f"there is no {name_end.decode()!r} in the header {pair.decode(errors='replace')!r}"
+            )
+        if name == null:
+            raise BadLine("the name of a header is the null marker")
+        return name.decode(), None if value == null else value
+
+    def read(line: bytes) -> NewRecord:
+        headers: Headers = ()
+        key: bytes | None = None
+        try:
+            if headed:
+                found, line = cut(line, headers_end, "end of headers")
+                if found is not None and found != null:
+                    headers = tuple(header(pair) for pair in found.split(between))
+            if keyed:
+                key, line = cut(line, key_end, "key separator")
+        except UnicodeDecodeError:
+            raise BadLine("the name of a header is not UTF-8") from None
+        return NewRecord(None if key == null else key, None if line == null else line, headers)
+
+    return read
+
+
+def token_reader(form: str) -> LineReader:
+    """The reader for a format of %-tokens. Raises Unusable."""
+    from pk.cli.tokens import compile_reader
+
+    take_apart = compile_reader(form)
+
+    def read(line: bytes) -> NewRecord:
+        try:
+            parts = take_apart(line)
+            headers = parts.get("headers")
+            return NewRecord(
+                parts.get("key"),
+                parts.get("value"),
+                tuple(_plain_header(h) for h in headers.split(b",")) if headers else (),
+                _moment(parts.get("timestamp")),
+                _number(parts.get("partition"), "%p"),
+                parts["topic"].decode() if "topic" in parts else None,
+            )
+        except BadLine:
+            raise
+        except (ValueError, binascii.Error) as e:
+            raise BadLine(str(e)) from None
+
+    return read
+
+
+def _plain_header(pair: bytes) -> tuple[str, bytes]:
+    name, found, value = pair.partition(b"=")
+    if not found:
+        raise BadLine(f"%h wants NAME=VALUE,NAME=VALUE, not {pair.decode(errors='replace')!r}")
+    return name.decode(), value
+
+
+def _number(text: bytes | None, token: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise BadLine(
+            f"{token} wants a whole number, not {text.decode(errors='replace')!r}"
+        ) from None
+
+
+def _moment(text: bytes | None) -> int | None:
+    if text is None:
+        return None
+    from pk.cli.resolve import now_ms
+    from pk.cli.times import time_ms
+
+    word = text.decode()
+    return int(word) if word.isdigit() else time_ms(word, now_ms())
+
+
+def reading(form: str | None, properties: Iterable[tuple[str, str]]) -> Reading:
+    """How lines are read by -f and by the reader's properties. Raises Unusable."""
+    pairs = list(properties)
+    if form is not None and form != "value" and pairs:
+        raise Unusable("--property belongs to Apache's reader; it does not go with -f.")
+    if form == "jsonl":
+        return Reading(read_json, False)
+    if form is not None and "%" in form:
+        return Reading(token_reader(form), False)
+    if form not in (None, "value"):
+        raise Unusable(f"-f is value, jsonl or %-tokens such as '%k\\t%v\\n', not {form!r}.")
+    if pairs:
+        return Reading(apache_reader(pairs), False)
+    return Reading(lambda line: NewRecord(None, line), True)

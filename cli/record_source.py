@@ -1,0 +1,14 @@
+"""What the records of a batch have in common."""
+
+from typing import NamedTuple
+
+
+class Source(NamedTuple):
+    """What the records of a batch have in common."""
+
+    topic: str
+    partition: int
+    timestamp_type: int = 0
+    """0: the producer's time, 1: the time of the append."""
+
+    leader_epoch: int = -1

@@ -1,0 +1,411 @@
+"""How records look: the formats of `pk consume`, all but the %-tokens (`pk.cli.tokens`).
+
+A `Writer` takes the records of one batch at a time, because what they have in common (topic, partition, kind of time) is
+then worked out once: the loops here see every record, and do no more than they must.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Sequence
+from json.encoder import encode_basestring
+from typing import Any, Protocol
+
+from pk.cli.exits import Unusable
+from pk.cli.output import check_format, template, yaml
+from pk.cli.record_source import Source
+from pk.cli.specs.common import FORMATS
+from pk.cli.times import show_time
+from pk.core.record.batch import Record
+
+RECORD_FORMATS = ("value", *FORMATS)
+TIMESTAMP_TYPES = ("create_time", "log_append_time")
+
+
+class Writer(Protocol):
+    """Turns records into output. `begin` and `end` frame the whole; nothing of it is lost if there are no records."""
+
+    def begin(self) -> bytes: ...
+
+    def batch(self, source: Source, records: Sequence[Record], /) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+class Simple:
+    """A writer without a frame."""
+
+    def __init__(
+        self, batch: Callable[[Source, Sequence[Record]], bytes], head: bytes = b""
+    ) -> None:
+        self.batch = batch
+        self._head = head
+
+    def begin(self) -> bytes:
+        return self._head
+
+    def end(self) -> bytes:
+        return b""
+
+
+def text_or_b64(name: str, data: bytes | None) -> tuple[str, str | None]:
+    """`name` and the text of `data`; where that is not UTF-8, `name_b64` and its base64."""
+    if data is None:
+        return name, None
+    try:
+        return name, data.decode()
+    except UnicodeDecodeError:
+        return f"{name}_b64", base64.b64encode(data).decode()
+
+
+def header_value(data: bytes | None) -> Any:
+    """A header's value in JSON: its text, null, or {"b64": …} where it is not UTF-8."""
+    name, text = text_or_b64("", data)
+    return {"b64": text} if name else text
+
+
+def record_dict(source: Source, record: Record) -> dict[str, Any]:
+    """All there is of a record, as `jsonl` shows it."""
+    key, key_text = text_or_b64("key", record.key)
+    value, value_text = text_or_b64("value", record.value)
+    return {
+        "topic": source.topic,
+        "partition": source.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "timestamp_type": TIMESTAMP_TYPES[source.timestamp_type],
+        key: key_text,
+        value: value_text,
+        "headers": [[name, header_value(data)] for name, data in record.headers],
+    }
+
+
+RECORD_FIELDS = (
+    "topic",
+    "partition",
+    "offset",
+    "timestamp",
+    "timestamp_type",
+    "key",
+    "key_b64",
+    "value",
+    "value_b64",
+    "headers",
+)
+
+
+def _values(_: Source, records: Sequence[Record]) -> bytes:
+    try:
+        return b"\n".join([r.value for r in records]) + b"\n" if records else b""  # pyright: ignore[reportArgumentType, reportCallIssue]
+    except TypeError:  # a null among them
+        return b"".join([(b"null" if r.value is None else r.value) + b"\n" for r in records])
+
+
+def _json_field(name: str, data: bytes | None) -> str:
+    if data is None:
+        return f'"{name}": null'
+    try:
+        return f'"{name}": {encode_basestring(data.decode())}'
+    except UnicodeDecodeError:
+        return f'"{name}_b64": "{base64.b64encode(data).decode()}"'
+
+
+def _json_lines(source: Source, records: Sequence[Record]) -> list[str]:
+    """The objects of `jsonl`, one a record, written out by hand: json.dumps takes three times as long."""
+    head = (
+        f'{{"topic": {encode_basestring(source.topic)}, "partition": {source.partition}, "offset": '
+    )
+    kind = f', "timestamp_type": "{TIMESTAMP_TYPES[source.timestamp_type]}", '
+    field = _json_field
+    lines = []
+    for offset, timestamp, key, value, headers in records:
+        pairs = (
+            json.dumps([[n, header_value(v)] for n, v in headers], ensure_ascii=False)
+            if headers
+            else "[]"
+        )
+        lines.append(
+            f'{head}{offset}, "timestamp": {timestamp}{kind}'
+            f'{field("key", key)}, {field("value", value)}, "headers": {pairs}}}'
+        )
+    return lines
+
+
+def _jsonl(source: Source, records: Sequence[Record]) -> bytes:
+    lines = _json_lines(source, records)
+    return ("\n".join(lines) + "\n").encode() if lines else b""
+
+
+class _JsonArray:
+    """One array over all records, written as they come."""
+
+    def __init__(self) -> None:
+        self._first = True
+
+    def begin(self) -> bytes:
+        return b"["
+
+    def batch(self, source: Source, records: Sequence[Record], /) -> bytes:
+        lines = _json_lines(source, records)
+        if not lines:
+            return b""
+        start = "\n  " if self._first else ",\n  "
+        self._first = False
+        return (start + ",\n  ".join(lines)).encode()
+
+    def end(self) -> bytes:
+        return b"]\n" if self._first else b"\n]\n"
+
+
+def _csv(source: Source, records: Sequence[Record]) -> bytes:
+    import csv
+    import io
+
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    for record in records:
+        row = record_dict(source, record)
+        row["headers"] = json.dumps(row["headers"], ensure_ascii=False)
+        writer.writerow(["" if row.get(f) is None else row.get(f) for f in RECORD_FIELDS])
+    return buffer.getvalue().encode()
+
+
+def _cbor(source: Source, records: Sequence[Record]) -> bytes:
+    from pk.core import cbor
+
+    return b"".join(
+        cbor.dumps_plain(
+            {
+                "topic": source.topic,
+                "partition": source.partition,
+                "offset": r.offset,
+                "timestamp": r.timestamp,
+                "timestamp_type": TIMESTAMP_TYPES[source.timestamp_type],
+                "key": r.key,
+                "value": r.value,
+                "headers": [list(h) for h in r.headers],
+            }
+        )
+        for r in records
+    )
+
+
+def _yaml(source: Source, records: Sequence[Record]) -> bytes:
+    if not records:
+        return b""
+    return (yaml([record_dict(source, r) for r in records]) + "\n").encode()
+
+
+def _names(source: Source, records: Sequence[Record]) -> bytes:
+    return b"".join(
+        b"%b-%d@%d\n" % (source.topic.encode(), source.partition, r.offset) for r in records
+    )
+
+
+class _Table:
+    """Columns that grow with what is seen; the value comes last and may be as long as it likes, unless on a terminal."""
+
+    def __init__(self, *, wide: bool, terminal: bool, width: int) -> None:
+        self._wide = wide
+        self._cut = width if terminal and not wide else 0
+        self._heads = ["TOPIC", "PARTITION", "OFFSET", "TIME", "KEY"]
+        if wide:
+            self._heads += ["TIME-TYPE", "EPOCH", "HEADERS"]
+        self._widths = [len(head) for head in self._heads]
+
+    def begin(self) -> bytes:
+        self._widths = [
+            max(w, least)
+            for w, least in zip(self._widths, (8, 9, 8, 29, 8, 15, 5, 10), strict=False)
+        ]
+        return self._line([*self._heads, "VALUE"])
+
+    def end(self) -> bytes:
+        return b""
+
+    def _line(self, cells: list[str]) -> bytes:
+        padded = [c.ljust(w) for c, w in zip(cells, self._widths, strict=False)]
+        line = "  ".join([*padded, cells[-1]]).rstrip()
+        if self._cut and len(line) > self._cut:
+            line = line[: self._cut - 1] + "…"
+        return (line + "\n").encode(errors="replace")
+
+    def batch(self, source: Source, records: Sequence[Record], /) -> bytes:
+        out = []
+        for r in records:
+            cells = [
+                source.topic,
+                str(source.partition),
+                str(r.offset),
+                show_time(r.timestamp),
+                visible(r.key),
+            ]
+            if self._wide:
+                headers = ",".join(f"{n}={visible(v)}" for n, v in r.headers)
+                cells += [
+                    TIMESTAMP_TYPES[source.timestamp_type],
+                    str(source.leader_epoch),
+                    headers or "-",
+                ]
+            self._widths = [max(w, len(c)) for w, c in zip(self._widths, cells, strict=False)]
+            out.append(self._line([*cells, visible(r.value)]))
+        return b"".join(out)
+
+
+def visible(data: bytes | None) -> str:
+    """`data` on one line, with what a terminal would act on escaped."""
+    if data is None:
+        return "null"
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return "0x" + data.hex()
+    return (
+        text
+        if text.isprintable()
+        else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    )
+
+
+def _filled(text: str) -> Callable[[Source, Sequence[Record]], bytes]:
+    fill = template(text, RECORD_FIELDS)
+    return lambda source, records: "".join(fill(record_dict(source, r)) for r in records).encode()
+
+
+_SIMPLE: dict[str, Callable[[Source, Sequence[Record]], bytes]] = {
+    "value": _values,
+    "jsonl": _jsonl,
+    "cbor": _cbor,
+    "yaml": _yaml,
+    "name": _names,
+}
+
+
+def writer(form: str, *, terminal: bool = False, width: int = 80) -> Writer:
+    """The writer for a format by name, a template, or %-tokens. Raises Unusable."""
+    if form in _SIMPLE:
+        return Simple(_SIMPLE[form])
+    if form == "json":
+        return _JsonArray()
+    if form == "csv":
+        return Simple(_csv, (",".join(RECORD_FIELDS) + "\n").encode())
+    if form in ("table", "wide"):
+        return _Table(wide=form == "wide", terminal=terminal, width=width)
+    if "%" in form and not form.startswith("template="):
+        from pk.cli.tokens import token_writer
+
+        return Simple(token_writer(form))
+    return Simple(_filled(check_format(form, RECORD_FORMATS)))
+
+
+# What follows is Apache's own formatter, by its properties.
+
+_TRUE = frozenset(("true", "1", "yes"))
+_PROPERTIES: dict[str, str] = {
+    "print.timestamp": "false",
+    "print.key": "false",
+    "print.offset": "false",
+    "print.partition": "false",
+    "print.epoch": "false",
+    "print.headers": "false",
+    "print.delivery": "false",
+    "print.value": "true",
+    "key.separator": "\t",
+    "line.separator": "\n",
+    "headers.separator": ",",
+    "null.literal": "null",
+    "key.deserializer": "",
+    "value.deserializer": "",
+    "headers.deserializer": "",
+}
+_INTEGERS = {"Long": 8, "Integer": 4, "Short": 2}
+
+
+def deserializer(name: str) -> Callable[[bytes], bytes]:
+    """What one of Apache's deserializer classes makes of bytes, as text. Raises Unusable."""
+    short = name.rpartition(".")[2].removesuffix("Deserializer")
+    if short in ("", "String", "ByteArray", "Bytes", "ByteBuffer"):
+        return bytes
+    if short in _INTEGERS:
+        return lambda data: _integer(data, _INTEGERS[short], short)
+    if short in ("Double", "Float"):
+        import struct
+
+        shape, size = (">d", 8) if short == "Double" else (">f", 4)
+
+        def number(data: bytes) -> bytes:
+            if len(data) != size:
+                raise ValueError(f"{len(data)} bytes are no {short}")
+            return repr(struct.unpack(shape, data)[0]).encode()
+
+        return number
+    if short == "UUID":
+        return bytes
+    if short == "Boolean":
+        return lambda data: b"true" if data == b"\x01" else b"false"
+    raise Unusable(
+        f"There is no deserializer {name!r}; there are String, Long, Integer, Short, Double, Float, UUID, Boolean."
+    )
+
+
+def _integer(data: bytes, size: int, name: str) -> bytes:
+    if len(data) != size:
+        raise ValueError(f"{len(data)} bytes are no {name}")
+    return b"%d" % int.from_bytes(data, "big", signed=True)
+
+
+def apache_writer(pairs: Iterable[tuple[str, str]]) -> Writer:
+    """The writer that Apache's DefaultMessageFormatter is with these properties. Raises Unusable."""
+    from pk.cli.grammar import nearest
+    from pk.cli.output import unescape
+
+    given = dict(pairs)
+    for name in given:
+        if name not in _PROPERTIES:
+            near = nearest(name, _PROPERTIES)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_PROPERTIES)}."
+            raise Unusable(f"--property: the formatter has no property {name!r}; {hint}")
+    values = {**_PROPERTIES, **given}
+    on = {
+        name[6:]
+        for name, value in values.items()
+        if name.startswith("print.") and value.lower() in _TRUE
+    }
+    field = unescape(values["key.separator"]).encode()
+    line = unescape(values["line.separator"]).encode()
+    between = unescape(values["headers.separator"]).encode()
+    null = values["null.literal"].encode()
+    read_key = deserializer(values["key.deserializer"])
+    read_value = deserializer(values["value.deserializer"])
+    read_header = deserializer(values["headers.deserializer"])
+
+    def show(data: bytes | None, read: Callable[[bytes], bytes]) -> bytes:
+        return null if data is None else read(data)
+
+    def batch(source: Source, records: Sequence[Record]) -> bytes:
+        kind = b"LogAppendTime:" if source.timestamp_type else b"CreateTime:"
+        common = b"Partition:%d" % source.partition
+        out = []
+        for r in records:
+            parts = []
+            if "timestamp" in on:
+                parts.append(kind + b"%d" % r.timestamp if r.timestamp >= 0 else b"NO_TIMESTAMP")
+            if "partition" in on:
+                parts.append(common)
+            if "offset" in on:
+                parts.append(b"Offset:%d" % r.offset)
+            if "delivery" in on:
+                parts.append(b"Delivery:NOT_PRESENT")
+            if "epoch" in on:
+                known = source.leader_epoch >= 0
+                parts.append(b"Epoch:%d" % source.leader_epoch if known else b"Epoch:NOT_PRESENT")
+            if "headers" in on:
+                pairs = [n.encode() + b":" + show(v, read_header) for n, v in r.headers]
+                parts.append(between.join(pairs) if pairs else b"NO_HEADERS")
+            if "key" in on:
+                parts.append(show(r.key, read_key))
+            if "value" in on:
+                parts.append(show(r.value, read_value))
+            out.append(field.join(parts) + line)
+        return b"".join(out)
+
+    return Simple(batch)

@@ -1,0 +1,252 @@
+"""The %-tokens of kcat and rpk, for writing records (`consume -f`) and for reading them (`produce -f`).
+
+Where the two disagree kcat's meaning is taken: %T is the time, not a length.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Literal
+
+from pk.cli.exits import Unusable
+from pk.cli.output import unescape
+from pk.cli.record_source import Source
+from pk.cli.times import show_time
+from pk.core.record.batch import Record
+
+Piece = Callable[[Source, Record, int], bytes]
+
+
+def _hex(bits: int) -> Callable[[int], bytes]:
+    return lambda n: b"%0*x" % (bits // 4, n & ((1 << bits) - 1))
+
+
+def _binary(bits: int, order: Literal["big", "little"]) -> Callable[[int], bytes]:
+    return lambda n: (n & ((1 << bits) - 1)).to_bytes(bits // 8, order)
+
+
+_NUMBERS: dict[str, Callable[[int], bytes]] = {
+    "ascii": lambda n: b"%d" % n,
+    "byte": lambda n: (n & 0xFF).to_bytes(1, "big"),
+    **{f"hex{bits}": _hex(bits) for bits in (64, 32, 16, 8, 4)},
+    **{f"big{bits}": _binary(bits, "big") for bits in (64, 32, 16, 8)},
+    **{f"little{bits}": _binary(bits, "little") for bits in (64, 32, 16, 8)},
+}
+_TEXTS: dict[str, Callable[[bytes], bytes]] = {
+    "hex": lambda data: data.hex().encode(),
+    "base64": base64.b64encode,
+    "base64raw": lambda data: base64.b64encode(data).rstrip(b"="),
+}
+
+
+def _length(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+_NUMBER_TOKENS: dict[str, Callable[[Source, Record, int], int]] = {
+    "p": lambda s, r, i: s.partition,
+    "o": lambda s, r, i: r.offset,
+    "e": lambda s, r, i: s.leader_epoch,
+    "T": lambda s, r, i: r.timestamp,
+    "K": lambda s, r, i: _length(r.key),
+    "V": lambda s, r, i: _length(r.value),
+    "S": lambda s, r, i: _length(r.value),
+    "H": lambda s, r, i: len(r.headers),
+    "i": lambda s, r, i: i,
+}
+_TEXT_TOKENS: dict[str, Callable[[Source, Record], bytes]] = {
+    "t": lambda s, r: s.topic.encode(),
+    "k": lambda s, r: r.key or b"",
+    "v": lambda s, r: r.value or b"",
+    "s": lambda s, r: r.value or b"",
+}
+
+
+def _modifier(text: str, position: int) -> tuple[str | None, int]:
+    """The text between braces at `position`, brackets and braces inside it counted, and where it ends."""
+    if text[position : position + 1] != "{":
+        return None, position
+    depth, i, in_brackets = 0, position, False
+    while i < len(text):
+        if text[i] == "[":
+            in_brackets = True
+        elif text[i] == "]":
+            in_brackets = False
+        elif not in_brackets and text[i] == "{":
+            depth += 1
+        elif not in_brackets and text[i] == "}":
+            depth -= 1
+            if depth == 0:
+                return text[position + 1 : i], i + 1
+        i += 1
+    raise Unusable(
+        f"-f: a brace is not closed in {text[position:]!r}; %{{ and %}} are braces themselves."
+    )
+
+
+def compile_tokens(form: str) -> list[Piece]:
+    """The pieces of a format, each a function of the record. Raises Unusable."""
+    text = unescape(form)
+    pieces: list[Piece] = []
+    literal = ""
+    i = 0
+    while i < len(text):
+        if text[i] != "%":
+            literal += text[i]
+            i += 1
+            continue
+        token = text[i + 1 : i + 2]
+        i += 2
+        if token in ("%", "{", "}"):
+            literal += token
+            continue
+        modifier, i = _modifier(text, i)
+        if literal:
+            pieces.append(_constant(literal.encode()))
+            literal = ""
+        pieces.append(_piece(token, modifier))
+    if literal:
+        pieces.append(_constant(literal.encode()))
+    return pieces
+
+
+def _constant(data: bytes) -> Piece:
+    return lambda s, r, i: data
+
+
+def _piece(token: str, modifier: str | None) -> Piece:
+    if token in _NUMBER_TOKENS:
+        number = _NUMBER_TOKENS[token]
+        show = _NUMBERS.get(modifier or "ascii")
+        if show is None:
+            raise Unusable(f"-f: %{token} takes {', '.join(_NUMBERS)}, not {modifier!r}.")
+        return lambda s, r, i: show(number(s, r, i))
+    if token in _TEXT_TOKENS:
+        text = _TEXT_TOKENS[token]
+        if modifier is None:
+            return lambda s, r, i: text(s, r)
+        encode = _TEXTS.get(modifier)
+        if encode is None:
+            raise Unusable(f"-f: %{token} takes {', '.join(_TEXTS)}, not {modifier!r}.")
+        return lambda s, r, i: encode(text(s, r))
+    if token == "R":
+        return lambda s, r, i: (_length(r.value) & 0xFFFFFFFF).to_bytes(4, "big")
+    if token == "h":
+        return _headers(modifier)
+    if token == "d":
+        return _time(modifier)
+    raise Unusable(
+        f"-f: there is no token {'%' + token!r}; `pk help formats` lists them, and %% is a percent."
+    )
+
+
+def _headers(modifier: str | None) -> Piece:
+    if modifier is None:
+        return lambda s, r, i: b",".join(n.encode() + b"=" + (v or b"") for n, v in r.headers)
+    inner = compile_tokens(modifier)
+
+    def each(source: Source, record: Record, i: int) -> bytes:
+        out = []
+        for name, value in record.headers:
+            one = record._replace(key=name.encode(), value=value, headers=())
+            out.extend(piece(source, one, i) for piece in inner)
+        return b"".join(out)
+
+    return each
+
+
+def _time(modifier: str | None) -> Piece:
+    if modifier is None:
+        return lambda s, r, i: show_time(r.timestamp).encode()
+    if modifier.startswith("strftime[") and modifier.endswith("]"):
+        pattern = modifier[9:-1]
+        return lambda s, r, i: (
+            datetime.fromtimestamp(max(r.timestamp, 0) / 1000).strftime(pattern).encode()
+        )
+    show = _NUMBERS.get(modifier)
+    if show is None:
+        raise Unusable(f"-f: %d takes strftime[…] or {', '.join(_NUMBERS)}, not {modifier!r}.")
+    return lambda s, r, i: show(r.timestamp)
+
+
+def token_writer(form: str) -> Callable[[Source, Sequence[Record]], bytes]:
+    """A function that writes records by the tokens of `form`. Raises Unusable."""
+    pieces = compile_tokens(form)
+    counter = 0
+
+    def batch(source: Source, records: Sequence[Record]) -> bytes:
+        nonlocal counter
+        out = []
+        for record in records:
+            counter += 1
+            for piece in pieces:
+                out.append(piece(source, record, counter))
+        return b"".join(out)
+
+    return batch
+
+
+_READ = {
+    "k": "key",
+    "v": "value",
+    "s": "value",
+    "p": "partition",
+    "T": "timestamp",
+    "d": "timestamp",
+    "h": "headers",
+    "t": "topic",
+    "o": "offset",
+}
+
+
+def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
+    """A function that takes a line apart by the tokens of `form`, whose literal text must be there.
+
+    Raises Unusable here; the function raises ValueError for a line that does not fit.
+    """
+    text = unescape(form).removesuffix("\n")
+    pattern, names, i = b"", [], 0
+    while i < len(text):
+        if text[i] != "%":
+            pattern += re.escape(text[i].encode())
+            i += 1
+            continue
+        token = text[i + 1 : i + 2]
+        i += 2
+        if token in ("%", "{", "}"):
+            pattern += re.escape(token.encode())
+            continue
+        modifier, i = _modifier(text, i)
+        name = _READ.get(token)
+        if name is None or name in [n for n, _ in names]:
+            raise Unusable(
+                f"-f: %{token} cannot be read from a line; there are {', '.join('%' + t for t in _READ)}, each once."
+            )
+        if modifier not in (None, "hex", "base64") or (modifier and name not in ("key", "value")):
+            raise Unusable(
+                f"-f: %{token} is read as it is, or as {{hex}} or {{base64}}, not {modifier!r}."
+            )
+        names.append((name, modifier))
+        last = i >= len(text)
+        pattern += b"(.*)" if last else b"(.*?)"
+    compiled = re.compile(pattern, re.DOTALL)
+
+    def read(line: bytes) -> dict[str, Any]:
+        found = compiled.fullmatch(line)
+        if found is None:
+            raise ValueError(f"the line does not fit the format {form!r}")
+        return {
+            name: _decode(part, modifier)
+            for (name, modifier), part in zip(names, found.groups(), strict=True)
+        }
+
+    return read
+
+
+def _decode(data: bytes, modifier: str | None) -> bytes:
+    if modifier == "hex":
+        return bytes.fromhex(data.decode("ascii"))
+    if modifier == "base64":
+        return base64.b64decode(data, validate=True)
+    return data
