@@ -4,261 +4,262 @@ from typing import Final
 
 BROKER: Final = """
 add.partitions.to.txn.retry.backoff.max.ms INT 100 valid=0..
-    ?
+    The longest wait before a partition is offered to a transaction again, in ms.
 
 add.partitions.to.txn.retry.backoff.ms INT 20 valid=1..
-    ?
+    The first wait before a partition is offered to a transaction again, in ms.
 
 advertised.listeners LIST null
-    ?
+    What clients are told to connect to, where it is not what listeners says.
 
 alter.config.policy.class.name CLASS null
-    ?
+    The class that may refuse changes of configs.
 
 alter.log.dirs.replication.quota.window.num INT 11 valid=1..
-    ?
+    How many samples the quota of moves between directories remembers.
 
 alter.log.dirs.replication.quota.window.size.seconds INT 1 valid=1..
-    ?
+    How long each sample of that quota is, in seconds.
 
 auto.create.topics.enable BOOLEAN true
-    ?
+    Whether a topic that somebody asks for is made when it is unknown.
 
 auto.leader.rebalance.enable BOOLEAN true
-    ?
+    Whether leadership goes back to preferred replicas by itself.
 
 background.threads INT 10 valid=1.. dynamic=cluster
-    ?
+    Threads for work in the background.
 
 broker.heartbeat.interval.ms INT 2000
-    ?
+    How often a broker sends the controller a heartbeat, in ms.
 
 broker.id INT -1
-    ?
+    The node's id under its older name.
 
 broker.rack STRING null
-    ?
+    The rack, zone or room that the broker stands in, for the spreading of replicas.
 
 broker.session.timeout.ms INT 9000
-    ?
+    After how much silence the controller fences a broker, in ms.
 
 client.quota.callback.class CLASS null
-    ?
+    The class that decides about client quotas.
 
 config.providers LIST "" dynamic=cluster
-    ?
+    Providers that put secrets from elsewhere into this file.
 
 connections.max.idle.ms LONG 600000
-    ?
+    After how long without a request a connection is closed, in ms; -1 never.
 
 controlled.shutdown.enable BOOLEAN true
-    ?
+    Whether a broker that stops hands its leadership over first.
 
 controller.quota.window.num INT 11 valid=1..
-    ?
+    How many samples the quota of topic changes remembers.
 
 controller.quota.window.size.seconds INT 1 valid=1..
-    ?
+    How long each sample of that quota is, in seconds.
 
 controller.socket.timeout.ms INT 30000
-    ?
+    How long to wait for the controller's answer, in ms.
 
 create.topic.policy.class.name CLASS null
-    ?
+    The class that may refuse new topics.
 
 default.replication.factor INT 1
-    ?
+    How many replicas a topic gets that does not say it.
 
 delete.records.purgatory.purge.interval.requests INT 1
-    ?
+    After how many waiting DeleteRecords those that are done are cleared away.
 
 delete.topic.enable BOOLEAN true
-    ?
+    Whether topics can be deleted.
 
 early.start.listeners LIST null
-    ?
+    Listeners that open before the broker is ready to serve.
 
 fetch.max.bytes INT 57671680 valid=1024..
-    ?
+    The most that one fetch is answered with, in bytes.
 
 fetch.purgatory.purge.interval.requests INT 1000
-    ?
+    After how many waiting fetches those that are done are cleared away.
 
 initial.broker.registration.timeout.ms INT 60000
-    ?
+    How long a starting broker tries to register before it gives up, in ms.
 
 inter.broker.listener.name STRING null
-    ?
+    The listener by which brokers reach each other.
 
 kafka.metrics.polling.interval.secs INT 10 valid=1..
-    ?
+    How often Kafka's own metrics reporters are polled, in seconds.
 
 kafka.metrics.reporters LIST ""
-    ?
+    Classes that report Kafka's own metrics.
 
 leader.imbalance.check.interval.seconds LONG 300 valid=1..
-    ?
+    How often leaders that are not preferred are looked for, in seconds.
 
 listener.security.protocol.map STRING SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT dynamic=broker
-    ?
+    The security protocol of each listener, as pairs of NAME:PROTOCOL.
 
 listeners LIST PLAINTEXT://:9092 dynamic=broker
-    ?
+    The addresses the broker listens on, as NAME://HOST:PORT; an empty host is all of them.
 
 max.connection.creation.rate INT 2147483647 valid=0.. dynamic=cluster
-    ?
+    How many new connections a second the broker takes.
 
 max.connections INT 2147483647 valid=0.. dynamic=cluster
-    ?
+    How many connections the broker keeps at once.
 
 max.connections.per.ip INT 2147483647 valid=0.. dynamic=cluster
-    ?
+    How many connections one address may have.
 
 max.connections.per.ip.overrides STRING "" dynamic=cluster
-    ?
+    Other limits for some addresses, as pairs of HOST:COUNT.
 
 max.incremental.fetch.session.cache.slots INT 1000 valid=0..
-    ?
+    How many fetch sessions the broker remembers.
 
 max.request.partition.size.limit INT 2000 valid=1..
-    ?
+    How many partitions one page of a topic description holds.
 
 metric.reporters LIST org.apache.kafka.common.metrics.JmxReporter dynamic=cluster
-    ?
+    Classes that report metrics.
 
 metrics.num.samples INT 2 valid=1..
-    ?
+    How many samples a metric is computed from.
 
 metrics.recording.level STRING INFO
-    ?
+    Which metrics are recorded: INFO, DEBUG or TRACE.
 
 metrics.sample.window.ms LONG 30000 valid=1..
-    ?
+    How long each sample of a metric is, in ms.
 
 node.id INT required valid=0..
-    ?
+    The number that tells this node from all others of the cluster.
 
 num.io.threads INT 8 valid=1.. dynamic=cluster
-    ?
+    Threads that handle requests.
 
 num.network.threads INT 3 valid=1.. dynamic=cluster
-    ?
+    Threads a listener that read and write.
 
 num.partitions INT 1 valid=1..
-    ?
+    How many partitions a topic gets that does not say it.
 
 num.replica.alter.log.dirs.threads INT null
-    ?
+    Threads that move replicas between directories.
 
 num.replica.fetchers INT 1 valid=1.. dynamic=cluster
-    ?
+    How many connections fetch from each leader.
 
 producer.purgatory.purge.interval.requests INT 1000
-    ?
+    After how many waiting produces those that are done are cleared away.
 
 queued.max.request.bytes LONG -1
-    ?
+    How many bytes of requests may wait; -1 has no limit.
 
 queued.max.requests INT 500 valid=1..
-    ?
+    How many requests may wait before the network is read no more.
 
 quota.window.num INT 11 valid=1..
-    ?
+    How many samples a client quota remembers.
 
 quota.window.size.seconds INT 1 valid=1..
-    ?
+    How long each sample of a client quota is, in seconds.
 
 replica.fetch.backoff.ms INT 1000 valid=0..
-    ?
+    How long a follower waits after a failed fetch, in ms.
 
 replica.fetch.max.bytes INT 1048576 valid=0..
-    ?
+    How many bytes of one partition a follower asks for.
 
 replica.fetch.min.bytes INT 1
-    ?
+    How many bytes must be there before a follower's fetch is answered.
 
 replica.fetch.response.max.bytes INT 10485760 valid=0..
-    ?
+    How many bytes a follower asks for in one fetch.
 
 replica.fetch.wait.max.ms INT 500
-    ?
+    How long a follower's fetch may wait for bytes, in ms.
 
 replica.high.watermark.checkpoint.interval.ms LONG 5000
-    ?
+    How often high watermarks are written down, in ms.
 
 replica.lag.time.max.ms LONG 30000
-    ?
+    How long a follower may lag behind before it leaves the in-sync replicas, in ms.
 
 replica.selector.class STRING null
-    ?
+    Which replica a consumer should fetch from; null always names the leader.
 
 replica.socket.receive.buffer.bytes INT 65536
-    ?
+    The receive buffer of a follower's connection, in bytes; -1 leaves it to the system.
 
 replica.socket.timeout.ms INT 30000
-    ?
+    How long a follower waits for an answer, in ms.
 
 replication.quota.window.num INT 11 valid=1..
-    ?
+    How many samples the quota of replication remembers.
 
 replication.quota.window.size.seconds INT 1 valid=1..
-    ?
+    How long each sample of that quota is, in seconds.
 
 request.timeout.ms INT 30000
-    ?
+    How long this broker's own requests wait for an answer, in ms.
 
 socket.connection.setup.timeout.max.ms LONG 30000
-    ?
+    The longest time a connection may take to be made, in ms.
 
 socket.connection.setup.timeout.ms LONG 10000
-    ?
+    The first time limit for a connection to be made, in ms.
 
 socket.listen.backlog.size INT 50 valid=1..
-    ?
+    How many connections may wait to be accepted.
 
 socket.receive.buffer.bytes INT 102400
-    ?
+    The receive buffer of a client's connection, in bytes; -1 leaves it to the system.
 
 socket.request.max.bytes INT 104857600 valid=1..
-    ?
+    The largest request that is read, in bytes.
 
 socket.send.buffer.bytes INT 102400
-    ?
+    The send buffer of a client's connection, in bytes; -1 leaves it to the system.
 
 telemetry.max.bytes INT 1048576 valid=1..
-    ?
+    The largest batch of metrics that a client may push, in bytes.
 """
 
 
 OWN: Final = """
 pk.connection.max.parked INT 100 valid=1..
-    ?
+    How many requests of one connection may wait for something before it is read no more.
 
 pk.loop.slice.us INT 1000 valid=1..
-    ?
+    How long one connection is served without a look at the others, in microseconds.
 
 pk.memory.bytes.max LONG 1073741824 valid=1..
-    ?
+    How much a broker that keeps everything in memory holds before it refuses produces, in
+    bytes.
 
 pk.metadata.log.bytes.between.snapshots LONG 20971520 valid=1..
-    ?
+    How much is appended to the metadata log before a snapshot is made, in bytes.
 
 pk.metadata.store STRING embedded valid=embedded
-    ?
+    Where the metadata log lives: embedded is a directory of this process's own.
 
 pk.request.bytes.max LONG 268435456 valid=1..
-    ?
+    How many bytes of requests all connections may hold in memory together.
 """
 """Keys of ours: what Kafka has no word for."""
 
 DYNAMIC_ONLY: Final = """
 follower.replication.throttled.rate LONG 9223372036854775807 valid=0.. dynamic=cluster
-    ?
+    How fast this broker's throttled replicas copy from their leaders, in bytes a second.
 
 leader.replication.throttled.rate LONG 9223372036854775807 valid=0.. dynamic=cluster
-    ?
+    How fast this broker sends to throttled replicas, in bytes a second.
 
 replica.alter.log.dirs.io.max.bytes.per.second LONG 9223372036854775807 valid=0.. dynamic=cluster
-    ?
+    How fast replicas move between this broker's directories, in bytes a second.
 """
 """Keys that only the cluster sets, never a file."""
