@@ -1,0 +1,192 @@
+"""A broker in memory, without sockets: its handlers are called with what came through the codec, and answer through it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import wraps
+from inspect import isawaitable
+from random import Random
+from typing import Any
+
+import trio
+import trio.testing
+
+from pk.core.api import (
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    sync_group,
+)
+from pk.core.api.registry import error_response
+from pk.core.broker.broker import Broker
+from pk.core.broker.clock import TrioClock
+from pk.core.broker.context import Context
+from pk.core.broker.controller import Controller
+from pk.core.broker.coordinators import GroupCoordinators
+from pk.core.broker.metadata_log import EmbeddedStore
+from pk.core.broker.offload import inline
+from pk.core.config import BrokerConfig
+from pk.core.errors import KafkaError
+from pk.core.log.dirs import LogDirs
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.machine import Decision
+from pk.core.meta.controller import auto_create, register_broker
+from pk.core.meta.events import ConfigChanged, PartitionChanged
+from pk.core.values import OFFSETS_TOPIC
+from pk.core.wire.codec import decode_whole, encode
+from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.broker_registration import BrokerRegistrationRequest
+from pk.core.wire.messages.broker_registration import Listener as RegisteredListener
+
+APIS = {
+    module.API.key: module.API
+    for module in (
+        delete_groups,
+        describe_groups,
+        find_coordinator,
+        heartbeat,
+        join_group,
+        leave_group,
+        list_groups,
+        offset_commit,
+        offset_delete,
+        offset_fetch,
+        sync_group,
+    )
+}
+
+CONFIG = {
+    "node.id": "1",
+    "log.dirs": "/data",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class TestBroker:
+    """One broker, and a client of it."""
+
+    __test__ = False
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+
+    async def ask(self, request: Any, version: int | None = None, client_id: str = "c") -> Any:
+        """The answer to a request, both as they look after the wire."""
+        key = request.API_KEY
+        api = APIS[key]
+        version = api.versions[1] if version is None else version
+        assert api.versions[0] <= version <= api.versions[1]
+        received = decode_whole(type(request), encode(request, version), version)
+        context = Context(self.broker, key, version, client_id=client_id, client_host="/127.0.0.1")
+        try:
+            answer = api.handle(context, received)
+            if isawaitable(answer):
+                answer = await answer
+        except KafkaError as e:
+            answer = error_response(api, MESSAGES[key].response, received, e, version)
+        return decode_whole(type(answer), encode(answer, version), version)
+
+    def ask_now(self, request: Any, version: int | None = None) -> Any:
+        """The answer of a handler that has nothing to wait for."""
+        api = APIS[request.API_KEY]
+        context = Context(
+            self.broker, api.key, version or api.versions[1], client_host="/127.0.0.1"
+        )
+        answer = api.handle(context, request)
+        if isawaitable(answer):
+            assert isinstance(answer, Coroutine)
+            answer.close()
+            raise AssertionError("the handler waits")
+        return answer
+
+    async def create_topics(self, *names: str) -> None:
+        """Topics with one partition."""
+        broker = self.broker
+        await broker.controller.submit(
+            lambda image: auto_create(image, list(names), broker.config, broker.random)
+        )
+        await self.loaded()
+
+    async def loaded(self) -> None:
+        """Until no coordinator is loading."""
+        while any(c.state.value == "loading" for c in self.broker.coordinators):
+            await trio.testing.wait_all_tasks_blocked()
+
+    async def elect(self, leader: int, partition: int = 0) -> None:
+        """Have the controller give a partition of the offsets topic a leader."""
+        topic_id = self.broker.image.topics[OFFSETS_TOPIC].topic_id
+        event = PartitionChanged(topic_id, partition, leader=leader)
+        await self.broker.controller.submit(lambda image: Decision([event]))
+
+    async def configure(self, topic: str, key: str, value: str) -> None:
+        """Set a key of a topic."""
+        event = ConfigChanged(2, topic, key, value)
+        await self.broker.controller.submit(lambda image: Decision([event]))
+
+
+@asynccontextmanager
+async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIterator[TestBroker]:
+    """A broker on `disk`, which may hold what an earlier one left; keys of `config` with _ for the dots."""
+    given = {**CONFIG, **{k.replace("_", "."): v for k, v in config.items()}}
+    parsed = BrokerConfig.parse(given)
+    clock, random = TrioClock(), Random(7)
+    disk = disk if disk is not None else MemoryDisk()
+    dirs = LogDirs.open(
+        disk,
+        ["/data"],
+        cluster_id="test",
+        node_id=1,
+        holder="a test",
+        new_id=lambda: random.randbytes(16),
+    )
+    async with trio.open_nursery() as nursery:
+        store = EmbeddedStore(disk, dirs.usable[0].path, clock.now_ms)
+        controller = Controller(store, 1)
+        await controller.open("test")
+        broker = Broker(
+            parsed, node_id=1, cluster_id="test", dirs=dirs, clock=clock, random=random, served=[]
+        )
+        broker.controller = controller
+        broker.coordinators = GroupCoordinators(broker)
+        broker.followers.append(broker.coordinators.apply)
+        broker.start(nursery)
+        await nursery.start(controller.run, broker.publish)
+        registration = BrokerRegistrationRequest(
+            broker_id=1,
+            cluster_id="test",
+            incarnation_id=random.randbytes(16),
+            listeners=[RegisteredListener(name="PLAINTEXT", host="here", port=9092)],
+        )
+        await controller.submit(
+            lambda image: register_broker(image, registration, parsed, fenced=False)
+        )
+        test = TestBroker(broker)
+        await test.loaded()
+        yield test
+        await broker.coordinators.stop()
+        nursery.cancel_scope.cancel()
+    dirs.release()
+
+
+def simulated(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test on a clock that jumps when nothing happens, with work off the loop done in place."""
+
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        async def main() -> None:
+            with inline():
+                await test(*args, **kwargs)
+
+        trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+    return run

@@ -1,0 +1,479 @@
+"""The coordinators' runtime on a real broker in memory: loading, leadership, what waits for what, refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+from group.brokers import TestBroker, running, simulated
+
+from pk.core.broker.coordinator import Coordinator, State
+from pk.core.broker.coordinator_timers import Timers
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.machine import Decision
+from pk.core.meta.events import TopicDeleted
+from pk.core.record.build import build_batch, end_transaction_batch
+from pk.core.values import OFFSETS_TOPIC
+from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from pk.core.wire.messages.heartbeat import HeartbeatRequest
+from pk.core.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+NONE = ErrorCode.NONE
+ONE_PARTITION = {"offsets_topic_num_partitions": "1"}
+
+
+def find(group: str = "g") -> FindCoordinatorRequest:
+    return FindCoordinatorRequest(coordinator_keys=[group])
+
+
+def commit(offset: int, group: str = "g") -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t",
+                partitions=[
+                    OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+                ],
+            )
+        ],
+    )
+
+
+def join(member_id: str = "", instance_id: str | None = None, group: str = "g") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=60_000,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        protocol_type="consumer",
+        protocols=[
+            JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\xff\xff\xff\xff")
+        ],
+    )
+
+
+async def committed(test: TestBroker, group: str = "g") -> dict[str, int]:
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)])
+    answer = (await test.ask(request, 9)).groups[0]
+    assert answer.error_code == NONE
+    return {t.name: t.partitions[0].committed_offset for t in answer.topics}
+
+
+async def put(test: TestBroker, offset: int, group: str = "g") -> list[int]:
+    """Commit: the error codes."""
+    return errors(await test.ask(commit(offset, group), 9))
+
+
+def errors(answer: OffsetCommitResponse) -> list[int]:
+    return [p.error_code for t in answer.topics for p in t.partitions]
+
+
+async def stable(test: TestBroker) -> tuple[str, int]:
+    """A static member in a stable group: (its id, the generation)."""
+    joined: JoinGroupResponse = await test.ask(join(instance_id="i"))
+    assert joined.error_code == NONE
+    request = SyncGroupRequest(
+        group_id="g",
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        group_instance_id="i",
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"x")],
+    )
+    assert (await test.ask(request)).assignment == b"x"
+    return joined.member_id, joined.generation_id
+
+
+def beat(member_id: str, generation: int) -> HeartbeatRequest:
+    return HeartbeatRequest(group_id="g", generation_id=generation, member_id=member_id)
+
+
+def only(test: TestBroker) -> Coordinator[Any]:
+    (coordinator,) = test.broker.coordinators
+    return coordinator
+
+
+class TestFinding:
+    @simulated
+    async def test_the_first_one_makes_the_topic(self) -> None:
+        async with running() as test:
+            answer = (await test.ask(find())).coordinators[0]
+            assert (answer.error_code, answer.node_id) == (NONE, 1)
+            assert (answer.host, answer.port) == ("here", 9092)
+            topic = test.broker.image.topics[OFFSETS_TOPIC]
+            assert len(topic.partitions) == 3
+            assert test.broker.image.topic_configs(OFFSETS_TOPIC)["cleanup.policy"] == "compact"
+            again = test.ask_now(find())
+            assert again.coordinators[0].node_id == 1, "and from then on nothing waits"
+
+    @simulated
+    async def test_a_topic_that_cannot_be_made(self) -> None:
+        async with running(offsets_topic_replication_factor="3") as test:
+            answer = (await test.ask(find())).coordinators[0]
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert (answer.node_id, answer.host, answer.port) == (-1, "", -1)
+
+    @simulated
+    async def test_old_versions_ask_for_one(self) -> None:
+        async with running() as test:
+            for version in range(4):
+                answer = await test.ask(FindCoordinatorRequest(key="g"), version)
+                assert (answer.error_code, answer.node_id, answer.port) == (NONE, 1, 9092)
+
+    @pytest.mark.parametrize(
+        ("key_type", "error"),
+        [
+            (1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (2, ErrorCode.INVALID_REQUEST),
+            (7, ErrorCode.INVALID_REQUEST),
+        ],
+    )
+    @simulated
+    async def test_other_kinds_of_keys(self, key_type: int, error: ErrorCode) -> None:
+        async with running() as test:
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["a", "b"])
+            answer = await test.ask(request)
+            assert [(c.key, c.error_code) for c in answer.coordinators] == [
+                ("a", error),
+                ("b", error),
+            ]
+            old = await test.ask(FindCoordinatorRequest(key_type=key_type, key="a"), 3)
+            assert old.error_code == error
+
+    @simulated
+    async def test_without_a_leader(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.elect(-1)
+            answer = (await test.ask(find())).coordinators[0]
+            assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class TestLeadership:
+    @simulated
+    async def test_nobody_coordinates_before_there_is_a_topic(self) -> None:
+        async with running() as test:
+            await test.create_topics("t")
+            assert await put(test, 1) == [ErrorCode.NOT_COORDINATOR]
+
+    @simulated
+    async def test_who_waits_is_sent_elsewhere_when_leadership_goes(self) -> None:
+        async with running(group_initial_rebalance_delay_ms="3000", **ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.loaded()
+            answers: list[Any] = []
+
+            async def waiting() -> None:
+                answers.append(await test.ask(join(instance_id="i")))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(waiting)
+                await trio.sleep(1)
+                assert not answers
+                await test.elect(2)
+            assert answers[0].error_code == ErrorCode.NOT_COORDINATOR
+            assert trio.current_time() < 3
+            assert list(test.broker.coordinators) == []
+            heard = await test.ask(beat("m", 1))
+            assert heard.error_code == ErrorCode.NOT_COORDINATOR
+
+    @simulated
+    async def test_the_state_comes_back_with_leadership(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await put(test, 5)
+            await test.elect(2)
+            await test.elect(1)
+            await test.loaded()
+            assert await committed(test) == {"t": 5}
+
+    @simulated
+    async def test_a_new_broker_finds_groups_and_offsets(self) -> None:
+        disk = MemoryDisk()
+        async with running(disk) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            for i in range(40):
+                await put(test, i, f"group-{i}")
+            member_id, generation = await stable(test)
+        async with running(disk, offsets_load_buffer_size="300") as test:
+            await test.loaded()
+            for i in range(40):
+                assert await committed(test, f"group-{i}") == {"t": i}
+            assert (await test.ask(beat(member_id, generation))).error_code == NONE
+            await trio.sleep(9.9)
+            assert (await test.ask(beat(member_id, generation))).error_code == NONE, (
+                "a whole session after the load"
+            )
+            await trio.sleep(10.1)
+            heard = await test.ask(beat(member_id, generation))
+            assert heard.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    @simulated
+    async def test_while_it_loads(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            coordinator = only(test)
+            coordinator.state = State.LOADING
+            loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert await put(test, 1) == [loading]
+            assert (await test.ask(join())).error_code == loading
+            assert (await test.ask(beat("m", 1))).error_code == NONE, "Kafka believes it"
+            coordinator.when_active(lambda machine, now_ms: machine.topics_deleted([], now_ms))
+            await coordinator.load()
+            assert await put(test, 1) == [NONE]
+
+    @simulated
+    async def test_a_log_that_cannot_be_read_has_no_coordinator(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.loaded()
+            partition = test.broker.replicas.partition(OFFSETS_TOPIC, 0)
+            now_ms = test.broker.clock.now_ms()
+            partition.append(build_batch([(now_ms, b"\0\x01", b"?", ())]), now_ms=now_ms)
+            await test.elect(1)
+            await test.loaded()
+            assert only(test).state is State.CLOSED
+            assert (await test.ask(beat("m", 1))).error_code == ErrorCode.NOT_COORDINATOR
+            assert "cannot be loaded" in caplog.text
+
+    @simulated
+    async def test_records_of_other_kinds_and_markers_are_passed_over(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            partition = test.broker.replicas.partition(OFFSETS_TOPIC, 0)
+            now_ms = test.broker.clock.now_ms()
+            await put(test, 1)
+            key, value = only(test).machine.encode(
+                only(test).machine.decode(b"\0\x01\0\x01g\0\x01t\0\0\0\0", None)
+            )
+            assert value is None
+            partition.append(build_batch([(now_ms, b"\0\x03\0\x01g", b"", ())]), now_ms=now_ms)
+            partition.append(
+                build_batch(
+                    [(now_ms, key, b"\0\0" + (9).to_bytes(8) + b"\0\0" + bytes(8), ())],
+                    producer_id=7,
+                    producer_epoch=0,
+                    base_sequence=0,
+                    transactional=True,
+                ),
+                now_ms=now_ms,
+            )
+            await test.elect(1)
+            await test.loaded()
+            assert await committed(test) == {"t": 1}, "the transaction is open"
+            partition.append(end_transaction_batch(True, 0, 7, 0, now_ms), now_ms=now_ms)
+            await test.elect(1)
+            await test.loaded()
+            assert await committed(test) == {"t": 9}
+
+
+class TestWaiting:
+    @simulated
+    async def test_with_one_replica_nothing_waits(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            member_id, generation = await stable(test)
+            assert test.ask_now(beat(member_id, generation)).error_code == NONE
+            other = commit(3, "other")
+            assert errors(test.ask_now(other, 9)) == [NONE]
+
+    @simulated
+    async def test_an_answer_waits_until_its_record_is_safe(self) -> None:
+        async with running(log_flush_interval_messages="1", **ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            partition = test.broker.replicas.partition(OFFSETS_TOPIC, 0)
+            with pytest.raises(AssertionError, match="the handler waits"):
+                test.ask_now(commit(1), 9)
+            assert partition.high_watermark == 0 < partition.log.log_end_offset
+            # What was written and is not safe is not told to others either.
+            assert await committed(test) == {"t": 1}
+            assert partition.high_watermark == 1
+
+    @simulated
+    async def test_what_is_never_safe_is_not_answered_well(self) -> None:
+        async with running(log_flush_interval_messages="1", **ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            test.broker.replicas.flush = lambda partition: None  # type: ignore[method-assign]
+            start = trio.current_time()
+            answer = await put(test, 1)
+            assert answer == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+            assert trio.current_time() - start == 5, "offsets.commit.timeout.ms"
+
+    @simulated
+    async def test_leadership_lost_before_it_is_safe(self) -> None:
+        async with running(log_flush_interval_messages="1", **ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            answers: list[Any] = []
+            test.broker.replicas.flush = lambda partition: None  # type: ignore[method-assign]
+
+            async def waiting() -> None:
+                answers.append(await put(test, 1))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(waiting)
+                await trio.sleep(1)
+                await test.elect(2)
+            assert answers[0] == [ErrorCode.NOT_COORDINATOR]
+
+    @simulated
+    async def test_a_client_that_gives_up_leaves_nothing_behind(self) -> None:
+        async with running(group_initial_rebalance_delay_ms="3000", **ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.loaded()
+            with trio.move_on_after(1) as scope:
+                await test.ask(join(instance_id="i"))
+            assert scope.cancelled_caught
+            assert only(test)._waiting == set()
+            await trio.sleep(3)
+            assert only(test).machine.group("g").state.value == "CompletingRebalance"
+
+
+class TestRefusal:
+    @simulated
+    async def test_too_few_in_sync(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await put(test, 1)
+            await test.configure(OFFSETS_TOPIC, "min.insync.replicas", "2")
+            refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await put(test, 2) == [refused]
+            assert await committed(test) == {"t": 1}
+            assert (await test.ask(join(group="new"))).error_code == refused
+            await test.configure(OFFSETS_TOPIC, "min.insync.replicas", "1")
+            assert await put(test, 2) == [NONE]
+            assert await committed(test) == {"t": 2}
+
+    @simulated
+    async def test_too_large_a_batch(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await test.configure(OFFSETS_TOPIC, "max.message.bytes", "70")
+            assert await put(test, 2) == [ErrorCode.UNKNOWN_SERVER_ERROR]
+
+    @simulated
+    async def test_a_machine_that_went_ahead_is_loaded_again(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await put(test, 1)
+            coordinator = only(test)
+            machine = coordinator.machine
+            type(machine).keeps_state_when_refused = False
+            try:
+                await test.configure(OFFSETS_TOPIC, "min.insync.replicas", "2")
+                await put(test, 2)
+                assert coordinator.state is State.LOADING
+                await test.loaded()
+            finally:
+                type(machine).keeps_state_when_refused = True
+            assert coordinator.machine is not machine
+            assert await committed(test) == {"t": 1}
+
+    @simulated
+    async def test_a_fault_of_ours_drops_the_state_too(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await put(test, 1)
+
+            def fail(machine: Any, token: Any, now_ms: int) -> Any:
+                machine.offsets.committed.clear()
+                raise ZeroDivisionError
+
+            with pytest.raises(ZeroDivisionError):
+                test.broker.coordinators.submit("g", fail)
+            with pytest.raises(KafkaError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+                test.broker.coordinators.submit("g", fail)
+            await test.loaded()
+            assert await committed(test) == {"t": 1}
+
+
+class TestTime:
+    @simulated
+    async def test_sessions_and_expiry_run_by_themselves(self) -> None:
+        async with running(
+            offsets_retention_minutes="1",
+            offsets_retention_check_interval_ms="60000",
+            **ONE_PARTITION,
+        ) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await stable(test)
+            machine = only(test).machine
+            await trio.sleep(10.1)
+            assert machine.group("g").state.value == "Empty"
+            await trio.sleep(130)
+            assert machine.classic.groups == {}
+
+    @simulated
+    async def test_a_deleted_topics_offsets_go(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await put(test, 1)
+            topic_id = test.broker.image.topics["t"].topic_id
+            await test.broker.controller.submit(lambda image: Decision([TopicDeleted(topic_id)]))
+            assert await committed(test) == {}
+
+    @simulated
+    async def test_timers(self) -> None:
+        fired: list[tuple[str, Any, float]] = []
+        timers: Timers[str] = Timers()
+
+        def fire(owner: str, key: Any) -> None:
+            fired.append((owner, key, trio.current_time()))
+            if key == "again" and len(fired) < 4:
+                timers.set(owner, key, trio.current_time() + 1)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(timers.run, fire)
+            await trio.lowlevel.checkpoint()
+            timers.set("a", "moved later", 1)
+            timers.set("a", "moved later", 5)
+            timers.set("a", "moved sooner", 9)
+            timers.set("a", "moved sooner", 2)
+            timers.set("a", "cancelled", 3)
+            timers.cancel("a", "cancelled")
+            timers.set("b", "forgotten", 3)
+            timers.forget("b")
+            timers.set("c", "again", 6)
+            assert len(timers) == 3
+            await trio.sleep(20)
+            nursery.cancel_scope.cancel()
+        assert fired == [
+            ("a", "moved sooner", 2),
+            ("a", "moved later", 5),
+            ("c", "again", 6),
+            ("c", "again", 7),
+        ]
