@@ -78,7 +78,8 @@ class FrameBuffer:
         elif self._end == capacity:
             waiting = self._end - self._start
             if self._start >= capacity // 2:
-                self.data[:waiting] = self.data[self._start : self._end]
+                with memoryview(self.data) as view:
+                    view[:waiting] = view[self._start : self._end]
             elif self._memory.take(capacity):
                 grown = bytearray(capacity * 2)
                 grown[:waiting] = memoryview(self.data)[self._start : self._end]

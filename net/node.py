@@ -20,6 +20,7 @@ from pk.core.api.index import APIS
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock
 from pk.core.broker.controller import Controller
+from pk.core.broker.coordinators import GroupCoordinators
 from pk.core.broker.metadata_log import EmbeddedStore
 from pk.core.broker.offload import offload
 from pk.core.broker.producer_ids import ProducerIds
@@ -94,6 +95,7 @@ class Node:
                 ready(self)
                 await self._stopping.wait()
                 await server.drain(DRAIN_S)
+                await self.broker.coordinators.stop()
                 high_watermarks = upkeep.high_watermarks()
                 nursery.cancel_scope.cancel()
             clean = True
@@ -145,6 +147,8 @@ class Node:
             served=[(api.key, *(api.advertised or api.versions)) for api in APIS],
         )
         broker.controller = controller
+        broker.coordinators = GroupCoordinators(broker)
+        broker.followers.append(broker.coordinators.apply)
         broker.start(nursery)
         broker.producer_ids = ProducerIds(
             lambda: controller.submit(

@@ -10,7 +10,6 @@ With acks=-1 the answer waits for the high watermark; with acks=0 there is none,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pk.core.api.registry import NO_RESPONSE, Api, Holding, Operation
@@ -20,10 +19,12 @@ from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.log.log import Origin
-from pk.core.record.batch import BatchHeader
+from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from pk.core.record.compress import Codec
+from pk.core.record.walk import RecordError
 from pk.core.values import ZERO_UUID
 from pk.core.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -39,19 +40,26 @@ VERSION_ZSTD = 7
 VERSION_CURRENT_LEADER = 10
 VERSION_TOPIC_ID = 13
 
+UNUSUAL = CONTROL_BIT | TRANSACTIONAL_BIT | Codec.ZSTD
+"""Attributes that not every batch may have."""
 
-class _Appended(NamedTuple):
-    """What the answer has to wait for."""
+
+class _Waiting(NamedTuple):
+    """A batch that is appended and cannot be answered yet."""
 
     partition: Partition
     answer: PartitionProduceResponse
     next_offset: int
 
 
-class _Produce:
-    """One request on its way: what is appended, what is answered, what is waited for."""
+Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
+"""A partition of the request: its topic's name ("" where nobody knows its id), what is sent, and its answer."""
 
-    __slots__ = ("acks_all", "appended", "context", "names", "now_ms", "request", "response")
+
+class _Produce:
+    """One request on its way."""
+
+    __slots__ = ("acks_all", "context", "now_ms", "request", "response", "waiting")
 
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self.context = context
@@ -59,101 +67,116 @@ class _Produce:
         self.acks_all = request.acks == ACKS_ALL
         self.now_ms = context.broker.clock.now_ms()
         self.response = ProduceResponse()
-        self.appended: list[_Appended] = []
-        self.names: set[int] = set()
+        self.waiting: list[_Waiting] | None = None
 
-    def batches(self) -> Iterator[tuple[str, PartitionProduceData, PartitionProduceResponse]]:
-        """Every partition of the request by its topic's name, with its answer, which is already in the response."""
+    def items(self) -> list[Item]:
+        """Every partition of the request; their answers are in the response already."""
+        items: list[Item] = []
+        topics = self.response.responses
         by_id = self.context.api_version >= VERSION_TOPIC_ID
-        image = self.context.broker.image
         for topic in self.request.topic_data:
             answers: list[PartitionProduceResponse] = []
-            self.response.responses.append(
-                TopicProduceResponse(
-                    name=topic.name, topic_id=topic.topic_id, partition_responses=answers
-                )
-            )
             name = topic.name
             if by_id:
-                known = image.topic_by_id(topic.topic_id)
+                known = self.context.broker.image.topic_by_id(topic.topic_id)
                 name = known.name if known is not None else ""
+                answered = TopicProduceResponse(
+                    topic_id=topic.topic_id, partition_responses=answers
+                )
+            else:
+                answered = TopicProduceResponse(name=name, partition_responses=answers)
+            topics.append(answered)
             for data in topic.partition_data:
-                answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+                answer = PartitionProduceResponse(index=data.index)
                 answers.append(answer)
-                yield name, data, answer
+                items.append((name, data, answer))
+        return items
 
-    def check(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader]:
+    def find(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader]:
         """The partition that takes the batch, and the batch's header; raises KafkaError where it may not."""
         if not name:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         partition = self.context.broker.replicas.partition(name, data.index)
         header = read_one_batch(data.records, partition.config)
+        if header.attributes & UNUSUAL:
+            self._check_unusual(header)
+        return partition, header
+
+    def _check_unusual(self, header: BatchHeader) -> None:
         if header.is_control:
             raise KafkaError(ErrorCode.INVALID_RECORD, "clients do not write control records")
-        if header.codec == Codec.ZSTD and self.context.api_version < VERSION_ZSTD:
-            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
         if header.is_transactional:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no such transaction is under way")
-        return partition, header
+        if header.codec == Codec.ZSTD and self.context.api_version < VERSION_ZSTD:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
 
     def append(
         self, partition: Partition, admitted: Admitted, answer: PartitionProduceResponse
     ) -> None:
         """Append one batch and fill in its answer."""
+        batch, header, timestamps = admitted
+        acks_all = self.acks_all
         appended = partition.append(
-            admitted.batch,
-            admitted.header,
+            batch,
+            header,
             now_ms=self.now_ms,
-            acks_all=self.acks_all,
+            acks_all=acks_all,
             origin=Origin.CLIENT,
-            timestamps=admitted.timestamps,
+            timestamps=timestamps,
         )
         answer.base_offset = appended.base_offset
         answer.log_append_time_ms = appended.log_append_time_ms
         answer.log_start_offset = appended.log_start_offset
         next_offset = appended.last_offset + 1
-        waits = partition.high_watermark < next_offset if self.acks_all else partition.flushing
-        if waits:
-            self.appended.append(_Appended(partition, answer, next_offset))
+        if partition.high_watermark < next_offset if acks_all else partition.flushing:
+            if self.waiting is None:
+                self.waiting = []
+            self.waiting.append(_Waiting(partition, answer, next_offset))
 
     def refuse(self, answer: PartitionProduceResponse, error: KafkaError, name: str) -> None:
         """Say in the answer what was wrong; with no answer to come, close the connection."""
         if self.request.acks == ACKS_NONE:
             raise ProtocolError(f"produce to {name}-{answer.index} with acks=0: {error}")
+        answer.base_offset = -1
         answer.error_code = error.code
         answer.error_message = error.message
-        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        if isinstance(error, RecordError):
+            answer.record_errors = [
+                BatchIndexAndErrorMessage(
+                    batch_index=error.batch_index, batch_index_error_message=error.message
+                )
+            ]
+        if (
+            error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and self.context.api_version >= VERSION_CURRENT_LEADER
+        ):
             self._name_leader(answer, name)
 
     def _name_leader(self, answer: PartitionProduceResponse, name: str) -> None:
         """KIP-951: who leads now, and where it listens."""
-        if self.context.api_version < VERSION_CURRENT_LEADER:
-            return
-        broker = self.context.broker
+        broker, endpoints = self.context.broker, self.response.node_endpoints
         leader = broker.leader_of(name, answer.index)
         if leader is None:
             return
-        answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
-        endpoint = broker.endpoint(leader[0], self.context.listener)
-        if endpoint is not None and leader[0] not in self.names:
-            self.names.add(leader[0])
+        node_id, epoch = leader
+        answer.current_leader = LeaderIdAndEpoch(leader_id=node_id, leader_epoch=epoch)
+        endpoint = broker.endpoint(node_id, self.context.listener)
+        if endpoint is not None and all(known.node_id != node_id for known in endpoints):
             host, port, rack = endpoint
-            self.response.node_endpoints.append(
-                NodeEndpoint(node_id=leader[0], host=host, port=port, rack=rack)
-            )
+            endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack))
 
     def finish(self) -> Any:
         """The response, or what awaits it."""
-        if self.appended:
-            return self._wait()
+        if self.waiting is not None:
+            return self._wait(self.waiting)
         return NO_RESPONSE if self.request.acks == ACKS_NONE else self.response
 
-    async def _wait(self) -> Any:
+    async def _wait(self, waiting: list[_Waiting]) -> Any:
         """Wait for the high watermark (acks=-1), or for the sync that is under way (acks=1)."""
         if self.request.acks == ACKS_NONE:
             return NO_RESPONSE
         deadline = self.context.broker.clock.time() + max(self.request.timeout_ms, 0) / 1000
-        for partition, answer, next_offset in self.appended:
+        for partition, answer, next_offset in waiting:
             try:
                 if self.acks_all:
                     done = await partition.wait_for_high_watermark(next_offset, deadline)
@@ -171,33 +194,27 @@ class _Produce:
 def handle(context: Context, request: ProduceRequest) -> Any:
     """Append every batch; one that cannot be says so in its own answer, the others are not touched by it."""
     produce = _Produce(context, request)
-    bad_acks = not -1 <= request.acks <= 1
-    batches = produce.batches()
-    for name, data, answer in batches:
+    items = produce.items()
+    if not -1 <= request.acks <= 1:
+        for name, _, answer in items:
+            produce.refuse(answer, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS), name)
+        return produce.response
+    for i, (name, data, answer) in enumerate(items):
         try:
-            if bad_acks:
-                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
-            partition, header = produce.check(name, data)
+            partition, header = produce.find(name, data)
             if not is_small(header, partition.config):
-                return Holding(_continue(produce, (name, data, answer), batches))
-            admitted = admit(data.records, header, partition.config)
-            produce.append(partition, admitted, answer)
+                return Holding(_continue(produce, items[i:]))
+            produce.append(partition, admit(data.records, header, partition.config), answer)
         except KafkaError as e:
             produce.refuse(answer, e, name)
     return produce.finish()
 
 
-async def _continue(
-    produce: _Produce,
-    first: tuple[str, PartitionProduceData, PartitionProduceResponse],
-    rest: Iterator[tuple[str, PartitionProduceData, PartitionProduceResponse]],
-) -> Any:
-    """The rest of a request in which a batch is too large for the loop: each looked at in a thread, appended here."""
-    current: tuple[str, PartitionProduceData, PartitionProduceResponse] | None = first
-    while current is not None:
-        name, data, answer = current
+async def _continue(produce: _Produce, items: list[Item]) -> Any:
+    """The rest of a request with a batch that is too large for the loop: looked at in a thread, appended here."""
+    for name, data, answer in items:
         try:
-            partition, header = produce.check(name, data)
+            partition, header = produce.find(name, data)
             config = partition.config
             if is_small(header, config):
                 admitted = admit(data.records, header, config)
@@ -206,7 +223,6 @@ async def _continue(
             produce.append(partition, admitted, answer)
         except KafkaError as e:
             produce.refuse(answer, e, name)
-        current = next(rest, None)
     return produce.finish()
 
 

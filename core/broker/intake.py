@@ -19,10 +19,12 @@ from pk.core.record.batch import (
 from pk.core.record.compress import Codec
 from pk.core.record.recode import recode
 
-INLINE_BYTES: Final = 128 * 1024
-"""Batches up to this size are looked at on the loop."""
+INLINE_RECORDS: Final = 4096
+"""Batches up to so many records are looked at on the loop: a few milliseconds at the worst."""
 INLINE_COMPRESSED_BYTES: Final = 16 * 1024
-"""The same where they must be decompressed first."""
+"""Compressed batches up to this size are."""
+
+CODEC_BITS: Final = 0x07
 
 PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
@@ -38,7 +40,7 @@ class Admitted(NamedTuple):
 
 def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHeader:
     """The header of the one batch that `records` is. Raises KafkaError where it is more, less or too much."""
-    if records is None or not len(records):
+    if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without a record batch")
     header = read_header(records, 0)
     if header.size != len(records):
@@ -53,9 +55,12 @@ def read_one_batch(records: memoryview | None, config: TopicConfig) -> BatchHead
 
 def is_small(header: BatchHeader, config: TopicConfig) -> bool:
     """Whether `admit` may run on the loop."""
-    if _codec_wanted(config, header) != header.attributes & 7:
+    codec = header.attributes & CODEC_BITS
+    if codec and header.size > INLINE_COMPRESSED_BYTES:
         return False
-    return header.size <= (INLINE_COMPRESSED_BYTES if header.attributes & 7 else INLINE_BYTES)
+    if config.compression_type != PRODUCER and _codec_wanted(config, header) != codec:
+        return False
+    return header.count <= INLINE_RECORDS
 
 
 def admit(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitted:
@@ -64,8 +69,10 @@ def admit(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitt
     Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
     timestamps = validate_records(batch, header, compacted=config.compact)
+    if config.compression_type == PRODUCER:
+        return Admitted(batch, header, timestamps)
     codec = _codec_wanted(config, header)
-    if codec == header.attributes & 7:
+    if codec == header.attributes & CODEC_BITS:
         return Admitted(batch, header, timestamps)
     check_crc(batch, 0, header)
     changed = recode(batch, header, Codec(codec), _level(config, Codec(codec)))
@@ -76,7 +83,7 @@ def _codec_wanted(config: TopicConfig, header: BatchHeader) -> int:
     """The codec in which the topic stores a batch (`compression.type`)."""
     wanted = config.compression_type
     if wanted == PRODUCER:
-        return header.attributes & 7
+        return header.attributes & CODEC_BITS
     return Codec.NONE if wanted == UNCOMPRESSED else Codec.from_name(wanted)
 
 

@@ -238,7 +238,7 @@ class PartitionQueue:
 
     def earlier_in_flight(self, batch: Batch) -> bool:
         """Whether a batch that comes before `batch` is on its way."""
-        return any(not _follows(b.base_sequence, batch.base_sequence) for b in self.in_flight)
+        return any(_follows(batch.base_sequence, b.base_sequence) for b in self.in_flight)
 
 
 def _follows(later: int, earlier: int) -> bool:
