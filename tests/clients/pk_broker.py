@@ -115,6 +115,11 @@ class PkBroker:
 
         Raises PkBrokerError if it ends, or says nothing within `timeout` seconds.
         """
+        self.launch()
+        return self.wait_until_ready(timeout)
+
+    def launch(self) -> None:
+        """Starts its process, and returns at once."""
         self.process = subprocess.Popen(
             self.command(),
             stdin=subprocess.DEVNULL,
@@ -122,8 +127,15 @@ class PkBroker:
             stderr=subprocess.PIPE,
             env=pk_environment(),
         )
-        assert self.process.stdout is not None and self.process.stderr is not None
+        assert self.process.stderr is not None
         self._collect(self.process.stderr)
+
+    def wait_until_ready(self, timeout: float = START_TIMEOUT_S) -> str:
+        """Waits for the line of readiness of a process that was launched, and returns host:port.
+
+        Raises PkBrokerError if it ends, or says nothing within `timeout` seconds.
+        """
+        assert self.process is not None and self.process.stdout is not None
         line = _line_within(self.process.stdout, timeout)
         self._log.append(line)
         found = re.search(rb"(\S+:\d+)\s*$", line)

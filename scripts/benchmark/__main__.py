@@ -1,0 +1,137 @@
+"""Measures pk and Apache Kafka side by side and prints a table of ratios.
+
+Method: both brokers run at once on this machine, each on an empty directory of the same file system, and
+take turns: in every round each measurement is made on the one, then on the other, the order changing from
+round to round; a figure is the median of the rounds. Both are warmed first (2 GB, unless --quick). The
+clients are the same, with the same settings. CPU is user plus system time of the broker's whole process
+tree. On two cores the client has one of them, so throughput is as much the client's as the broker's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from clients import apache_kafka
+from rich.console import Console
+
+from benchmark import report, work
+from benchmark.systems import Apache, Pk, System, running
+
+DESCRIPTION = "Measures pk and Apache Kafka side by side and prints a table of ratios."
+PARTS = ("start", "produce", "requests", "latency", "java", "cli")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench", description=DESCRIPTION)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, three rounds")
+    parser.add_argument("--rounds", type=int, help="rounds a measurement (default 5; --quick 3)")
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only")
+    parser.add_argument("--without-apache", action="store_true", help="measure pk alone")
+    parser.add_argument("--without-pk", action="store_true", help="measure Apache Kafka alone")
+    parser.add_argument("--json", type=Path, default=Path("bench-results.json"), metavar="FILE")
+    parser.add_argument(
+        "--dir", type=Path, help="where the brokers' data lies (default: temporary)"
+    )
+    options = parser.parse_args()
+    if not Path("/proc/self/stat").exists():
+        print("scripts/bench reads CPU and memory from /proc, so it needs Linux.", file=sys.stderr)
+        return 1
+    # Piped, the table is as wide as it needs to be.
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    log = Console(stderr=True)
+    names = [] if options.without_pk else ["pk"]
+    if not options.without_apache:
+        reason = apache_kafka.available()
+        if reason is None:
+            apache_kafka.jars()
+            names.append("apache")
+        else:
+            log.print(f"Apache Kafka is skipped: {reason}.")
+    size = work.QUICK if options.quick else work.FULL
+    rounds = options.rounds or size.rounds
+    parts = options.only or list(PARTS)
+    results = report.Results()
+    with tempfile.TemporaryDirectory(prefix="pk-bench-", dir=options.dir) as folder:
+        if "start" in parts:
+            _measure_starts(names, rounds, results, Path(folder), log)
+        if set(parts) != {"start"}:
+            _measure_work(names, rounds, parts, size, results, Path(folder), log)
+    report.show(results, console)
+    settings = {"size": dataclasses.asdict(size), "rounds": rounds, "parts": parts}
+    report.write(results, settings, options.json)
+    log.print(f"Written to {options.json}.")
+    return 0
+
+
+def make(name: str, directory: Path) -> System:
+    """A system on a directory of its own."""
+    directory.mkdir(parents=True)
+    if name == "pk":
+        return Pk(directory, apache_kafka.free_ports(1)[0])
+    return Apache(directory)
+
+
+def in_turn(names: list[str], number: int) -> list[str]:
+    """The order of a round: who goes first changes."""
+    return names if number % 2 == 0 else names[::-1]
+
+
+def _measure_starts(
+    names: list[str], rounds: int, results: report.Results, folder: Path, log: Console
+) -> None:
+    for number in range(rounds):
+        for name in in_turn(names, number):
+            log.print(f"round {number + 1}: start of {name}")
+            system = make(name, folder / f"start-{name}-{number}")
+            try:
+                work.first_acknowledged(system, results)
+                work.memory(system, results, "at start")
+            finally:
+                system.close()
+
+
+def _measure_work(
+    names: list[str],
+    rounds: int,
+    parts: Sequence[str],
+    size: work.Size,
+    results: report.Results,
+    folder: Path,
+    log: Console,
+) -> None:
+    lines = folder / "lines.txt"
+    with lines.open("w") as file:
+        file.writelines(f"line {n:07d} {'x' * 86}\n" for n in range(size.console_lines))
+    measurements: dict[str, Callable[[System], None]] = {
+        "produce": lambda system: work.produce(system, size, results),
+        "requests": lambda system: work.one_record_requests(system, size, results),
+        "latency": lambda system: work.latencies(system, size, results),
+        "java": lambda system: work.java_tools(system, size, results),
+        "cli": lambda system: work.command_line(system, size, results, lines),
+    }
+    if apache_kafka.available() is not None:
+        del measurements["java"]
+    with contextlib.ExitStack() as stack:
+        systems = {}
+        for name in names:
+            system = make(name, folder / name)
+            systems[name] = stack.enter_context(running(system, folder / name))
+            log.print(f"warming {name}")
+            work.warm(system, size)
+        for number in range(rounds):
+            for part in (each for each in measurements if each in parts):
+                for name in in_turn(names, number):
+                    log.print(f"round {number + 1} of {rounds}: {part} on {name}")
+                    measurements[part](systems[name])
+        for name in names:
+            work.memory(systems[name], results, "after load")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,299 @@
+"""A client that is not the bottleneck: librdkafka's own C functions, through ctypes.
+
+confluent-kafka's Python loop makes an object a record and tops out near half a million records a second,
+which is less than either broker takes. So this calls the library that confluent-kafka brings with it:
+`rd_kafka_produce_batch` takes ten thousand records a call, and consumption runs through
+`rd_kafka_consume_callback_queue` with a C function of the library itself as the callback
+(`rd_kafka_message_timestamp`: it reads a field and returns), so that no record becomes a Python object.
+
+Each measurement runs in a process of its own, which prints one JSON object:
+
+    python -m benchmark.rdkafka produce '{"bootstrap": ..., "topic": ..., ...}'
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import confluent_kafka
+
+ERROR_TEXT_BYTES = 512
+FLAG_BLOCK, FLAG_PARTITION = 0x4, 0x8
+UNASSIGNED = -1
+OFFSET_BEGINNING = -2
+PRODUCER, CONSUMER = 0, 1
+RECORDS_A_CALL = 10_000
+FLUSH_TIMEOUT_MS = 120_000
+EVENT_DELIVERY = 0x1
+LEADER_ON_ITS_WAY = (3, 5, 6)  # unknown topic or partition, no leader, not the leader
+WAIT_MS = 30_000
+
+
+class Message(ctypes.Structure):
+    """rd_kafka_message_t."""
+
+    _fields_ = (
+        ("err", ctypes.c_int),
+        ("topic", ctypes.c_void_p),
+        ("partition", ctypes.c_int32),
+        ("payload", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("key", ctypes.c_void_p),
+        ("key_size", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    )
+
+
+def _load() -> ctypes.CDLL:
+    package = Path(confluent_kafka.__file__).parent
+    found = [
+        *package.parent.glob("confluent_kafka.libs/librdkafka*"),
+        *package.glob(".dylibs/librdkafka*"),
+    ]
+    # A confluent-kafka built from source uses the system's library.
+    library = ctypes.CDLL(str(found[0]) if found else "librdkafka.so.1")
+    pointer, text, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
+    i32, i64 = ctypes.c_int32, ctypes.c_int64
+    signatures: dict[str, tuple[Any, list[Any]]] = {
+        "conf_new": (pointer, []),
+        "conf_set": (ctypes.c_int, [pointer, text, text, text, size]),
+        "new": (pointer, [ctypes.c_int, pointer, text, size]),
+        "destroy": (None, [pointer]),
+        "topic_new": (pointer, [pointer, text, pointer]),
+        "topic_destroy": (None, [pointer]),
+        "produce": (
+            ctypes.c_int,
+            [pointer, i32, ctypes.c_int, pointer, size, pointer, size, pointer],
+        ),
+        "produce_batch": (ctypes.c_int, [pointer, i32, ctypes.c_int, pointer, ctypes.c_int]),
+        "flush": (ctypes.c_int, [pointer, ctypes.c_int]),
+        "query_watermark_offsets": (
+            ctypes.c_int,
+            [pointer, text, i32, ctypes.POINTER(i64), ctypes.POINTER(i64), ctypes.c_int],
+        ),
+        "queue_new": (pointer, [pointer]),
+        "queue_destroy": (None, [pointer]),
+        "consume_start": (ctypes.c_int, [pointer, i32, i64]),
+        "consume_start_queue": (ctypes.c_int, [pointer, i32, i64, pointer]),
+        "consume_stop": (ctypes.c_int, [pointer, i32]),
+        "consume": (ctypes.POINTER(Message), [pointer, i32, ctypes.c_int]),
+        "consume_callback_queue": (ctypes.c_int, [pointer, ctypes.c_int, pointer, pointer]),
+        "message_destroy": (None, [ctypes.POINTER(Message)]),
+        "err2str": (text, [ctypes.c_int]),
+        "conf_set_events": (None, [pointer, ctypes.c_int]),
+        "queue_get_main": (pointer, [pointer]),
+        "queue_poll": (pointer, [pointer, ctypes.c_int]),
+        "event_type": (ctypes.c_int, [pointer]),
+        "event_message_next": (ctypes.POINTER(Message), [pointer]),
+        "event_destroy": (None, [pointer]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, f"rd_kafka_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class RdKafka:
+    """A client handle and one topic handle. Closes both at the end of its `with` block."""
+
+    def __init__(
+        self, kind: int, topic: str, config: Mapping[str, object], *, reports: bool = False
+    ) -> None:
+        self.library = _load()
+        error = ctypes.create_string_buffer(ERROR_TEXT_BYTES)
+        conf = self.library.rd_kafka_conf_new()
+        for key, value in config.items():
+            words = str(value).lower() if isinstance(value, bool) else str(value)
+            code = self.library.rd_kafka_conf_set(
+                conf, key.encode(), words.encode(), error, ERROR_TEXT_BYTES
+            )
+            if code:
+                raise ValueError(error.value.decode())
+        if reports:
+            self.library.rd_kafka_conf_set_events(conf, EVENT_DELIVERY)
+        self.handle = self.library.rd_kafka_new(kind, conf, error, ERROR_TEXT_BYTES)
+        if not self.handle:
+            raise RuntimeError(error.value.decode())
+        self.name = topic
+        self.topic = self.library.rd_kafka_topic_new(self.handle, topic.encode(), None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.library.rd_kafka_topic_destroy(self.topic)
+        self.library.rd_kafka_destroy(self.handle)
+
+    def check(self, code: int) -> None:
+        """Raises RuntimeError for an error code of the library."""
+        if code:
+            raise RuntimeError(self.library.rd_kafka_err2str(code).decode())
+
+    def wait_for_report(self) -> None:
+        """Waits for the delivery report of one record, sent by a client made with `reports`.
+
+        Not by rd_kafka_flush, which looks every ten milliseconds only.
+        """
+        library = self.library
+        queue = library.rd_kafka_queue_get_main(self.handle)
+        try:
+            while event := library.rd_kafka_queue_poll(queue, FLUSH_TIMEOUT_MS):
+                delivered = library.rd_kafka_event_type(event) == EVENT_DELIVERY
+                code = delivered and library.rd_kafka_event_message_next(event).contents.err
+                library.rd_kafka_event_destroy(event)
+                if delivered:
+                    return self.check(code)
+        finally:
+            library.rd_kafka_queue_destroy(queue)
+        raise RuntimeError("no delivery report came")
+
+    def end_offset(self, partition: int) -> int:
+        """The high watermark, asked of the broker."""
+        low, high = ctypes.c_int64(), ctypes.c_int64()
+        ask, name = self.library.rd_kafka_query_watermark_offsets, self.name.encode()
+        deadline = time.monotonic() + WAIT_MS / 1000
+        # Metadata may name a leader of a new topic before that broker knows of it.
+        while (code := ask(self.handle, name, partition, low, high, WAIT_MS)) in LEADER_ON_ITS_WAY:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        self.check(code)
+        return high.value
+
+
+def _batch(size: int, partitions: int) -> tuple[ctypes.Array[Message], object]:
+    payload = ctypes.create_string_buffer(os.urandom(size), size)
+    messages = (Message * RECORDS_A_CALL)()
+    for n, message in enumerate(messages):
+        message.payload = ctypes.addressof(payload)
+        message.size = size
+        message.partition = n % partitions
+    return messages, payload
+
+
+def produce(options: Mapping[str, Any]) -> dict[str, float]:
+    """Sends `count` records of `size` bytes over `partitions`, each acknowledged; seconds it took.
+
+    Without delivery reports the library says nothing of a lost record, so the end offsets are counted.
+    """
+    count, partitions = options["count"], options["partitions"]
+    with RdKafka(PRODUCER, options["topic"], options["config"]) as client:
+        before = sum(client.end_offset(p) for p in range(partitions))
+        messages, _payload = _batch(options["size"], partitions)
+        send = client.library.rd_kafka_produce_batch
+        start = time.perf_counter()
+        left = count
+        while left:
+            several = min(RECORDS_A_CALL, left)
+            flags = FLAG_BLOCK | FLAG_PARTITION
+            if send(client.topic, UNASSIGNED, flags, messages, several) != several:
+                raise RuntimeError("a record was not queued")
+            left -= several
+        client.check(client.library.rd_kafka_flush(client.handle, FLUSH_TIMEOUT_MS))
+        seconds = time.perf_counter() - start
+        arrived = sum(client.end_offset(p) for p in range(partitions)) - before
+        if arrived != count:
+            raise RuntimeError(f"{count} records sent, {arrived} arrived")
+    return {"seconds": seconds}
+
+
+def round_trip(options: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Sends one record, waits until it is acknowledged, `count` times; the milliseconds of each."""
+    times = []
+    with RdKafka(PRODUCER, options["topic"], options["config"], reports=True) as client:
+        messages, _payload = _batch(options["size"], 1)
+        for n in range(options["count"] + options["warm"]):
+            start = time.perf_counter()
+            _send_one(client, messages[0])
+            client.wait_for_report()
+            if n >= options["warm"]:
+                times.append((time.perf_counter() - start) * 1000)
+    return {"times_ms": times}
+
+
+def _send_one(client: RdKafka, message: Message) -> None:
+    code = client.library.rd_kafka_produce(
+        client.topic, 0, FLAG_BLOCK, message.payload, message.size, None, 0, None
+    )
+    if code:
+        raise RuntimeError("a record was not queued")
+
+
+def end_to_end(options: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Sends one record and waits until a consumer has it, `count` times; the milliseconds of each."""
+    times = []
+    base = {"bootstrap.servers": options["config"]["bootstrap.servers"], "log_level": 0}
+    with (
+        RdKafka(PRODUCER, options["topic"], options["config"]) as sender,
+        RdKafka(CONSUMER, options["topic"], base) as reader,
+    ):
+        messages, _payload = _batch(options["size"], 1)
+        library = reader.library
+        library.rd_kafka_consume_start(reader.topic, 0, reader.end_offset(0))
+        for n in range(options["count"] + options["warm"]):
+            start = time.perf_counter()
+            _send_one(sender, messages[0])
+            while True:
+                message = library.rd_kafka_consume(reader.topic, 0, WAIT_MS)
+                if not message:
+                    raise RuntimeError("no record arrived")
+                arrived = message.contents.err == 0  # else it tells of the partition's end
+                library.rd_kafka_message_destroy(message)
+                if arrived:
+                    break
+            if n >= options["warm"]:
+                times.append((time.perf_counter() - start) * 1000)
+        library.rd_kafka_consume_stop(reader.topic, 0)
+    return {"times_ms": times}
+
+
+def consume(options: Mapping[str, Any]) -> dict[str, float]:
+    """Reads `count` records of all partitions from their beginnings; seconds it took."""
+    count, partitions = options["count"], options["partitions"]
+    with RdKafka(CONSUMER, options["topic"], options["config"]) as client:
+        library = client.library
+        queue = library.rd_kafka_queue_new(client.handle)
+        sink = ctypes.cast(library.rd_kafka_message_timestamp, ctypes.c_void_p)
+        start = time.perf_counter()
+        for partition in range(partitions):
+            library.rd_kafka_consume_start_queue(client.topic, partition, OFFSET_BEGINNING, queue)
+        seen = 0
+        idle_since = start
+        while seen < count:
+            several = library.rd_kafka_consume_callback_queue(queue, 100, sink, None)
+            now = time.perf_counter()
+            if several > 0:
+                seen, idle_since = seen + several, now
+            elif now - idle_since > WAIT_MS / 1000:
+                raise RuntimeError(f"{seen} of {count} records arrived")
+        seconds = time.perf_counter() - start
+        for partition in range(partitions):
+            library.rd_kafka_consume_stop(client.topic, partition)
+        library.rd_kafka_queue_destroy(queue)
+    return {"seconds": seconds}
+
+
+def first_acknowledged(options: Mapping[str, Any]) -> dict[str, float]:
+    """Waits for the acknowledgement of one record; the wall-clock second (time.time) it came at."""
+    with RdKafka(PRODUCER, options["topic"], options["config"], reports=True) as client:
+        messages, _payload = _batch(options["size"], 1)
+        print("ready", flush=True)
+        _send_one(client, messages[0])
+        client.wait_for_report()
+        return {"at": time.time()}
+
+
+WORK: dict[str, Callable[[Mapping[str, Any]], Mapping[str, object]]] = {
+    each.__name__: each for each in (produce, round_trip, end_to_end, consume, first_acknowledged)
+}
+
+if __name__ == "__main__":
+    print(json.dumps(WORK[sys.argv[1]](json.loads(sys.argv[2]))))

@@ -1,0 +1,196 @@
+"""The two brokers under measurement, and what the kernel says of their processes (Linux)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from clients.apache_kafka import ApacheKafka, java_command
+from clients.pk_broker import PkBroker, pk_command, pk_environment
+
+TICKS = os.sysconf("SC_CLK_TCK")
+# Kafka's own start scripts give the broker a gigabyte and its tools a quarter.
+SERVER_HEAP = "1G"
+TOOL_JVM = ("-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+
+
+class System(Protocol):
+    """A broker that can be started, measured and stopped."""
+
+    name: str
+    bootstrap: str
+
+    def prepare(self) -> None:
+        """What must be done once before a first start, and is not part of it."""
+        ...
+
+    def start(self) -> None:
+        """Starts it; returns at once. `bootstrap` is known before."""
+        ...
+
+    def wait_until_ready(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def pid(self) -> int: ...
+
+    def list_topics(self) -> list[str]:
+        """The command line of its own tool that lists topics."""
+        ...
+
+    def console_producer(self, topic: str) -> list[str]: ...
+
+    def console_consumer(self, topic: str, count: int) -> list[str]: ...
+
+
+class Pk:
+    """`pk up` with its defaults."""
+
+    name = "pk"
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.broker = PkBroker(directory=directory)
+        # Known before the start, so that a client can be waiting for it.
+        self.bootstrap = self.broker.bootstrap = f"127.0.0.1:{port}"
+
+    def prepare(self) -> None:
+        pass
+
+    def start(self) -> None:
+        self.broker.launch()
+
+    def wait_until_ready(self) -> None:
+        self.broker.wait_until_ready()
+
+    def close(self) -> None:
+        self.broker.close()
+
+    def pid(self) -> int:
+        return self.broker.pid
+
+    def list_topics(self) -> list[str]:
+        return pk_command("topics", "list", "-b", self.bootstrap)
+
+    def console_producer(self, topic: str) -> list[str]:
+        return pk_command("console-producer", "-b", self.bootstrap, "-t", topic)
+
+    def console_consumer(self, topic: str, count: int) -> list[str]:
+        options = ["-b", self.bootstrap, "-t", topic, "--from-beginning", "-n", str(count)]
+        return pk_command("console-consumer", *options)
+
+
+class Apache:
+    """Apache Kafka, one KRaft node, heap and collector as its own scripts set them."""
+
+    name = "apache"
+
+    def __init__(self, directory: Path) -> None:
+        self.kafka = ApacheKafka(directory=directory, heap=SERVER_HEAP)
+        self.bootstrap = self.kafka.bootstrap
+
+    def prepare(self) -> None:
+        self.kafka.format()
+
+    def start(self) -> None:
+        self.kafka.start(1, wait=False)
+
+    def wait_until_ready(self) -> None:
+        self.kafka.wait_until_ready()
+
+    def close(self) -> None:
+        self.kafka.close()
+
+    def pid(self) -> int:
+        [pid] = self.kafka.pids
+        return pid
+
+    def list_topics(self) -> list[str]:
+        return self._tool("TopicCommand", "--list")
+
+    def console_producer(self, topic: str) -> list[str]:
+        return self._tool("ConsoleProducer", "--topic", topic)
+
+    def console_consumer(self, topic: str, count: int) -> list[str]:
+        options = ["--topic", topic, "--from-beginning", "--max-messages", str(count)]
+        return self._tool("consumer.ConsoleConsumer", *options)
+
+    def _tool(self, name: str, *options: str) -> list[str]:
+        return java_command(
+            f"org.apache.kafka.tools.{name}",
+            *("--bootstrap-server", self.bootstrap, *options),
+            jvm=TOOL_JVM,
+        )
+
+
+def environment(system: System) -> dict[str, str]:
+    """The environment in which a system's own tools run."""
+    return pk_environment() if system.name == "pk" else dict(os.environ)
+
+
+@contextlib.contextmanager
+def running(system: System, directory: Path) -> Iterator[System]:
+    """Prepares and starts a system on an empty directory, ends it, and removes its data."""
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        system.prepare()
+        system.start()
+        system.wait_until_ready()
+        yield system
+    finally:
+        system.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def cpu_seconds(pid: int) -> float:
+    """User plus system time so far of a process and all its descendants, dead children included."""
+    children: dict[int, list[int]] = {}
+    times: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            # The second field is the program's name in parentheses, and may hold anything.
+            fields = entry.joinpath("stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended while we looked
+        children.setdefault(int(fields[1]), []).append(int(entry.name))
+        times[int(entry.name)] = sum(map(int, fields[11:15])) / TICKS
+    total, queue = 0.0, [pid]
+    while queue:
+        each = queue.pop()
+        total += times.get(each, 0.0)
+        queue += children.get(each, [])
+    return total
+
+
+def rss_mb(pid: int) -> float:
+    """Resident memory now, in megabytes, the peak being another matter."""
+    return _status_mb(pid, "VmRSS")
+
+
+def rss_peak_mb(pid: int) -> float:
+    """The most resident memory that the process ever had, in megabytes."""
+    return _status_mb(pid, "VmHWM")
+
+
+def _status_mb(pid: int, key: str) -> float:
+    found = re.search(rf"{key}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) * 1024 / 1e6
+
+
+def run(command: list[str], env: dict[str, str], stdin: Path | None = None) -> str:
+    """Runs a command to its end and returns its output; raises RuntimeError with its last words."""
+    with contextlib.ExitStack() as stack:
+        source = stack.enter_context(stdin.open("rb")) if stdin else subprocess.DEVNULL
+        ran = subprocess.run(command, stdin=source, capture_output=True, env=env, check=False)
+    if ran.returncode:
+        words = (ran.stderr + ran.stdout)[-1500:].decode(errors="replace")
+        raise RuntimeError(f"{' '.join(command)[:200]}: exit code {ran.returncode}: {words}")
+    return ran.stdout.decode(errors="replace")

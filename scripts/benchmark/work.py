@@ -1,0 +1,283 @@
+"""The measurements. Each function measures one system once and adds its figures to the results.
+
+Goals are the project's own, as ratios to Apache Kafka on the same machine in the same run; "equal" means
+at least 0.95.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from clients.apache_kafka import PERF_JVM, java_command
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from benchmark.report import Results
+from benchmark.systems import System, cpu_seconds, environment, rss_mb, rss_peak_mb, run
+
+SCRIPTS = Path(__file__).resolve().parents[1]
+TIMEOUT_S = 60.0
+EQUAL = 0.95
+LIBRDKAFKA, JAVA = "librdkafka", "Java perf tool"
+_NAMES = itertools.count(1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """How much work a round is."""
+
+    warm_mb: int
+    produce_mb: int  # of 1 kB records; 100 B records make half of it
+    one_record_requests: int
+    round_trips: int
+    console_lines: int
+    rounds: int
+
+
+FULL = Size(2000, 1000, 100_000, 10_000, 500_000, 5)
+QUICK = Size(200, 200, 20_000, 2_000, 100_000, 3)
+
+
+def client_config(system: System, **more: object) -> dict[str, object]:
+    """The settings of librdkafka that all rows share."""
+    return {"bootstrap.servers": system.bootstrap, "log_level": 0} | {
+        key.replace("_", "."): value for key, value in more.items()
+    }
+
+
+def producer_config(system: System, **more: object) -> dict[str, object]:
+    """acks=all, linger 5 ms, not idempotent; a queue that never holds the client back."""
+    settings: dict[str, object] = {"acks": "all", "linger_ms": 5}
+    settings |= {"queue_buffering_max_messages": 2_000_000}
+    settings |= {"queue_buffering_max_kbytes": 1_000_000}
+    return client_config(system, **(settings | more))
+
+
+def drive(what: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """One measurement by librdkafka, in a process of its own."""
+    command = [sys.executable, "-m", "benchmark.rdkafka", what, json.dumps(options)]
+    return json.loads(run(command, environment_of_driver()).splitlines()[-1])
+
+
+def environment_of_driver() -> dict[str, str]:
+    """Where `benchmark` is found."""
+    return {"PYTHONPATH": str(SCRIPTS), "PATH": "/usr/bin:/bin"}
+
+
+class Topics:
+    """Makes topics that go away with their files at once when they are deleted."""
+
+    def __init__(self, system: System) -> None:
+        self._admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
+
+    def make(self, partitions: int) -> str:
+        name = f"bench-{next(_NAMES)}"
+        new: Any = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"})
+        self._admin.create_topics([new])[name].result(TIMEOUT_S)
+        deadline = time.monotonic() + TIMEOUT_S
+        while not self._is_ready(name, partitions):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"topic {name} has no leaders")
+        return name
+
+    def _is_ready(self, name: str, partitions: int) -> bool:
+        found = self._admin.list_topics(name, TIMEOUT_S).topics[name].partitions
+        return len(found) == partitions and all(p.leader >= 0 for p in found.values())
+
+    def delete(self, name: str) -> None:
+        self._admin.delete_topics([name])[name].result(TIMEOUT_S)
+
+
+def warm(system: System, size: Size) -> None:
+    """Brings the broker (and a JVM's compiler) to its speed."""
+    topics = Topics(system)
+    topic = topics.make(1)
+    count = size.warm_mb * 1000
+    config = producer_config(system)
+    options = {"topic": topic, "config": config, "size": 1000, "partitions": 1, "count": count}
+    drive("produce", options)
+    drive("consume", options | {"config": client_config(system)})
+    options = {"topic": topic, "config": producer_config(system, linger_ms=0), "size": 100}
+    drive("round_trip", options | {"count": size.round_trips // 4, "warm": 0})
+    topics.delete(topic)
+
+
+def produce(system: System, size: Size, results: Results) -> None:
+    """100 B and 1 kB records on 1 and on 100 partitions, then the large ones read again."""
+    topics = Topics(system)
+    for record_bytes, partitions in itertools.product((1000, 100), (1, 100)):
+        topic = topics.make(partitions)
+        count = size.produce_mb * (1000 if record_bytes == 1000 else 5000)
+        options = {"topic": topic, "config": producer_config(system), "size": record_bytes}
+        options |= {"partitions": partitions, "count": count}
+        before = cpu_seconds(system.pid())
+        seconds = drive("produce", options)["seconds"]
+        cpu = cpu_seconds(system.pid()) - before
+        name = f"produce {record_bytes} B, {partitions} partition{'s'[: partitions > 1]}"
+        # The row of 100 partitions is reported; the goal is for throughput in every row.
+        rate = results.row(name, "records/s", LIBRDKAFKA, higher=True, goal=EQUAL)
+        rate.add(system.name, count / seconds)
+        gigabytes = count * record_bytes / 1e9
+        goal = 0.6 if record_bytes == 1000 else None
+        row = results.row(f"{name}: broker CPU", "s/GB", LIBRDKAFKA, higher=False, goal=goal)
+        row.add(system.name, cpu / gigabytes)
+        if record_bytes == 1000:
+            consume(system, topic, partitions, count, results)
+        topics.delete(topic)
+
+
+def consume(system: System, topic: str, partitions: int, count: int, results: Results) -> None:
+    """Reads 1 kB records that the page cache holds."""
+    options = {"topic": topic, "config": client_config(system), "partitions": partitions}
+    before = cpu_seconds(system.pid())
+    seconds = drive("consume", options | {"count": count})["seconds"]
+    cpu = cpu_seconds(system.pid()) - before
+    name = f"consume 1000 B, {partitions} partition{'s'[: partitions > 1]}"
+    results.row(name, "records/s", LIBRDKAFKA, higher=True).add(system.name, count / seconds)
+    row = results.row(f"{name}: broker CPU", "s/GB", LIBRDKAFKA, higher=False, goal=0.7)
+    row.add(system.name, cpu / (count * 1000 / 1e9))
+
+
+def one_record_requests(system: System, size: Size, results: Results) -> None:
+    """Batches of one record, as many requests in flight as the client likes."""
+    topics = Topics(system)
+    topic = topics.make(1)
+    config = producer_config(system, linger_ms=0, batch_num_messages=1)
+    count = size.one_record_requests
+    options = {"topic": topic, "config": config, "size": 100, "partitions": 1, "count": count}
+    seconds = drive("produce", options)["seconds"]
+    name = "one record a request, pipelined"
+    row = results.row(name, "requests/s", LIBRDKAFKA, higher=True, goal=2.0)
+    row.add(system.name, count / seconds)
+    topics.delete(topic)
+
+
+def latencies(system: System, size: Size, results: Results) -> None:
+    """Round trip of a produce, and the way from a producer to a consumer that waits."""
+    topics = Topics(system)
+    topic = topics.make(1)
+    config = producer_config(system, linger_ms=0)
+    options = {"topic": topic, "config": config, "size": 100, "warm": size.round_trips // 10}
+    goals = {"round_trip": {50.0: 1.5, 99.0: None, 99.9: 1.0}}
+    for what, name in (("round_trip", "produce round trip"), ("end_to_end", "end to end")):
+        times = sorted(drive(what, options | {"count": size.round_trips})["times_ms"])
+        for percent in (50.0, 99.0, 99.9):
+            goal = goals.get(what, {}).get(percent)
+            row = results.row(f"{name} p{percent:g}", "ms", LIBRDKAFKA, higher=False, goal=goal)
+            row.add(system.name, times[min(len(times) - 1, int(len(times) * percent / 100))])
+    topics.delete(topic)
+
+
+def java_tools(system: System, size: Size, results: Results) -> None:
+    """Apache's own perf tools with its client's defaults (idempotent), linger 5 ms."""
+    topics = Topics(system)
+    for record_bytes, partitions in itertools.product((1000, 100), (1, 100)):
+        topic = topics.make(partitions)
+        count = size.produce_mb * (1000 if record_bytes == 1000 else 5000) // 2
+        out = _java(
+            "ProducerPerformance",
+            *("--bootstrap-server", system.bootstrap, "--topic", topic, "--throughput", "-1"),
+            *("--num-records", str(count), "--record-size", str(record_bytes)),
+            *("--command-property", "acks=all", "linger.ms=5", "batch.size=1000000"),
+        )
+        found = re.findall(r"([\d.]+) records/sec", out)
+        name = f"produce {record_bytes} B, {partitions} partition{'s'[: partitions > 1]}, Java"
+        row = results.row(name, "records/s", JAVA, higher=True, goal=EQUAL)
+        row.add(system.name, float(found[-1]))
+        if (record_bytes, partitions) == (1000, 1):
+            _java_consume(system, topic, count, results)
+        topics.delete(topic)
+
+
+def _java_consume(system: System, topic: str, count: int, results: Results) -> None:
+    out = _java(
+        "ConsumerPerformance",
+        *("--bootstrap-server", system.bootstrap, "--topic", topic, "--hide-header"),
+        *("--num-records", str(count), "--command-property", "group.protocol=classic"),
+        *("--timeout", "30000"),
+    )
+    # start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, MB/s and records/s of the fetch
+    fields = out.strip().splitlines()[-1].split(",")
+    row = results.row("consume 1000 B, 1 partition, Java", "records/s", JAVA, higher=True)
+    row.add(system.name, float(fields[9]))
+
+
+def _java(tool: str, *options: str) -> str:
+    command = java_command(f"org.apache.kafka.tools.{tool}", *options, jvm=PERF_JVM)
+    return run(command, environment_of_driver())
+
+
+def memory(system: System, results: Results, when: str) -> None:
+    """Resident memory: just started, or after all of the load."""
+    goal = 0.15 if when == "after load" else None
+    row = results.row(f"memory {when}", "MB", "/proc", higher=False, goal=goal)
+    row.add(system.name, rss_mb(system.pid()))
+    if when == "after load":
+        row = results.row("memory, peak", "MB", "/proc", higher=False)
+        row.add(system.name, rss_peak_mb(system.pid()))
+
+
+def first_acknowledged(system: System, results: Results) -> None:
+    """From the start of a broker on an empty directory to its first acknowledged record.
+
+    The client is there before, asks again every few milliseconds, and its topic is made on demand.
+    """
+    impatient = producer_config(
+        system,
+        linger_ms=0,
+        reconnect_backoff_ms=5,
+        reconnect_backoff_max_ms=10,
+        retry_backoff_ms=10,
+        topic_metadata_refresh_fast_interval_ms=10,
+        allow_auto_create_topics=True,
+    )
+    options = {"topic": "first", "config": impatient, "size": 100}
+    command = [sys.executable, "-m", "benchmark.rdkafka", "first_acknowledged", json.dumps(options)]
+    system.prepare()
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment_of_driver(), text=True
+    ) as client:
+        assert client.stdout is not None
+        client.stdout.readline()  # it is ready
+        start = time.time()
+        system.start()
+        answer = client.stdout.readline()
+    if client.returncode:
+        raise RuntimeError("the first record was never acknowledged")
+    seconds = json.loads(answer)["at"] - start
+    name = "start to first acknowledged record"
+    results.row(name, "s", LIBRDKAFKA, higher=False, goal=0.3).add(system.name, seconds)
+    system.wait_until_ready()
+
+
+def command_line(system: System, size: Size, results: Results, lines: Path) -> None:
+    """The systems' own tools: listing topics, console producer, console consumer."""
+    topics = Topics(system)
+    topic = topics.make(1)
+    env = environment(system)
+    tools = (
+        ("list topics", system.list_topics(), None),
+        ("console producer", system.console_producer(topic), lines),
+        ("console consumer", system.console_consumer(topic, size.console_lines), None),
+    )
+    for name, command, stdin in tools:
+        start = time.perf_counter()
+        out = run(command, env, stdin)
+        seconds = time.perf_counter() - start
+        if name == "console consumer" and out.count("\n") != size.console_lines:
+            raise RuntimeError(f"{out.count(chr(10))} of {size.console_lines} lines came back")
+        if name == "list topics":
+            results.row(name, "s", "own tool", higher=False).add(system.name, seconds)
+        else:
+            row = results.row(name, "records/s", "own tool", higher=True)
+            row.add(system.name, size.console_lines / seconds)
+    topics.delete(topic)
