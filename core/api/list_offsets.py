@@ -35,6 +35,7 @@ FIRST_VERSION: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+VERSION_LEADER_EPOCH: Final = 4
 VERSION_OFFSET_NOT_AVAILABLE: Final = 5
 CONSUMER: Final = -1
 DEBUGGING_CONSUMER: Final = -2
@@ -63,7 +64,9 @@ async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
                 if (topic.name, wish.partition_index) in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition named twice")
                 found = await _find(context, request, topic.name, wish)
-                answer.offset, answer.timestamp, answer.leader_epoch = found
+                answer.offset, answer.timestamp, epoch = found
+                if context.api_version >= VERSION_LEADER_EPOCH:
+                    answer.leader_epoch = epoch
             except KafkaError as e:
                 answer.error_code = e.code
     return response
