@@ -25,7 +25,7 @@ from pk.core.api.registry import NO_RESPONSE, Api, Holding, error_response
 from pk.core.broker.broker import Broker
 from pk.core.broker.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.wire.codec import decode_whole
+from pk.core.wire.codec import decode
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.api_versions import ApiVersionsResponse
@@ -155,7 +155,9 @@ class Connection:
             if api is None or not api.versions[0] <= head.api_version <= api.versions[1]:
                 self._refuse(head, api)
                 return None
-            request = decode_whole(
+            # What follows the message is not read, as in Apache Kafka: librdkafka ends its
+            # Metadata requests for all topics with three bytes too many.
+            request, _ = decode(
                 MESSAGES[head.api_key].request, frame, head.api_version, head.body_position
             )
         context = self._context.of_request(
