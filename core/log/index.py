@@ -221,6 +221,14 @@ class TimeIndex:
             self._written = keep
             self.file.truncate(keep * TIME_ENTRY.size)
 
+    def drop_last(self) -> None:
+        """Drop the last entry; the index is in memory. Raises OSError."""
+        assert self._timestamps is not None and self._offsets is not None
+        del self._timestamps[-1], self._offsets[-1]
+        if self._written > len(self._offsets):
+            self._written = len(self._offsets)
+            self.file.truncate(self._written * TIME_ENTRY.size)
+
     def write(self) -> None:
         """Bring the file up to date. Raises OSError."""
         timestamps, offsets = self._timestamps, self._offsets

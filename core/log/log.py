@@ -23,7 +23,7 @@ from pk.core.log.files import Data
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
 from pk.core.log.segment import Segment
 from pk.core.log.slices import EMPTY
-from pk.core.log.storage import StoredLog
+from pk.core.log.storage import INT32_MAX, StoredLog
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import (
     CONTROL_BIT,
@@ -190,7 +190,8 @@ class Log(StoredLog):
             self._activate(segment)
         rolled = self._must_roll(segment, size, header.last_offset, header.max_timestamp, now_ms)
         if rolled:
-            segment = self._roll(now_ms, header.base_offset)
+            far = header.last_offset - self.log_end_offset > INT32_MAX
+            segment = self._roll(now_ms, header.base_offset if far else None)
         position = segment.size
         try:
             segment.append(

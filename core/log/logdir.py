@@ -1,5 +1,6 @@
 """One log directory: its lock, whose it is, what lies in it and what its checkpoints say (see dirs.py)."""
 
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -107,6 +108,8 @@ class LogDir:
         if not self.disk.exists(path):
             self.directory_id = new_id()
             self.disk.write(path, MetaProperties(cluster_id, node_id, self.directory_id).format())
+            with contextlib.suppress(PermissionError):  # the parent may be none of our business
+                self.disk.sync_dir(self.path.rpartition("/")[0])
             return
         meta = read_meta_properties(self.disk, self.path)
         if meta.cluster_id != cluster_id:

@@ -176,24 +176,26 @@ def recover(
     index_interval_bytes: int,
 ) -> tuple[list[Segment], Cut]:
     """Check everything from the segment that holds the recovery point on; the segments that are left, the last of
-    them active. Raises OSError."""
+    them active. Raises OSError.
+
+    A segment ends where the next begins; if it does not, what lay between is lost, and what follows must go too. (Where
+    compaction took the end of a segment that does not hold, but then the recovery point is above it.)
+    """
     first = suspect_from(segments, recovery_point)
-    end_offset, cut_bytes = segments[first].base_offset, 0
+    if first and segments[first].base_offset == recovery_point:
+        segments[first - 1].seal_again()
+    cut_bytes = 0
     for i in range(first, len(segments)):
-        segment = segments[i]
-        cut = check_segment(segment, index_interval_bytes)
-        end_offset = cut.end_offset
+        cut = check_segment(segments[i], index_interval_bytes)
         cut_bytes += cut.bytes_cut
-        torn = cut.bytes_cut > 0
-        overlaps = i + 1 < len(segments) and end_offset > segments[i + 1].base_offset
-        if torn or overlaps or i + 1 == len(segments):
+        if i + 1 == len(segments) or cut.end_offset != segments[i + 1].base_offset:
             dropped = segments[i + 1 :]
             for gone in dropped:
                 cut_bytes += gone.size
                 for path in gone.rename(directory, DELETED):
                     disk.remove(path)
-            return segments[: i + 1], Cut(end_offset, cut_bytes, len(dropped))
-        segment.deactivate()
+            return segments[: i + 1], Cut(cut.end_offset, cut_bytes, len(dropped))
+        segments[i].deactivate()
     raise AssertionError("a log has at least one segment")
 
 

@@ -131,6 +131,23 @@ class Segment:
         if self.active and self.size:
             self.time_index.maybe_append(*self.max_timestamp)
 
+    def seal_again(self) -> None:
+        """After a crash, for the segment that ends at the recovery point: all of it was synced but the entry that
+        `seal` wrote when the log rolled, which may be missing or garbage."""
+        self.check_indexes()
+        self.index.load()
+        self.time_index.load()
+        while self.time_index.entries:
+            timestamp, offset = self.time_index.last()
+            place = self.locate(offset)
+            found = place is not None and place.last_offset == offset
+            if found and self.header_at(place.position).max_timestamp == timestamp:
+                break
+            self.time_index.drop_last()
+        self._max_timestamp = self._find_max_timestamp()
+        self.active = True
+        self.deactivate()
+
     def append(
         self,
         data: Data,

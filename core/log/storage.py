@@ -432,7 +432,7 @@ class StoredLog:
                 if (force and following is None)
                 or (
                     segment.base_offset < target
-                    and (following is None or following.base_offset > self.recovery_point)
+                    and (following is None or following.base_offset >= self.recovery_point)
                 )
             ]
             self._write_behind(due)

@@ -29,7 +29,7 @@ def make_batch(
     """A batch of `count` records with values of `size` bytes."""
     times = timestamps or [timestamp] * count
     return build_batch(
-        [(time, b"%d" % i, bytes(size), ()) for i, time in enumerate(times)],
+        [(time, b"%d" % i, b"v" * size, ()) for i, time in enumerate(times)],
         base_offset,
         leader_epoch,
         producer_id,

@@ -1,5 +1,7 @@
 """Leader epochs: against a list that knows the epoch of every offset, and Kafka's text."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,10 +46,7 @@ def test_epochs_agree_with_a_list(steps: list[tuple[str, int]]) -> None:
         last = max(i for i, e in enumerate(by_offset) if e == epoch)
         assert epochs.end_offset(epoch, len(by_offset)) == (epoch, last + 1)
     entries = epochs.entries
-    assert all(
-        a.epoch < b.epoch and a.start_offset < b.start_offset
-        for a, b in zip(entries, entries[1:], strict=False)
-    )
+    assert all(a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in pairwise(entries))
     assert LeaderEpochs.parse(epochs.format()).entries == entries
 
 

@@ -1,0 +1,299 @@
+"""What is left after a crash: a prefix of whole batches, never less than was synced, and a state that fits it."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from log.support import (
+    NOW,
+    PATH,
+    append,
+    durable,
+    end_transaction,
+    headers_of,
+    make_batch,
+    open_log,
+)
+from pk.core.errors import KafkaError
+from pk.core.log.config import LogConfig
+from pk.core.log.disk import MemoryDisk
+from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
+from pk.core.log.log import Log
+
+CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=100)
+
+
+def idempotent(sequence: int, count: int = 1, size: int = 20) -> bytearray:
+    return make_batch(
+        count,
+        size=size,
+        timestamp=NOW + sequence,
+        producer_id=7,
+        producer_epoch=0,
+        sequence=sequence,
+    )
+
+
+def check_consistent(log: Log, batches: list[tuple[int, int]]) -> None:
+    """`batches` are (base offset, next offset) of those that were appended, in order."""
+    found = [(h.base_offset, h.next_offset) for h in headers_of(log)]
+    assert found == batches[: len(found)], "a prefix, whole"
+    assert log.log_end_offset == (found[-1][1] if found else log.segments[-1].base_offset)
+    for base, following in found:
+        assert log.read(base, 1 << 20, log.log_end_offset).base_offset == base
+        assert log.read(following - 1, 1, log.log_end_offset).base_offset == base
+    state = log.producers.get(7)
+    assert (state.last_offset if state else -1) == log.log_end_offset - 1
+    check_indexes(log)
+
+
+def check_indexes(log: Log) -> None:
+    """Every entry points at what it says, as Apache's dump tool checks it."""
+    log.close()
+    for segment in log.segments:
+        places = {p: h for p, h in segment.headers()}
+        content = segment.index.file.pread(1 << 20, 0) if segment.size else b""
+        for offset, position in OFFSET_ENTRY.iter_unpack(content):
+            assert places[position].last_offset == segment.base_offset + offset
+        content = segment.time_index.file.pread(1 << 20, 0) if segment.size else b""
+        last = -1
+        for timestamp, offset in TIME_ENTRY.iter_unpack(content):
+            batch = next(
+                h for h in places.values() if h.last_offset == segment.base_offset + offset
+            )
+            assert batch.max_timestamp == timestamp > last
+            assert all(
+                h.max_timestamp <= timestamp
+                for h in places.values()
+                if h.last_offset <= segment.base_offset + offset
+            )
+            last = timestamp
+
+
+@pytest.mark.parametrize("zeroed", [False, True], ids=["cut", "zeroed"])
+def test_the_last_two_batches_torn_at_every_byte(zeroed: bool) -> None:
+    size = 0
+    cut = -1
+    while cut < size:
+        disk = MemoryDisk()
+        log = open_log(disk, config=CONFIG)
+        append(log, idempotent(0, 3), epoch=1)
+        durable(disk)
+        log.flush()
+        append(log, idempotent(3, 2), epoch=1)
+        middle = log.size
+        append(log, idempotent(5, 4), epoch=2)
+        path = f"{PATH}/{0:020d}.log"
+        size = disk.unsynced_bytes(path)
+        written = disk.read(path)
+        cut += 1
+        disk.crash(cut, zeroed=zeroed)
+        left = disk.read(path)
+        log = open_log(disk, config=CONFIG, recovery_point=3)
+        expected = 9 if left == written else 5 if left[:middle] == written[:middle] else 3
+        assert log.log_end_offset == expected
+        assert log.latest_epoch == (2 if expected == 9 else 1)
+        state = log.producers.get(7)
+        assert state is not None and state.last_sequence == expected - 1
+        assert append(log, idempotent(expected)).base_offset == expected
+        assert append(log, idempotent(0, 3)).duplicate
+
+
+@pytest.mark.parametrize("step", [1, 7])
+def test_the_file_itself_cut_or_zeroed_at_every_byte(step: int) -> None:
+    """As after kill -9 and a broken disk: also what was written long ago may be gone."""
+    content = bytearray()
+    for i in range(3):
+        content += make_batch(2, timestamp=NOW, base_offset=2 * i, leader_epoch=0)
+    size = len(content) // 3
+    for at in range(0, len(content), step):
+        for damaged in (content[:at], content[:at] + bytes(len(content) - at)):
+            disk = MemoryDisk()
+            disk.make(PATH)
+            disk.open(f"{PATH}/{0:020d}.log").pwrite(damaged, 0)
+            log = open_log(disk)
+            whole = sum(damaged[: i * size] == content[: i * size] for i in (1, 2, 3))
+            assert log.log_end_offset == 2 * whole
+            assert disk.open(f"{PATH}/{0:020d}.log").size() == whole * size
+            assert append(log).base_offset == 2 * whole
+
+
+def test_every_flipped_bit_is_found() -> None:
+    batches = [make_batch(1, base_offset=i, leader_epoch=0) for i in range(2)]
+    content = b"".join(batches)
+    size = len(batches[0])
+    for bit in range(size * 8):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        if bit // 8 < 8 or 12 <= bit // 8 < 16:
+            continue  # base offset and leader epoch lie outside of the CRC, in Kafka's format as in ours
+        disk = MemoryDisk()
+        disk.make(PATH)
+        disk.open(f"{PATH}/{0:020d}.log").pwrite(flipped, 0)
+        assert open_log(disk).log_end_offset == 0, f"bit {bit}"
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 4)),
+        st.tuples(st.just("big"), st.integers(1, 3)),
+        st.tuples(st.just("flush"), st.just(0)),
+        st.tuples(st.just("flush_some"), st.integers(0, 5)),
+        st.tuples(st.just("roll"), st.just(0)),
+        st.tuples(st.just("new_epoch"), st.just(0)),
+        st.tuples(st.just("restart"), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(STEPS, st.data())
+def test_any_history_then_a_crash(steps: list[tuple[str, int]], data: st.DataObject) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config=CONFIG)
+    durable(disk)
+    log.flush(force=True)
+    batches: list[tuple[int, int]] = []
+    epoch, epochs, checkpoint = 0, {}, 0
+    for what, number in steps:
+        end = log.log_end_offset
+        if what in ("append", "big"):
+            size = 500 if what == "big" else 20
+            append(log, idempotent(end, number, size), epoch=epoch)
+            epochs[end] = epoch
+            batches.append((end, end + number))
+        elif what == "flush":
+            log.flush()
+            checkpoint = log.recovery_point if data.draw(st.booleans()) else checkpoint
+        elif what == "flush_some":
+            log.flush(max(end - number, 0))
+        elif what == "roll":
+            log.roll(NOW)
+        elif what == "new_epoch":
+            epoch += 1
+            log.assign_epoch_start(epoch)
+        elif what == "restart":
+            log.close()
+            checkpoint = log.recovery_point
+            log = open_log(disk, config=CONFIG, clean=True, recovery_point=checkpoint)
+            assert log.log_end_offset == end
+    promised = log.recovery_point
+    most = data.draw(st.integers(0, 3000))
+    keep: Callable[[str, int], int] = lambda path, unsynced: (  # noqa: E731
+        hash((path, most)) % (unsynced + 1)
+    )
+    disk.crash(
+        data.draw(st.sampled_from([0, most, keep])),
+        zeroed=data.draw(st.booleans()),
+        names=data.draw(st.sampled_from(["lost", "kept"])),
+    )
+    log = open_log(disk, config=CONFIG, recovery_point=checkpoint)
+    assert log.log_end_offset >= promised, "what was synced is there"
+    for base, following in batches:
+        if following <= log.log_end_offset:
+            assert log.epoch_of(base) == epochs[base]
+    check_consistent(log, batches)
+
+
+def test_recovery_below_the_recovery_point_is_not_needed() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config=CONFIG)
+    for i in range(60):
+        append(log, idempotent(i))
+    durable(disk)
+    log.flush()
+    first = log.segments[0].file.path
+    point = log.recovery_point
+    damaged = disk.open(first)
+    damaged.pwrite(b"\xff", 70)
+    disk.crash(names="kept")
+    again = open_log(disk, config=CONFIG, recovery_point=point)
+    assert again.log_end_offset == 60
+
+
+def test_segments_behind_a_torn_one_are_dropped() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for i in range(3):
+        append(log, idempotent(i))
+        log.roll(NOW)
+    second = log.segments[1].file
+    second.truncate(second.size() - 1)
+    log = open_log(disk)
+    assert log.recovered is not None and log.recovered.segments_dropped == 2
+    assert (log.log_end_offset, len(log.segments)) == (1, 2)
+    assert [n for n in disk.list(PATH) if n.endswith(".log")] == [f"{0:020d}.log", f"{1:020d}.log"]
+    check_consistent(log, [(0, 1)])
+
+
+def test_missing_and_damaged_indexes_are_made_anew_even_after_a_clean_close() -> None:
+    for damage in ("missing", "odd", "backwards"):
+        disk = MemoryDisk()
+        log = open_log(disk, config=CONFIG)
+        for i in range(60):
+            append(log, idempotent(i))
+        log.close()
+        for name in list(disk.list(PATH)):
+            path = f"{PATH}/{name}"
+            if name.endswith("index") and damage == "missing":
+                disk.remove(path)
+            elif name.endswith("index") and damage == "odd":
+                disk.open(path).pwrite(b"x", disk.open(path).size())
+            elif name.endswith(".index"):
+                disk.open(path).pwrite(b"\xff" * 8, max(disk.open(path).size() - 8, 0))
+        log = open_log(disk, config=CONFIG, clean=True, recovery_point=60)
+        assert log.log_end_offset == 60
+        for i in range(60):
+            assert log.read(i, 1, 60).base_offset == i
+            assert log.offset_for_time(NOW + i) == (i, NOW + i, 0)
+        append(log, idempotent(60))
+        check_indexes(log)
+
+
+def test_a_damaged_snapshot_is_thrown_away_and_the_log_read_instead() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    for i in range(5):
+        append(log, idempotent(i))
+        if i == 2:
+            log.roll(NOW)
+    log.close()
+    disk.open(f"{PATH}/{5:020d}.snapshot").pwrite(b"\xff", 8)
+    log = open_log(disk, clean=True, recovery_point=5)
+    assert append(log, idempotent(5)).base_offset == 5
+    assert append(log, idempotent(4)).duplicate
+    with pytest.raises(KafkaError):
+        append(log, idempotent(7))
+
+
+def test_aborted_transactions_are_indexed_again() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    durable(disk)
+    log.flush(force=True)
+    append(log, make_batch(producer_id=1, producer_epoch=0, sequence=0, transactional=True))
+    end_transaction(log, 1, commit=False)
+    disk.crash(lambda path, unsynced: unsynced if path.endswith(".log") else 0, names="kept")
+    log = open_log(disk)
+    assert log.segments[0].txn_index.all() == [(1, 0, 1, 2)]
+    assert log.last_stable_offset(2) == 2
+
+
+def test_what_a_crash_left_half_done_is_swept() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log)
+    log.close()
+    for name in ("00000000000000000007.log.deleted", "00000000000000000003.snapshot.tmp"):
+        disk.open(f"{PATH}/{name}").pwrite(b"x", 0)
+    disk.open(f"{PATH}/00000000000000000009.index").pwrite(bytes(8), 0)
+    open_log(disk, clean=True, recovery_point=1)
+    assert [n for n in disk.list(PATH) if n.startswith("0000000000000000000")] == [
+        "00000000000000000000.index",
+        "00000000000000000000.log",
+        "00000000000000000000.timeindex",
+        "00000000000000000001.snapshot",
+    ]

@@ -1,0 +1,328 @@
+"""Log directories: whose they are, what lies in them, how they were left."""
+
+import errno
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log.support import NOW, append, make_batch
+from pk.core.log import checkpoints
+from pk.core.log.checkpoints import MetaProperties
+from pk.core.log.config import LogConfig
+from pk.core.log.dirs import LogDirs, cluster_of
+from pk.core.log.disk import Disk, MemoryDisk, RealDisk
+from pk.core.log.failures import (
+    LogDirBroken,
+    LogDirInUse,
+    LogDirIsApache,
+    LogDirOfAnother,
+    StorageError,
+)
+from pk.core.values import TopicPartition
+
+A, B = TopicPartition("a", 0), TopicPartition("my-topic", 12)
+ID_A, ID_B = b"a" * 16, b"b" * 16
+CONFIG = LogConfig()
+
+
+def open_dirs(
+    disk: Disk,
+    *paths: str,
+    cluster_id: str = "cluster",
+    node_id: int = 1,
+    holder: str = "process 4711",
+) -> LogDirs:
+    ids = itertools.count(1)
+    return LogDirs.open(
+        disk,
+        paths or ("/data",),
+        cluster_id=cluster_id,
+        node_id=node_id,
+        holder=holder,
+        new_id=lambda: next(ids).to_bytes(16),
+    )
+
+
+def test_a_clean_restart_finds_everything_again() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    for _ in range(5):
+        append(log)
+    log.delete_before(2)
+    dirs.open_log(B, ID_B, CONFIG, NOW)
+    dirs.close({A: 4}, broker_epoch=77)
+    assert disk.read("/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":77}'
+    assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n2\na 0 5\nmy-topic 12 0\n"
+    assert disk.read("/data/log-start-offset-checkpoint") == b"0\n1\na 0 2\n"
+    assert disk.read("/data/replication-offset-checkpoint") == b"0\n1\na 0 4\n"
+    assert disk.read("/data/a-0/partition.metadata") == (
+        b"version: 0\ntopic_id: YWFhYWFhYWFhYWFhYWFhYQ\n"
+    )
+    dirs = open_dirs(disk)
+    assert dirs.clean_broker_epoch == 77
+    assert not disk.exists("/data/.kafka_cleanshutdown"), "a crash from now on is one"
+    assert dirs.found().keys() == {A, B}
+    assert dirs.high_watermark(A) == 4
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (2, 5, 5)
+    assert log.recovered is None
+    assert dirs.find(A) is log and log.log_dir is dirs.directories[0]
+
+
+def test_after_a_crash_logs_are_checked_from_the_recovery_point() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    log.flush()
+    dirs.write_recovery_points()
+    append(log)
+    disk.crash(30)
+    dirs = open_dirs(disk)
+    assert dirs.clean_broker_epoch == -1
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    assert log.log_end_offset == 1
+    assert log.recovered is not None and log.recovered.bytes_cut == 30
+
+
+def test_a_flushed_log_survives_with_its_name_and_id() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    log.flush()
+    disk.crash()
+    dirs = open_dirs(disk)
+    assert dirs.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 1
+    assert checkpoints.parse_partition_metadata(disk.read("/data/a-0/partition.metadata")) == ID_A
+
+
+@pytest.mark.parametrize("kind", ["real", "memory"])
+def test_a_second_broker_is_told_who_holds_the_directory(kind: str, tmp_path: Path) -> None:
+    disk: Disk = RealDisk() if kind == "real" else MemoryDisk()
+    root = str(tmp_path) if kind == "real" else "/data"
+    dirs = open_dirs(disk, root)
+    with pytest.raises(LogDirInUse, match="process 4711 holds .lock in it"):
+        open_dirs(disk, f"{root}-other", root, holder="process 2")
+    dirs.close({})
+    open_dirs(disk, f"{root}-other", root).close({})
+
+
+@pytest.mark.parametrize("name", ["__cluster_metadata-0/x", "quorum-state"])
+def test_apaches_directory_is_refused_with_the_way_in(name: str) -> None:
+    disk = MemoryDisk()
+    disk.make(f"/data/{name}".rpartition("/")[0])
+    disk.write(f"/data/{name}", b"")
+    with pytest.raises(LogDirIsApache, match="pk log adopt /data"):
+        open_dirs(disk)
+
+
+def test_the_directory_of_another_is_refused() -> None:
+    disk = MemoryDisk()
+    open_dirs(disk).close({})
+    assert cluster_of(disk, ["/none", "/data"]) == "cluster"
+    assert cluster_of(disk, ["/none"]) is None
+    with pytest.raises(LogDirOfAnother, match="cluster cluster, this is cluster other"):
+        open_dirs(disk, cluster_id="other")
+    with pytest.raises(LogDirOfAnother, match="node 1, this is node 2"):
+        open_dirs(disk, node_id=2)
+    open_dirs(disk).close({})
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"version=0\nbroker.id=1\ncluster.id=x\n", b"version=1\nnode.id=1\n"]
+)
+def test_meta_properties_that_are_not_understood_are_refused(content: bytes) -> None:
+    disk = MemoryDisk()
+    disk.make("/data")
+    disk.write("/data/meta.properties", content)
+    with pytest.raises(LogDirBroken, match="meta.properties cannot be understood"):
+        open_dirs(disk)
+
+
+def test_meta_properties_as_apache_writes_them() -> None:
+    text = (
+        b"#\n#Fri Nov 21 02:00:00 UTC 2026\ncluster.id=kMzUzWQvS3aM6CbpZmpdcA\nversion=1\n"
+        b"directory.id=SQ8FEGwFTnOMcqeZJJRo1g\nnode.id=3\n"
+    )
+    meta = MetaProperties.parse(text)
+    assert (meta.cluster_id, meta.node_id) == ("kMzUzWQvS3aM6CbpZmpdcA", 3)
+    assert MetaProperties.parse(meta.format()) == meta
+    odd = meta._replace(cluster_id="a:b=c\\d#e")
+    assert MetaProperties.parse(odd.format()) == odd
+
+
+def test_a_deleted_log_is_renamed_then_removed() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    dirs.write_recovery_points()
+    in_flight = log.segments[0].file
+    path = dirs.delete_log(log)
+    assert path.startswith("/data/a-0.") and path.endswith("-delete")
+    assert dirs.find(A) is None
+    assert in_flight.pread(10, 0), "a reader in flight goes on"
+    log.flush()
+    dirs.write_recovery_points()
+    assert disk.read("/data/recovery-point-offset-checkpoint") == b"0\n0\n"
+    again = dirs.open_log(A, ID_B, CONFIG, NOW)
+    assert again.log_end_offset == 0
+    dirs.remove_deleted(path)
+    assert not disk.exists(path)
+
+
+def test_deletions_that_a_crash_left_are_known() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    path = dirs.delete_log(dirs.open_log(A, ID_A, CONFIG, NOW))
+    disk.crash(names="kept")
+    dirs = open_dirs(disk)
+    assert dirs.directories[0].deleted == [path]
+    assert dirs.found() == {}
+    dirs.remove_deleted(path)
+    assert not disk.exists(path)
+
+
+def test_a_topic_that_was_made_again_does_not_get_the_old_log() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    append(dirs.open_log(A, ID_A, CONFIG, NOW))
+    dirs.close({A: 1})
+    dirs = open_dirs(disk)
+    log = dirs.open_log(A, ID_B, CONFIG, NOW)
+    assert (log.log_end_offset, log.recovery_point) == (0, 0)
+    assert [n for n in disk.list("/data") if n.endswith("-stray")]
+
+
+def test_logs_of_no_topic_are_renamed_to_stray() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    for tp, topic_id in ((A, ID_A), (B, ID_B)):
+        dirs.open_log(tp, topic_id, CONFIG, NOW)
+    dirs.close({})
+    dirs = open_dirs(disk)
+    renamed = dirs.rename_strays({A})
+    assert len(renamed) == 1 and renamed[0].startswith("/data/my-topic-12.")
+    assert dirs.found().keys() == {A}
+
+
+def test_a_long_topic_name_is_cut_when_its_log_is_renamed() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    tp = TopicPartition("x" * 249, 7)
+    path = dirs.delete_log(dirs.open_log(tp, ID_A, CONFIG, NOW))
+    assert len(path.rpartition("/")[2]) == 255
+
+
+def test_new_logs_go_where_there_are_fewest() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk, "/one", "/two")
+    for i in range(6):
+        dirs.open_log(TopicPartition("t", i), ID_A, CONFIG, NOW)
+    assert [len(d.logs) for d in dirs.directories] == [3, 3]
+    ids = {d.directory_id for d in dirs.directories}
+    dirs.close({})
+    assert {d.directory_id for d in open_dirs(disk, "/one", "/two").directories} == ids
+
+
+def test_one_directory_may_fail_at_start_but_not_all() -> None:
+    disk = MemoryDisk()
+    disk.fail_next("make", errno.EIO, suffix="/bad")
+    dirs = open_dirs(disk, "/bad", "/good")
+    assert [d.failed for d in dirs.directories] == [True, False]
+    assert dirs.open_log(A, ID_A, CONFIG, NOW).directory == "/good/a-0"
+    dirs.close({})
+    disk.fail_next("make", errno.EIO, times=2)
+    with pytest.raises(LogDirBroken, match="No log directory can be used"):
+        open_dirs(disk, "/bad", "/good")
+
+
+def test_a_directory_that_failed_is_not_marked_clean() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk, "/one", "/two")
+    one = dirs.open_log(A, ID_A, CONFIG, NOW)
+    append(dirs.open_log(B, ID_B, CONFIG, NOW))
+    append(one)
+    disk.fail_next("sync", errno.EIO, suffix="/a-0/00000000000000000000.log")
+    dirs.close({})
+    assert not disk.exists("/one/.kafka_cleanshutdown")
+    assert disk.exists("/two/.kafka_cleanshutdown")
+    again = open_dirs(disk, "/one", "/two")
+    assert again.clean_broker_epoch == -1
+    assert [d.clean for d in again.directories] == [False, True]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_an_error_but_the_others_are_written() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk, "/one", "/two")
+    append(dirs.open_log(A, ID_A, CONFIG, NOW))
+    append(dirs.open_log(B, ID_B, CONFIG, NOW))
+    disk.fail_next("write", errno.EIO, suffix="/one/recovery-point-offset-checkpoint.tmp")
+    with pytest.raises(StorageError):
+        dirs.write_recovery_points()
+    assert disk.read("/two/recovery-point-offset-checkpoint") == b"0\n1\nmy-topic 12 0\n"
+
+
+def test_a_log_that_was_not_opened_is_not_clean_by_being_closed() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    append(dirs.open_log(A, ID_A, CONFIG, NOW))
+    disk.crash(5, names="kept")
+    open_dirs(disk).close({})
+    log = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
+    assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"1\n0\n", b"0\n5\na 0 1\n", b""])
+def test_a_checkpoint_that_cannot_be_read_means_recovery_from_the_start(content: bytes) -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    append(dirs.open_log(A, ID_A, CONFIG, NOW))
+    dirs.close({})
+    disk.remove("/data/.kafka_cleanshutdown")
+    disk.write("/data/recovery-point-offset-checkpoint", content)
+    log = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
+    assert (log.recovery_point, log.log_end_offset) == (0, 1)
+
+
+TOPICS = st.text("abcXYZ019._-", min_size=1, max_size=30)
+
+
+@given(
+    st.dictionaries(
+        st.builds(TopicPartition, TOPICS, st.integers(0, 10**6)), st.integers(-1, 2**63 - 1)
+    )
+)
+def test_offset_checkpoints_come_back(offsets: dict[TopicPartition, int]) -> None:
+    assert checkpoints.parse_offsets(checkpoints.format_offsets(offsets)) == offsets
+
+
+def test_all_of_it_on_a_real_disk(tmp_path: Path) -> None:
+    root = f"{tmp_path}/data"
+    dirs = open_dirs(RealDisk(), root)
+    log = dirs.open_log(A, ID_A, LogConfig(segment_bytes=500), NOW)
+    for i in range(20):
+        append(log, make_batch(timestamp=NOW + i))
+    dirs.close({A: 20}, 5)
+    dirs = open_dirs(RealDisk(), root)
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    assert log.log_end_offset == 20
+    assert log.offset_for_time(NOW + 7) == (7, NOW + 7, 0)
+    total, free = dirs.directories[0].free_bytes()
+    assert 0 < free <= total
+    path = dirs.delete_log(log)
+    dirs.remove_deleted(path)
+    dirs.close({})
+    assert sorted(p.name for p in Path(root).iterdir()) == [
+        ".kafka_cleanshutdown",
+        ".lock",
+        "log-start-offset-checkpoint",
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ]
