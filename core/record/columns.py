@@ -34,6 +34,7 @@ from pk.core.record.batch import (
 from pk.core.record.build import seal
 from pk.core.record.compress import Codec
 from pk.core.record.varint import INT_BYTES_MAX, read_varint
+from pk.core.record.walk import RECORD_BYTES_MIN
 
 Buffer = bytes | bytearray | memoryview
 Ints = npt.NDArray[np.int64]
@@ -68,7 +69,6 @@ CHUNK_BYTES: Final = 64 << 20
 
 _CHUNK_BYTES_MAX: Final = (1 << 31) - 1024
 _PADDING: Final = bytes(16)
-_RECORD_BYTES_MIN: Final = 6
 _ALIKE_MIN: Final = 64
 _PATIENCE_MAX: Final = 1 << 16
 _ACTIVE_MIN: Final = 64
@@ -116,7 +116,7 @@ def to_arrow(
         if header.count == 0 and header.size == HEADER_BYTES:
             continue  # the cleaner left nothing of it but its producer's sequence
         data = body(buffer, header, decompressed_bytes_max)
-        if not 0 < header.count <= len(data) // (_RECORD_BYTES_MIN + 1):
+        if not 0 < header.count <= len(data) // RECORD_BYTES_MIN:
             raise _invalid(f"{header.count} records in {len(data)} bytes")
         if group and size + len(data) > limit:
             yield from _rows(group, wanted)
@@ -209,7 +209,7 @@ def _decode(data: bytes, array: Bytes, counts: Ints, bounds: Ints) -> _Fields:
         raise _invalid("the records of a batch do not fill it")
     size, start = _varints(array, positions[:-1])
     stop = positions[1:]
-    if (size < _RECORD_BYTES_MIN).any() or (size != stop - start).any():
+    if (size != stop - start).any():
         raise _invalid("a record's length is wrong")
     times, at = _varints(array, start + 1)
     numbers, at = _varints(array, at)

@@ -22,6 +22,7 @@ from pk.core.record.columns import (
     to_arrow,
 )
 from pk.core.record.compress import Codec
+from pk.core.record.varint import encode_varint
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -188,8 +189,6 @@ def test_bad_bytes_are_refused_or_read_as_one_by_one(
 )
 @pytest.mark.parametrize("number", [-2, 100, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)])
 def test_lies_about_lengths(field: str, number: int) -> None:
-    from pk.core.record.varint import encode_varint
-
     numbers = {"size": 0, "key": 1, "value": 1, "headers": 1, "header key": 1, "header value": 1}
     parts = numbers | {field: number}
     inside = (
@@ -209,9 +208,28 @@ def test_lies_about_lengths(field: str, number: int) -> None:
     batch = good[:HEADER_BYTES] + encode_varint(size) + inside
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     write_crc(batch)
-    for _ in range(2):
+    with pytest.raises(KafkaError) as caught:
+        decoded(good + batch)
+    assert caught.value.code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        b"\0\0\0\x01\x01\0\0",  # a byte after the last field
+        b"\0\0\0\x01\x01\x02\0\0\0",  # the same after a header
+        b"\0\0\0\x01\x01",  # no count of headers: the next record's length would be taken
+        b"\0\0\x01\x01\x01\0",  # an offset delta of -1
+    ],
+)
+def test_records_that_do_not_add_up(inside: bytes) -> None:
+    good = build_batch([(0, b"k", b"v", ())])
+    for count in (1, 100):
+        batch = good[:HEADER_BYTES] + (bytes((2 * len(inside),)) + inside) * count
+        struct.pack_into(">i", batch, 8, len(batch) - 12)
+        struct.pack_into(">i", batch, 57, count)
         with pytest.raises(KafkaError) as caught:
-            decoded(good + batch)
+            decoded(batch + good)
         assert caught.value.code == ErrorCode.INVALID_RECORD
 
 

@@ -102,9 +102,11 @@ def test_more_than_a_million_records() -> None:
         delta = encode_varint(i)
         out += encode_varint(5 + len(delta)) + record[0] + delta + record[1]
     assert walk(out, count, False) == (0, 0)
-    out[-7] ^= (
-        2  # the first byte of the last offset delta: four bytes, then key, value and header count
-    )
+    # Offset deltas have four bytes now; were the fourth taken for a null key, this would be a record.
+    short = bytes(out[:-10]) + b"\x10\x00\x00" + encode_varint(count - 1) + b"\x01\x00"
+    with pytest.raises(KafkaError):
+        walk(short, count, False)
+    out[-7] ^= 2
     with pytest.raises(KafkaError):
         walk(out, count, False)
 
@@ -123,6 +125,37 @@ def test_one_wrong_offset_delta_among_many_alike(at: int) -> None:
     assert caught.value.batch_index == at
 
 
+@pytest.mark.parametrize("count", [1, 15, 16, 64, 8192])
+def test_null_keys_where_the_topic_is_compacted(count: int) -> None:
+    body = body_of([(0, None, b"v", ())] * count)
+    assert walk(body, count, False) == (0, 0)
+    with pytest.raises(RecordError, match="compacted") as caught:
+        walk(body, count, True)
+    assert caught.value.batch_index == 0
+
+
+@pytest.mark.parametrize("scale", [1, 100])
+@pytest.mark.parametrize("deltas", [[0, -5, 7, -9, 3], [0, 5, 9, 2], [0, -1, -2, -3], [0, 0, 0]])
+def test_timestamps_of_records_alike(deltas: list[int], scale: int) -> None:
+    rows: list[Row] = [(deltas[i % len(deltas)] * scale, b"k", b"v", ()) for i in range(64)]
+    assert walk(body_of(rows), 64, False) == (min(deltas) * scale, max(deltas) * scale)
+
+
+@pytest.mark.parametrize(("delta", "at", "wrong"), [(1, 2, 0x82), (100, 2, 0x48), (100, 3, 0x81)])
+def test_one_timestamp_of_another_width_among_many_alike(delta: int, at: int, wrong: int) -> None:
+    first: Row = (0, b"keys!", b"v", ())
+    others: list[Row] = [(delta, b"keys!", b"v", ())] * 63
+    body = bytearray(body_of([first, *others]))
+    stride = (len(body) - len(body_of([first]))) // 63
+    start = len(body) - stride * 40
+    assert body[start : start + 2] == bytes((2 * (stride - 1), 0))
+    assert walk(body, 64, False) == (0, delta)
+    body[start + at] = wrong
+    with pytest.raises(RecordError) as caught:
+        walk(body, 64, False)
+    assert caught.value.batch_index == 24
+
+
 @example(key_bytes=200)
 @given(st.integers(0, 9000))
 def test_long_keys_and_values(key_bytes: int) -> None:
@@ -139,6 +172,9 @@ def test_long_keys_and_values(key_bytes: int) -> None:
         (b"\x0c\x00\x00\x02\x01\x01\x00", "offset delta 1"),
         (b"\x0c\x00\x00\x00\x03\x01\x00", "length of -2"),  # key
         (b"\x0c\x00\x00\x00\x01\x03\x00", "length of -2"),  # value
+        (b"\x0e\x00\x00\x00\x03\x41\x01\x00", "length of -2"),  # key, and the sum is right
+        (b"\x0e\x00\x00\x00\x01\x03\x41\x00", "length of -2"),  # value
+        (b"\x12\x00\x00\x00\x01\x01\x02\x00\x03\x41", "length of -2"),  # a header's value
         (b"\x0c\x00\x00\x00\x01\x01\x01", "-1 headers"),
         (b"\x0c\x00\x00\x00\x01\x01\x10", "8 headers"),
         (b"\x10\x00\x00\x00\x01\x01\x02\x01\x00", "length of -1"),  # a header's key
