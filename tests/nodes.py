@@ -1,0 +1,147 @@
+"""A whole node in this process: real sockets on loopback, a disk in memory unless one is given."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, ParamSpec
+
+import trio
+
+from pk.core.config import BrokerConfig
+from pk.core.log.files import Disk
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.wire.codec import decode_whole
+from pk.core.wire.header import frame_request, parse_response_header
+from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from pk.net.node import Node
+
+P = ParamSpec("P")
+TEST_S = 60
+
+
+def trio_test(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run an async test in trio; it has a minute."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        async def main() -> None:
+            with trio.fail_after(TEST_S):
+                await function(*args, **kwargs)
+
+        trio.run(main)
+
+    return run
+
+
+def config_of(directory: str = "/data", **keys: str) -> BrokerConfig:
+    """A config for one broker on any port; in `keys` a dot is two underscores."""
+    given = {
+        "node.id": "1",
+        "log.dirs": directory,
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    given |= {name.replace("__", "."): value for name, value in keys.items()}
+    return BrokerConfig.parse(given)
+
+
+@asynccontextmanager
+async def running_node(disk: Disk | None = None, **keys: str) -> AsyncIterator[Node]:
+    """A node that serves; drained at the end."""
+    node = Node(config_of(**keys), disk=disk if disk is not None else MemoryDisk())
+    async with trio.open_nursery() as nursery:
+        ready = trio.Event()
+        nursery.start_soon(node.run, lambda _: ready.set())
+        await ready.wait()
+        yield node
+        node.stop()
+
+
+class Caller:
+    """A raw connection to a node: one request at a time, or bytes as they are."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._correlation_id = 0
+        self._data = bytearray()
+
+    async def call(self, request: Any, version: int) -> Any:
+        """Send a request and read its response."""
+        await self.send(request, version)
+        return await self.receive(request.API_KEY, version)
+
+    async def send(self, request: Any, version: int) -> int:
+        """Send a request; its correlation id."""
+        self._correlation_id += 1
+        await self.stream.send_all(frame_request(request, version, self._correlation_id, "test"))
+        return self._correlation_id
+
+    async def receive(self, api_key: int, version: int) -> Any:
+        """Read the next response."""
+        frame = await self.receive_frame()
+        correlation_id, position = parse_response_header(frame, api_key, version)
+        self.last_correlation_id = correlation_id
+        return decode_whole(MESSAGES[api_key].response, frame, version, position)
+
+    async def receive_frame(self) -> bytes:
+        """The next frame, without its size. Raises EOFError at the end."""
+        await self._fill(4)
+        size = int.from_bytes(self._data[:4], "big")
+        await self._fill(4 + size)
+        frame = bytes(self._data[4 : 4 + size])
+        del self._data[: 4 + size]
+        return frame
+
+    async def at_end(self) -> bool:
+        """Whether the broker has closed the connection, once it says something."""
+        try:
+            return not await self.stream.receive_some()
+        except trio.BrokenResourceError:
+            return True
+
+    async def _fill(self, count: int) -> None:
+        while len(self._data) < count:
+            data = await self.stream.receive_some(1 << 16)
+            if not data:
+                raise EOFError
+            self._data += data
+
+
+@asynccontextmanager
+async def caller_of(node: Node) -> AsyncIterator[Caller]:
+    """A connection to the node's first listener."""
+    advertised = node.listeners[0].advertised
+    stream = await trio.open_tcp_stream(advertised.host, advertised.port)
+    async with stream:
+        yield Caller(stream)
+
+
+async def make_topic(caller: Caller, name: str, partitions: int = 1, **configs: str) -> bytes:
+    """Create a topic; in `configs` a dot is two underscores. Its id."""
+    response = await caller.call(
+        CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=1,
+                    configs=[
+                        CreatableTopicConfig(name=key.replace("__", "."), value=value)
+                        for key, value in configs.items()
+                    ],
+                )
+            ]
+        ),
+        7,
+    )
+    assert response.topics[0].error_code == 0, response
+    return response.topics[0].topic_id
