@@ -53,21 +53,21 @@ async def _foreground(context: Context) -> None:
         broker_config,
         log_to_stderr,
         ready_line,
-        run_until_signal,
-        warn_unsupported,
+        run_broker,
     )
 
     started = time.monotonic()
     given = _given(context)
     log_to_stderr()
+    if "node.id" not in given and "broker.id" not in given:
+        raise Unusable("Say which node this is: -X node.id=1, or node.id in the file.")
     config = broker_config(given)
-    warn_unsupported(context, given)
     directory = _directory(given)
     notify = int(os.environ.pop("PK_NOTIFY_FD", "-1"))
     pid_file = os.path.join(directory, _PID) if notify >= 0 else None
 
     def on_ready(address: str) -> None:
-        line = f"{ready_line(config, address, started, f'data in {directory}')}\n".encode()
+        line = ready_line(config, address, started, f"data in {directory}")
         context.write(line)
         if pid_file is not None:
             with open(pid_file, "w", encoding="ascii") as file:
@@ -76,9 +76,7 @@ async def _foreground(context: Context) -> None:
             os.close(notify)
 
     try:
-        await run_until_signal(
-            context, config, memory=False, on_ready=on_ready, on_hurry=lambda: _forget(pid_file)
-        )
+        await run_broker(config, memory=False, on_ready=on_ready)
     finally:
         _forget(pid_file)
 

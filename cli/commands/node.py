@@ -1,25 +1,18 @@
-"""Runs a broker in this process, for `pk up` and `pk broker start`: signals, the ready line, the temporary directory.
+"""Runs a broker in this process, for `pk up` and `pk broker start`. Signals are the node's own business."""
 
-The first SIGINT or SIGTERM drains, the second ends at once.
-"""
-
-import errno
 import logging
-import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
 
-import trio
-
-from pk.cli.context import Context
-from pk.cli.exits import CommandError, Exit, Unusable
-from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
+from pk.cli.exits import CommandError, Unusable
+from pk.core.config import BrokerConfig, ConfigError
 from pk.core.log.disk import RealDisk
 from pk.core.log.failures import LogDirError
 from pk.core.log.memory_disk import MemoryDisk
+from pk.net.endpoints import StartError
+from pk.net.node import run_node
 
 
 def broker_config(given: Mapping[str, str]) -> BrokerConfig:
@@ -27,72 +20,28 @@ def broker_config(given: Mapping[str, str]) -> BrokerConfig:
     try:
         return BrokerConfig.parse(given)
     except ConfigError as e:
-        raise Unusable(f"{str(e).rstrip('.')}.") from None
+        raise Unusable(_sentence(e)) from None
 
 
-def warn_unsupported(context: Context, given: Mapping[str, str]) -> None:
-    """One warning for all keys whose feature does not exist yet."""
-    names = unsupported_keys(given)
-    if names:
-        context.say(
-            f"Warning: these keys steer features that pk does not have yet: {', '.join(names)}."
-        )
+def _sentence(error: Exception) -> str:
+    text = str(error).rstrip(".")
+    return (
+        f"{text[:1].upper()}{text[1:]}." if text[:1].islower() and " " in text[:12] else f"{text}."
+    )
 
 
-def explain_start(error: BaseException, config: BrokerConfig) -> CommandError | None:
-    """The sentence for a broker that did not start; None where the error says nothing of the kind."""
-    if isinstance(error, LogDirError):
-        return CommandError(str(error))
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        asked = ", ".join(f"{item.host or '0.0.0.0'}:{item.port}" for item in config.listeners)
-        return CommandError(f"{asked} is in use by another process; --port 0 takes a free port.")
-    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EADDRNOTAVAIL):
-        return CommandError(f"The broker cannot listen or write there: {error}.")
-    return None
-
-
-async def run_until_signal(
-    context: Context,
-    config: BrokerConfig,
-    *,
-    memory: bool,
-    on_ready: Callable[[str], None],
-    on_hurry: Callable[[], None],
+async def run_broker(
+    config: BrokerConfig, *, memory: bool, on_ready: Callable[[str], None]
 ) -> None:
-    """Runs the broker until a signal drains it. `on_hurry` is called before a second signal ends the process.
+    """Runs the broker until a signal has drained it; `on_ready` is told where it listens.
 
     Raises CommandError where it cannot start.
     """
-    from pk.net.node import run_node
-
     disk = MemoryDisk(config.pk_memory_bytes_max) if memory else RealDisk()
-    running = trio.CancelScope()
-
-    async def watch() -> None:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            count = 0
-            async for _ in signals:
-                count += 1
-                if count == 1:
-                    context.say("Draining; a second signal ends at once.")
-                    running.cancel()
-                else:
-                    on_hurry()
-                    os._exit(Exit.INTERRUPTED)
-
     try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch)
-            with running:
-                await run_node(config, disk=disk, ready=lambda address: on_ready(str(address)))
-            nursery.cancel_scope.cancel()
-    except BaseException as error:
-        from pk.cli.failures import leaf
-
-        said = explain_start(leaf(error), config)
-        if said is None:
-            raise
-        raise said from error
+        await run_node(config, disk=disk, ready=lambda node: on_ready(node.listeners[0].address))
+    except (StartError, LogDirError) as e:
+        raise CommandError(_sentence(e)) from e
 
 
 def log_to_stderr() -> None:
@@ -104,10 +53,12 @@ def log_to_stderr() -> None:
     )
 
 
-def ready_line(config: BrokerConfig, address: str, started: float, where: str) -> str:
+def ready_line(config: BrokerConfig, address: str, started: float, where: str) -> bytes:
     """The line by which others know that the broker is up; its last word is its address."""
     spent = (time.monotonic() - started) * 1000
-    return f"Broker {config.node_id} is ready after {spent:.0f} ms, {where}, at {address}"
+    return (
+        f"Broker {config.node_id} is ready after {spent:.0f} ms, {where}, at {address}\n".encode()
+    )
 
 
 def remove_tree(path: str) -> None:

@@ -1,6 +1,5 @@
 """`pk up`: a broker on this machine, for as long as somebody looks."""
 
-import functools
 import tempfile
 import time
 
@@ -9,8 +8,7 @@ from pk.cli.commands.node import (
     log_to_stderr,
     ready_line,
     remove_tree,
-    run_until_signal,
-    warn_unsupported,
+    run_broker,
 )
 from pk.cli.context import Context
 from pk.cli.exits import Unusable
@@ -34,8 +32,6 @@ def _given(context: Context, directory: str) -> dict[str, str]:
         "listeners": f"PLAINTEXT://{HOST}:{check_port(args.port)}",
         "log.dirs": directory,
         "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
     from_file = read_properties(args.config_file) if args.config_file else {}
@@ -69,21 +65,13 @@ async def up(context: Context) -> None:
     else:
         directory = temporary = tempfile.mkdtemp(prefix="pk-")
         where = "in a temporary directory"
-    clean = functools.partial(remove_tree, temporary) if temporary else _nothing
     try:
-        given = _given(context, directory)
-        config = broker_config(given)
-        warn_unsupported(context, {**in_file, **named})
-
-        def on_ready(address: str) -> None:
-            context.write(f"{ready_line(config, address, started, where)}\n".encode())
-
-        await run_until_signal(
-            context, config, memory=args.memory, on_ready=on_ready, on_hurry=clean
+        config = broker_config(_given(context, directory))
+        await run_broker(
+            config,
+            memory=args.memory,
+            on_ready=lambda at: context.write(ready_line(config, at, started, where)),
         )
     finally:
-        clean()
-
-
-def _nothing() -> None:
-    return
+        if temporary is not None:
+            remove_tree(temporary)

@@ -69,7 +69,7 @@ BROKER = Group(
             ),
             examples=(
                 "pk broker start --config-file server.properties",
-                "pk broker start --data /var/lib/pk --detach",
+                "pk broker start --data /var/lib/pk -X node.id=1 --detach",
             ),
             blocking=True,
         ),
