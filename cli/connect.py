@@ -5,13 +5,13 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from pk.cli.context import Context
-from pk.cli.session import Session
+from pk.cli.session import open_session
 
 Handler = Callable[[Context], Awaitable[int | None]]
 
 
 async def _main(handler: Handler, context: Context) -> int:
-    async with Session() as session:
+    async with open_session() as session:
         context.session = session
         return int(await handler(context) or 0)
 

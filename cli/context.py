@@ -102,6 +102,10 @@ class Context:
             self._settings = settings_of(self.args)
         return self._settings
 
+    def use(self, settings: Settings) -> None:
+        """Talks to this cluster, whatever the environment says: the shell's own."""
+        self._settings = settings
+
     @property
     def look(self) -> Look:
         """How lists are to look. Raises Unusable."""

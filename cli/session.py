@@ -1,8 +1,12 @@
-"""The clients that a command or a shell session has open."""
+"""The clients that a command or a shell session has open.
 
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Self
+Each client lives in a task of its own: whoever asks for it first may be deep inside cancel scopes that end before it does.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
 
 from pk.cli.client_config import client_config
 from pk.cli.settings import Settings
@@ -16,20 +20,10 @@ _ADMIN_TIMEOUT_MS = "15000"
 class Session:
     """Open clients by cluster. A command's session lasts as long as the command, a shell's as long as the shell."""
 
-    def __init__(self) -> None:
-        self._stack = AsyncExitStack()
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self._nursery = nursery
+        self._opening = trio.Lock()
         self._admins: dict[tuple[str, tuple[tuple[str, str], ...]], Admin] = {}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, traceback)
 
     async def admin(self, settings: Settings, about: type[ClientConfig] = AdminConfig) -> Admin:
         """The admin client for a cluster. `about` is the kind of client that the command's -X keys are for.
@@ -40,8 +34,28 @@ class Session:
             AdminConfig, settings, {"default.api.timeout.ms": _ADMIN_TIMEOUT_MS}, about=about
         )
         key = (settings.bootstrap, tuple(sorted((k, str(v)) for k, v in config.items())))
-        found = self._admins.get(key)
-        if found is None:
-            found = await self._stack.enter_async_context(open_admin(settings.bootstrap, config))
-            self._admins[key] = found
+        async with self._opening:
+            found = self._admins.get(key)
+            if found is None:
+                found = await self._nursery.start(_hold, settings.bootstrap, config)
+                self._admins[key] = found
         return found
+
+
+async def _hold(
+    bootstrap: str,
+    config: dict[str, object],
+    *,
+    task_status: trio.TaskStatus[Admin] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    async with open_admin(bootstrap, config) as admin:
+        task_status.started(admin)
+        await trio.sleep_forever()
+
+
+@asynccontextmanager
+async def open_session() -> AsyncIterator[Session]:
+    """A session; its clients are closed when the block ends."""
+    async with trio.open_nursery() as nursery:
+        yield Session(nursery)
+        nursery.cancel_scope.cancel()
