@@ -130,7 +130,7 @@ class Shell:
         if parsed.node.blocking:
             try:
                 return int(handler(context) or context.exit)
-            except (Exception, KeyboardInterrupt) as error:
+            except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told, and the shell goes on
                 return report(context, error)
         changes = any(o.dest in ("yes", "dry_run") for o in parsed.node.options)
         streaming = parsed.path[0] in ("console-consumer", "console-producer")

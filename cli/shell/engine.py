@@ -6,6 +6,7 @@ Ctrl-C reaches the main thread, which cancels the command's scope and nothing el
 
 import threading
 from collections.abc import Awaitable, Callable
+from typing import Self
 
 import trio
 
@@ -43,7 +44,7 @@ class _Job:
         except trio.Cancelled:
             self.code = Exit.INTERRUPTED
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - told, and the shell goes on
             self.code = report(self.context, error)
         finally:
             self.done.set()
