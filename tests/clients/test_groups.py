@@ -44,6 +44,8 @@ def _team_params() -> list[object]:
     for team in TEAMS:
         name = str(team[0]) if len(set(team)) == 1 else "+".join(kind.client for kind in team)
         marks = [pytest.mark.peer] if any(k.client == "apache-console" for k in team) else []
+        if team[0] in (KCAT, PYTHON, COOPERATIVE[0]) and len(set(team)) == 1:
+            marks.append(pytest.mark.slow)  # the everyday run has each library once
         params.append(pytest.param(team, id=name, marks=marks))
     return params
 
