@@ -84,8 +84,8 @@ def walk(body: Buffer, count: int, compacted: bool) -> tuple[int, int]:
             if span > _ALIKE_MIN:
                 span //= _ALIKE_GROWTH
                 continue
-        until = min(count, index + patience)
-        patience = min(2 * patience, _PATIENCE_MAX)
+        until = count if count - index <= patience else index + patience
+        patience += patience if patience < _PATIENCE_MAX else 0
         while index < until:
             position, index, least, most = _plain(
                 data, position, index, until, compacted, least, most
