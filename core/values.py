@@ -79,5 +79,9 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinator_partition(key: str, partitions: int) -> int:
-    """The partition of an internal topic that holds the state of group or transactional id `key`."""
-    return (java_string_hash(key) & 0x7FFFFFFF) % partitions
+    """The partition of an internal topic that holds the state of group or transactional id `key`.
+
+    Kafka's `Utils.abs`: the absolute value, and 0 for the one number of Java's that has none.
+    """
+    value = java_string_hash(key)
+    return 0 if value == -(1 << 31) else abs(value) % partitions
