@@ -236,6 +236,14 @@ class PartitionQueue:
         for batch in self.batches:
             batch.base_sequence = -1
 
+    def has_earlier(self, batch: Batch) -> bool:
+        """Whether a batch that comes before `batch` is not settled."""
+        queued = any(
+            b.base_sequence >= 0 and _follows(batch.base_sequence, b.base_sequence)
+            for b in self.batches
+        )
+        return queued or self.earlier_in_flight(batch)
+
     def earlier_in_flight(self, batch: Batch) -> bool:
         """Whether a batch that comes before `batch` is on its way."""
         return any(_follows(batch.base_sequence, b.base_sequence) for b in self.in_flight)

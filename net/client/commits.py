@@ -1,7 +1,7 @@
 """Commits a consumer's offsets: when asked, at intervals, and before partitions go."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import trio
 
@@ -18,6 +18,13 @@ from pk.net.client.subscription import PartitionState
 _PURPOSE: Final = "offsets"
 _NAMED_MAX: Final = 9
 """OffsetCommit names topics by id from version 10 on; by name serves here."""
+
+
+class Turn(NamedTuple):
+    """A place in line."""
+
+    before: trio.Event | None
+    done: trio.Event
 
 
 class Commits:
@@ -37,6 +44,9 @@ class Commits:
         self._group = group
         self._nursery = nursery
         self._next = 0.0
+        self._last_in_line: trio.Event | None = None
+        self._next_in_background: tuple[dict[TopicPartition, OffsetAndMetadata], Turn] | None = None
+        self._under_way = False
         self.begin_interval()
 
     def begin_interval(self) -> None:
@@ -57,32 +67,67 @@ class Commits:
             if state.has_position
         }
 
-    def auto_commit(self) -> None:
-        """Commit, in the background, what earlier polls returned, once the interval has passed."""
+    def auto_commit(self) -> bool:
+        """Commit, in the background, what earlier polls returned, once the interval has passed. Whether it has."""
         if trio.current_time() < self.due:
-            return
+            return False
         self.begin_interval()
         if offsets := self.consumed():
-            self._nursery.start_soon(self._try_to_commit, offsets)
+            if self._next_in_background is not None:
+                self._next_in_background[1].done.set()
+            self._next_in_background = (offsets, self._queue_up())
+            if not self._under_way:
+                self._under_way = True
+                self._nursery.start_soon(self._commit_in_background)
+        return True
 
-    async def _try_to_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    async def _commit_in_background(self) -> None:
+        """Commit what was last asked for, until nothing more is; what was overtaken while waiting is left out."""
         try:
-            await self.commit(offsets)
-        except (KafkaError, ClientError, ProtocolError):
-            return  # the next one, or whoever has the partitions then, makes up for it
+            while self._next_in_background is not None:
+                offsets, turn = self._next_in_background
+                self._next_in_background = None
+                try:
+                    await self._commit(offsets, turn)
+                except (KafkaError, ClientError, ProtocolError):
+                    continue  # the next one, or whoever has the partitions then, makes up for it
+        finally:
+            self._under_way = False
 
     async def commit_positions(self) -> None:
         """Commit where we are before partitions go; best effort, and not for ever: others are waiting."""
-        if self._group is not None and (offsets := self.consumed()):
-            limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
-            with trio.move_on_after(limit_ms / 1000):
-                await self._try_to_commit(offsets)
+        if self._group is None or not (offsets := self.consumed()):
+            return
+        limit_ms = min(self.config.default_api_timeout_ms, self.config.session_timeout_ms)
+        with trio.move_on_after(limit_ms / 1000):
+            try:
+                await self.commit(offsets)
+            except (KafkaError, ClientError, ProtocolError):
+                return
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets`; retried for `default.api.timeout.ms` while that makes sense. Raises KafkaError, ClientError."""
+        await self._commit(offsets, self._queue_up())
+
+    def _queue_up(self) -> Turn:
+        """A place in line: commits are made in the order they were asked for, else an older one might overwrite a newer."""
+        turn = Turn(self._last_in_line, trio.Event())
+        self._last_in_line = turn.done
+        return turn
+
+    async def _commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], turn: Turn
+    ) -> None:
+        try:
+            if turn.before is not None:
+                await turn.before.wait()
+            if offsets:
+                await self._commit_patiently(offsets)
+        finally:
+            turn.done.set()
+
+    async def _commit_patiently(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         assert self._group is not None
-        if not offsets:
-            return
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
         while True:

@@ -349,17 +349,20 @@ class Consumer:
             group.polling += 1
         try:
             await trio.lowlevel.checkpoint()
+            committed = False
             while True:
                 event = self._event
                 await self._work_off_group()
                 self._raise_failure()
-                self._commits.auto_commit()
+                committed = committed or self._commits.auto_commit()
                 self._take(take)
                 if taken():
                     return
                 if trio.current_time() >= deadline:
                     return
-                with trio.move_on_at(min(deadline, self._commits.due)):
+                # While we wait, positions stand still: one commit is enough.
+                due = float("inf") if committed else self._commits.due
+                with trio.move_on_at(min(deadline, due)):
                     await event.wait()
         finally:
             if group is not None:

@@ -349,6 +349,8 @@ class BrokerSender:
             return not (queue.in_flight and self._in_flight_max == 1)
         if queue.needs_epoch:
             return not queue.in_flight
+        if queue.in_flight and queue.last_acked_sequence < 0:
+            return False
         if batch.base_sequence >= 0:
             return not queue.earlier_in_flight(batch)
         return not (queue.unresolved and queue.in_flight)
@@ -521,8 +523,7 @@ class BrokerSender:
             sender.place(queue)
             return
         if sender.idempotent and code in _LOST_SEQUENCE:
-            expected = (queue.last_acked_sequence + 1) % SEQUENCES
-            gap = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch.base_sequence != expected
+            gap = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_earlier(batch)
             if not gap and batch.producer_epoch == queue.producer_epoch:
                 queue.needs_epoch = True
             self._again(queue, batch, error, wait=False)

@@ -1,0 +1,273 @@
+"""The admin client against a real broker: every operation, every item answered on its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from client.support import eventually, trio_test
+from clients.fixtures import Kafka
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import ZERO_UUID, TopicPartition
+from pk.net.client.admin import Admin, open_admin
+from pk.net.client.errors import NoBrokers
+from pk.net.client.producer import open_producer
+from pk.net.client.results import (
+    EARLIEST,
+    LATEST,
+    MAX_TIMESTAMP,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSource,
+    CreatedTopic,
+    ElectionType,
+    EpochEndOffset,
+    ListedOffset,
+    NewPartitions,
+    NewTopic,
+    OffsetAndMetadata,
+    ResourceType,
+    TopicDescription,
+)
+
+Fresh = Callable[[str], str]
+
+
+def code_of(answer: object) -> int:
+    """The error code of an answer that has to be an error."""
+    assert isinstance(answer, KafkaError), answer
+    return answer.code
+
+
+async def create(admin: Admin, name: str, partitions: int = 1) -> None:
+    answer = (await admin.create_topics([NewTopic(name, partitions, 1)]))[name]
+    assert isinstance(answer, CreatedTopic), answer
+
+
+async def produce(kafka: Kafka, topic: str, values: list[bytes], partition: int = 0) -> None:
+    async with open_producer(kafka.bootstrap) as producer:
+        for index, value in enumerate(values):
+            await producer.send(topic, value, partition=partition, timestamp_ms=1000 + index)
+
+
+def test_the_cluster_is_described(kafka: Kafka) -> None:
+    @trio_test
+    async def main() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            cluster = await admin.describe_cluster()
+            assert cluster.cluster_id
+            node = next(b for b in cluster.brokers if b.node_id == cluster.controller_id)
+            assert node.port == kafka.port
+            ranges = {a.api_key: a for a in await admin.api_versions(node.node_id)}
+            assert ranges[0].name == "Produce"
+            assert ranges[0].used_version == min(ranges[0].max_version, 13)
+            assert (await admin.api_versions_all()).keys() == {b.node_id for b in cluster.brokers}
+            features = await admin.describe_features()
+            assert all(f.min_version <= f.max_version for f in features.supported)
+
+    main()
+
+
+def test_topics_live_and_die(kafka: Kafka, fresh: Fresh) -> None:
+    name, other = fresh("topic"), fresh("other")
+
+    @trio_test
+    async def main() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            made = await admin.create_topics(
+                [
+                    NewTopic(name, 3, 1, configs={"retention.ms": "1000000"}),
+                    NewTopic("not/allowed", 1, 1),
+                ]
+            )
+            created = made[name]
+            assert isinstance(created, CreatedTopic)
+            assert created.partitions == 3
+            assert created.topic_id != ZERO_UUID
+            assert code_of(made["not/allowed"]) == ErrorCode.INVALID_TOPIC_EXCEPTION
+            again = await admin.create_topics([NewTopic(name, 1, 1)])
+            assert code_of(again[name]) == ErrorCode.TOPIC_ALREADY_EXISTS
+            await admin.create_topics([NewTopic(other, 1, 1)], validate_only=True)
+            listed = {t.name: t for t in await admin.list_topics()}
+            assert listed[name].partition_count == 3
+            assert other not in listed
+
+            described = await admin.describe_topics([name, other])
+            topic = described[name]
+            assert isinstance(topic, TopicDescription)
+            assert [p.partition for p in topic.partitions] == [0, 1, 2]
+            assert all(p.leader_id in p.isr for p in topic.partitions)
+            assert code_of(described[other]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            by_id = await admin.describe_topics_by_id([created.topic_id, bytes(15) + b"\1"])
+            assert isinstance(by_id[created.topic_id], TopicDescription)
+            assert code_of(by_id[bytes(15) + b"\1"]) == ErrorCode.UNKNOWN_TOPIC_ID
+            assert name in await admin.describe_topics()
+
+            grown = await admin.create_partitions({name: NewPartitions(5), other: NewPartitions(2)})
+            assert grown[name] is None
+            assert code_of(grown[other]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            shrunk = await admin.create_partitions({name: NewPartitions(2)})
+            assert code_of(shrunk[name]) == ErrorCode.INVALID_PARTITIONS
+
+            gone = await admin.delete_topics([name, other])
+            assert gone[name] is None
+            assert code_of(gone[other]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    main()
+
+
+def test_offsets_by_time_and_records_deleted(kafka: Kafka, fresh: Fresh) -> None:
+    name = fresh("offsets")
+    first, second, missing = (TopicPartition(name, p) for p in (0, 1, 7))
+
+    @trio_test
+    async def main() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await create(admin, name, 2)
+            await produce(kafka, name, [b"%d" % i for i in range(10)])
+
+            async def offset(timestamp: int) -> int:
+                listed = (await admin.list_offsets({first: timestamp}))[first]
+                assert isinstance(listed, ListedOffset), listed
+                return listed.offset
+
+            assert await offset(LATEST) == 10
+            assert await offset(EARLIEST) == 0
+            assert await offset(MAX_TIMESTAMP) == 9
+            assert await offset(1004) == 4
+            assert await offset(2000) == -1
+            listed = await admin.list_offsets(dict.fromkeys((first, second, missing), LATEST))
+            assert isinstance(listed[second], ListedOffset)
+            assert code_of(listed[missing]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+            ends = await admin.offsets_for_leader_epochs({first: 0})
+            assert ends[first] == EpochEndOffset(0, 10)
+
+            deleted = await admin.delete_records({first: 4, second: 5})
+            assert deleted[first] == 4
+            assert code_of(deleted[second]) == ErrorCode.OFFSET_OUT_OF_RANGE
+            assert await offset(EARLIEST) == 4
+            assert (await admin.delete_records({first: -1}))[first] == 10
+
+            states = (await admin.describe_producers([first]))[first]
+            assert isinstance(states, tuple)
+            assert states[0].last_sequence == 9
+            elected = await admin.elect_leaders(ElectionType.PREFERRED, [first])
+            assert code_of(elected[first]) == ErrorCode.ELECTION_NOT_NEEDED
+            await admin.delete_topics([name])
+
+    main()
+
+
+def test_configs_are_changed_key_by_key(kafka: Kafka, fresh: Fresh) -> None:
+    name = fresh("configs")
+    topic = ConfigResource(ResourceType.TOPIC, name)
+    nobody = ConfigResource(ResourceType.TOPIC, fresh("nobody"))
+
+    @trio_test
+    async def main() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await create(admin, name)
+
+            async def own() -> dict[str, str | None]:
+                entries = (await admin.describe_configs([topic]))[topic]
+                assert isinstance(entries, tuple), entries
+                assert len(entries) > 20
+                return {e.name: e.value for e in entries if e.source == ConfigSource.TOPIC}
+
+            narrowed = (await admin.describe_configs([topic], keys=["retention.ms"]))[topic]
+            assert isinstance(narrowed, tuple)
+            assert [e.name for e in narrowed] == ["retention.ms"]
+            assert await own() == {}
+            change = ConfigChange("retention.ms", "12345")
+            await admin.alter_configs({topic: [change]}, validate_only=True)
+            assert await own() == {}
+            answers = await admin.alter_configs({topic: [change], nobody: [change]})
+            assert answers[topic] is None
+            assert code_of(answers[nobody]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            await eventually(own, {"retention.ms": "12345"})
+
+            append = ConfigChange("cleanup.policy", "compact", ConfigOperation.APPEND)
+            assert (await admin.alter_configs({topic: [append]}))[topic] is None
+            both = {"retention.ms": "12345", "cleanup.policy": "delete,compact"}
+            await eventually(own, both)
+            drop = ConfigChange("retention.ms", None, ConfigOperation.DELETE)
+            assert (await admin.alter_configs({topic: [drop]}))[topic] is None
+            await eventually(own, {"cleanup.policy": "delete,compact"})
+
+            wrong = await admin.alter_configs({topic: [ConfigChange("no.such.key", "1")]})
+            assert code_of(wrong[topic]) == ErrorCode.INVALID_CONFIG
+            node_id = (await admin.describe_cluster()).brokers[0].node_id
+            broker = ConfigResource(ResourceType.BROKER, str(node_id))
+            entries = (await admin.describe_configs([broker]))[broker]
+            assert isinstance(entries, tuple)
+            assert len(entries) > 50
+            await admin.delete_topics([name])
+
+    main()
+
+
+def test_group_offsets_are_committed_listed_and_deleted(kafka: Kafka, fresh: Fresh) -> None:
+    name, group = fresh("grouped"), fresh("group")
+    first, second = TopicPartition(name, 0), TopicPartition(name, 1)
+
+    @trio_test
+    async def main() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await create(admin, name, 2)
+            missing = (await admin.describe_groups([group]))[group]
+            assert code_of(missing) == ErrorCode.GROUP_ID_NOT_FOUND
+            wanted = {first: OffsetAndMetadata(3, 0, "why"), second: OffsetAndMetadata(0)}
+            assert set((await admin.alter_group_offsets(group, wanted)).values()) == {None}
+            assert await admin.list_group_offsets(group) == wanted
+            other = TopicPartition(name, 5)
+            assert (await admin.list_group_offsets(group, [first, other])) == {
+                first: wanted[first],
+                other: None,
+            }
+            listed = await admin.list_groups()
+            assert group in {g.group_id for g in listed.groups}
+            assert not listed.errors
+            described = (await admin.describe_groups([group]))[group]
+            assert not isinstance(described, Exception), described
+            assert (described.type, described.state) == ("Classic", "Empty")
+            assert (await admin.delete_group_offsets(group, [first]))[first] is None
+            assert await admin.list_group_offsets(group) == {second: wanted[second]}
+            answers = await admin.delete_groups([group, fresh("absent")])
+            assert answers.pop(group) is None
+            assert [code_of(a) for a in answers.values()] == [ErrorCode.GROUP_ID_NOT_FOUND]
+            await admin.delete_topics([name])
+
+    main()
+
+
+def test_replicas_are_found_in_their_directories(kafka: Kafka, fresh: Fresh) -> None:
+    name = fresh("dirs")
+
+    @trio_test
+    async def main() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await create(admin, name)
+            await produce(kafka, name, [b"x" * 1000])
+            partition = TopicPartition(name, 0)
+            answers = await admin.describe_log_dirs(partitions=[partition])
+            (dirs,) = answers.values()
+            assert isinstance(dirs, tuple), dirs
+            replicas = [replica for d in dirs for replica in d.replicas]
+            assert [replica.partition for replica in replicas] == [partition]
+            assert replicas[0].size_bytes > 1000
+            assert await admin.list_reassignments() == {}
+            answer = await admin.alter_reassignments({partition: None})
+            assert code_of(answer[partition]) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            await admin.delete_topics([name])
+
+    main()
+
+
+@trio_test
+async def test_no_broker_there_fails_at_once_and_says_whom_it_asked() -> None:
+    async with open_admin("127.0.0.1:1,localhost:2") as admin:
+        with pytest.raises(NoBrokers, match=r"127.0.0.1:1: connection refused.*localhost:2"):
+            await admin.list_topics()

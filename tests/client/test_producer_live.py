@@ -1,0 +1,284 @@
+"""The producer against a real broker: what is acknowledged is there, once, in order, whatever happens on the way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+import trio
+from client.support import Cutter, trio_test
+from clients.fixtures import Kafka
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.admin import open_admin
+from pk.net.client.consumer import open_consumer
+from pk.net.client.errors import BufferExhausted, Closed
+from pk.net.client.partitioner import partition_for_key
+from pk.net.client.producer import BatchDelivered, Delivery, Producer, open_producer
+from pk.net.client.results import NewTopic
+from pk.net.client.subscription import ConsumerRecord
+
+Fresh = Callable[[str], str]
+
+
+async def create(kafka: Kafka, name: str, partitions: int = 1, **configs: str) -> None:
+    options = {key.replace("_", "."): value for key, value in configs.items()}
+    async with open_admin(kafka.bootstrap) as admin:
+        answers = await admin.create_topics([NewTopic(name, partitions, 1, configs=dict(options))])
+        assert not isinstance(answers[name], Exception), answers
+
+
+async def read(kafka: Kafka, topic: str, count: int, partitions: int = 1) -> list[ConsumerRecord]:
+    """All there is, which has to be `count` records."""
+    config = {"auto.offset.reset": "earliest"}
+    records: list[ConsumerRecord] = []
+    async with open_consumer(kafka.bootstrap, config) as consumer:
+        assigned = [TopicPartition(topic, p) for p in range(partitions)]
+        consumer.assign(assigned)
+        ends = await consumer.end_offsets(assigned)
+        while len(records) < count:
+            records += await consumer.poll()
+        positions = {p: await consumer.position(p) for p in assigned}
+        assert positions == {p: getattr(end, "offset", None) for p, end in ends.items()}
+    return records
+
+
+def test_records_arrive_as_they_were_sent(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("sent")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic, 3)
+        async with open_producer(kafka.bootstrap) as producer:
+            first = await producer.send(
+                topic, b"v", key=b"k", headers=[("a", b"1"), ("a", None)], timestamp_ms=1234
+            )
+            where = await first
+            other = (where.partition + 1) % 3
+            empty = await producer.send(topic, None, key=b"", partition=other)
+            assert where.partition == partition_for_key(b"k", 3)
+            assert (where.offset, where.timestamp_ms) == (0, 1234)
+            assert (await empty.wait()).partition == other
+            assert first.done
+        records = {r.partition: r for r in await read(kafka, topic, 2, 3)}
+        record = records[where.partition]
+        assert (record.key, record.value, record.timestamp) == (b"k", b"v", 1234)
+        assert record.headers == (("a", b"1"), ("a", None))
+        assert (records[other].key, records[other].value) == (b"", None)
+
+    main()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_many_records_by_every_codec(kafka: Kafka, fresh: Fresh, codec: str) -> None:
+    topic = fresh(f"many-{codec}")
+    generator = random.Random(codec)
+    pairs = [
+        (
+            generator.choice([None, b"key-%d" % generator.randrange(40)]),
+            b"%d:" % number + b"x" * generator.randrange(300),
+        )
+        for number in range(5000)
+    ]
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic, 4)
+        told: list[BatchDelivered] = []
+        config = {"compression.type": codec, "batch.size": 8192}
+        async with open_producer(kafka.bootstrap, config, on_delivery=told.append) as producer:
+            runs = await (await producer.send_many(topic, pairs)).wait()
+        assert sum(run.count for run in runs) == len(pairs)
+        assert sum(batch.count for batch in told) == len(pairs)
+        assert all(batch.error is None for batch in told)
+        records = await read(kafka, topic, len(pairs), 4)
+        assert sorted((r.key or b"", r.value) for r in records) == sorted(
+            (key or b"", value) for key, value in pairs
+        )
+        for key in {key for key, _ in pairs if key is not None}:
+            theirs = [r.value for r in records if r.key == key]
+            assert theirs == [value for k, value in pairs if k == key]
+
+    main()
+
+
+@pytest.mark.parametrize("cut", [{1}, {2, 3}, {1, 2, 4, 7, 11}], ids=str)
+def test_answers_lost_on_the_way_neither_lose_nor_repeat_records(
+    kafka: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch, cut: set[int]
+) -> None:
+    topic = fresh("cut")
+    count = 3000
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic)
+        cutter = Cutter(monkeypatch, 0, cut)
+        config = {"batch.size": 1024, "linger.ms": 0, "retry.backoff.ms": 10}
+        async with open_producer(kafka.bootstrap, config) as producer:
+            deliveries = []
+            for number in range(count):
+                deliveries.append(await producer.send(topic, b"%06d" % number))
+            offsets = [(await delivery).offset for delivery in deliveries]
+        assert cutter.cuts
+        assert all(offset in (number, -1) for number, offset in enumerate(offsets))
+        records = await read(kafka, topic, count)
+        assert [r.value for r in records] == [b"%06d" % number for number in range(count)]
+
+    main()
+
+
+def test_a_batch_too_large_for_the_broker_is_split(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("split")
+    values = [b"%03d" % number + b"x" * 997 for number in range(40)]
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic, max_message_bytes="5000")
+        config = {"batch.size": 20_000, "linger.ms": 1000}
+        async with open_producer(kafka.bootstrap, config) as producer:
+            single = [await producer.send(topic, value) for value in values]
+            bulk = await producer.send_many(topic, [(None, value) for value in values])
+            await producer.flush()
+            assert [(await d).offset for d in single] == list(range(40))
+            runs = await bulk.wait()
+            assert [run.offset for run in runs] == sorted(run.offset for run in runs)
+            assert sum(run.count for run in runs) == 40
+            alone = await producer.send(topic, b"x" * 6000)
+            with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+                await alone
+            after = await producer.send(topic, b"after")
+            assert (await after).offset == 80
+        records = await read(kafka, topic, 81)
+        assert [r.value for r in records] == [*values, *values, b"after"]
+
+    main()
+
+
+def test_acks_zero_and_one(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("acks")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic)
+        async with open_producer(kafka.bootstrap, {"acks": "1"}) as producer:
+            assert (await (await producer.send(topic, b"one"))).offset == 0
+        async with open_producer(kafka.bootstrap, {"acks": "0"}) as producer:
+            assert (await (await producer.send(topic, b"zero"))).offset == -1
+        assert [r.value for r in await read(kafka, topic, 2)] == [b"one", b"zero"]
+
+    main()
+
+
+def test_a_topic_that_is_not_there_and_what_is_not_taken(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("limits")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic, 2)
+        config = {"max.block.ms": 300, "max.request.size": 10_000}
+        async with open_producer(kafka.bootstrap, config) as producer:
+            with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
+                await producer.send("not/allowed", b"")
+            with pytest.raises(KafkaError, match="max.request.size is 10000"):
+                await producer.send(topic, b"x" * 10_001)
+            with pytest.raises(KafkaError, match="has 2 partitions, no number 2") as caught:
+                await producer.send(topic, b"", partition=2)
+            assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert await producer.partitions(topic) == 2
+
+    main()
+
+
+def test_full_memory_holds_the_sender_back(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("memory")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic)
+        config = {"buffer.memory": 40_000, "linger.ms": 60_000, "delivery.timeout.ms": 120_000}
+        async with open_producer(kafka.bootstrap, config) as producer:
+            for _ in range(400):
+                await producer.send(topic, b"x" * 1000)
+            assert producer._accumulator.used_bytes <= 40_000
+        assert len(await read(kafka, topic, 400)) == 400
+
+    main()
+
+
+def test_memory_that_stays_full_is_an_error(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("full")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic)
+        config = {"buffer.memory": 4000, "max.block.ms": 100}
+        with pytest.raises(BufferExhausted, match="buffer.memory"):
+            async with open_producer(kafka.bootstrap, config) as producer:
+                await producer.send(topic, b"first")
+                await producer.flush()
+                for broker in producer._sender._brokers.values():
+                    broker._in_flight = 1000  # nothing more is sent
+                for _ in range(5):
+                    await producer.send(topic, b"x" * 1000)
+
+    main()
+
+
+def test_what_was_not_sent_when_the_block_fails_is_dropped(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("dropped")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic)
+        kept: list[tuple[Producer, Delivery]] = []
+        with pytest.raises(KeyError):
+            async with open_producer(kafka.bootstrap, {"linger.ms": 10_000}) as producer:
+                kept.append((producer, await producer.send(topic, b"never")))
+                raise KeyError
+        producer, delivery = kept[0]
+        with pytest.raises(Closed):
+            await delivery
+        with pytest.raises(Closed):
+            producer.send_nowait(topic, b"late")
+
+    main()
+
+
+def test_linger_gathers_and_flush_does_not_wait_for_it(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("linger")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic)
+        told: list[BatchDelivered] = []
+        config = {"linger.ms": 20_000, "delivery.timeout.ms": 60_000}
+        async with open_producer(kafka.bootstrap, config, on_delivery=told.append) as producer:
+            with trio.fail_after(10):
+                await producer.send(topic, b"0")
+                for number in range(1, 50):
+                    producer.send_nowait(topic, b"%d" % number)
+                await producer.flush()
+        assert [batch.count for batch in told] == [50]
+
+    main()
+
+
+def test_a_partitioner_of_ones_own(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("own")
+
+    def by_length(topic: str, key: bytes | None, value: bytes | None, partitions: int) -> int:
+        return len(value or b"") % partitions
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic, 3)
+        async with open_producer(kafka.bootstrap, partitioner=by_length) as producer:
+            assert (await (await producer.send(topic, b"xx", key=b"k"))).partition == 2
+            runs = await (
+                await producer.send_many(topic, [(None, b"x" * n) for n in range(9)])
+            ).wait()
+            assert {run.partition.partition: run.count for run in runs} == {0: 3, 1: 3, 2: 3}
+
+    main()
