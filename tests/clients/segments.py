@@ -1,0 +1,50 @@
+"""Reads the batch headers of a segment file as they lie on disk, with nothing of the product's code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+HEADER_BYTES = 61
+
+
+class BatchOnDisk(NamedTuple):
+    """Where a batch (format 2) lies in its file, and what its header says."""
+
+    position: int
+    size: int
+    base_offset: int
+    attributes: int
+    producer_id: int
+    records: int
+
+    @property
+    def end(self) -> int:
+        return self.position + self.size
+
+
+def segments(log_dir: Path, topic: str, partition: int = 0) -> list[Path]:
+    """The segment files of a partition, oldest first, wherever below `log_dir` it lies."""
+    return sorted(log_dir.rglob(f"{topic}-{partition}/*.log"))
+
+
+def batches(segment: Path) -> list[BatchOnDisk]:
+    """The whole batches of a file. It may end in zeros, where a broker allocates ahead."""
+    data = segment.read_bytes()
+    found = []
+    position = 0
+    while position + HEADER_BYTES <= len(data) and data[position + 16] == 2:
+        header = data[position : position + HEADER_BYTES]
+        size = 12 + int.from_bytes(header[8:12], "big")
+        found.append(
+            BatchOnDisk(
+                position,
+                size,
+                int.from_bytes(header[:8], "big"),
+                int.from_bytes(header[21:23], "big"),
+                int.from_bytes(header[43:51], "big", signed=True),
+                int.from_bytes(header[57:61], "big"),
+            )
+        )
+        position += size
+    return found
