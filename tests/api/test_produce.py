@@ -1,0 +1,359 @@
+"""Produce: what is refused and how, what is answered when, and what idempotence remembers."""
+
+import struct
+import time
+
+import pytest
+import trio
+from nodes import Caller, caller_of, make_topic, running_node, trio_test
+
+from pk.core.errors import ErrorCode
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.record.batch import records, write_crc
+from pk.core.record.build import build_batch
+from pk.core.record.compress import Codec
+from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
+from pk.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+NOW_MS = int(time.time() * 1000)
+SEQUENCE_AT = 53
+
+
+def batch(*values: bytes | None, key: bytes | None = None, **options: object) -> bytearray:
+    return build_batch([(NOW_MS, key, value, ()) for value in values or (b"v",)], **options)  # type: ignore[arg-type]
+
+
+def request(
+    data: bytes | bytearray | None, topic: str = "t", partition: int = 0, acks: int = -1
+) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[PartitionProduceData(index=partition, records=data)],
+            )
+        ],
+    )
+
+
+def answer_of(response: ProduceResponse) -> tuple[int, int]:
+    """(error, base offset) of the only partition."""
+    answer = response.responses[0].partition_responses[0]
+    return answer.error_code, answer.base_offset
+
+
+async def produce(
+    caller: Caller, data: bytes | bytearray | None, version: int = 9
+) -> tuple[int, int]:
+    return answer_of(await caller.call(request(data), version))
+
+
+async def values_in(caller: Caller, topic: str = "t") -> list[bytes | None]:
+    response = await caller.call(
+        FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            topics=[
+                FetchTopic(
+                    topic=topic,
+                    partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)],
+                )
+            ],
+        ),
+        11,
+    )
+    data = response.responses[0].partitions[0].records
+    return [record.value for record in records(data)] if data else []
+
+
+@trio_test
+async def test_offsets_follow_each_other() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        assert await produce(caller, batch(b"a", b"b", b"c")) == (0, 0)
+        assert await produce(caller, batch(b"d")) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "version", "error"),
+    [
+        ("nothing", None, 9, ErrorCode.INVALID_RECORD),
+        ("empty", b"", 9, ErrorCode.INVALID_RECORD),
+        ("two batches", bytes(batch()) + bytes(batch()), 9, ErrorCode.INVALID_RECORD),
+        ("half a batch", bytes(batch())[:-1], 9, ErrorCode.CORRUPT_MESSAGE),
+        ("zstd too early", batch(codec=Codec.ZSTD), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        ("transactional", batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), 9, ErrorCode.INVALID_TXN_STATE),
+    ],
+)  # fmt: skip
+def test_bad_batches_are_refused(name: str, data: bytes | None, version: int, error: int) -> None:
+    @trio_test
+    async def run() -> None:
+        async with running_node() as node, caller_of(node) as caller:
+            await make_topic(caller, "t")
+            assert await produce(caller, data, version) == (error, -1), name
+            assert await values_in(caller) == []
+
+    run()
+
+
+@trio_test
+async def test_a_flipped_bit_is_a_corrupt_message() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        damaged = batch(b"value")
+        damaged[-3] ^= 1
+        code, _ = await produce(caller, damaged)
+        assert code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD)
+        assert await values_in(caller) == []
+
+
+@trio_test
+async def test_a_count_that_lies_is_an_invalid_record_even_with_a_good_crc() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        lying = batch(b"a", b"b")
+        struct.pack_into(">i", lying, 57, 3)
+        struct.pack_into(">i", lying, 23, 2)
+        write_crc(lying)
+        assert await produce(caller, lying) == (ErrorCode.INVALID_RECORD, -1)
+
+
+@trio_test
+async def test_zstd_is_taken_from_version_7_on() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        assert await produce(caller, batch(b"a", codec=Codec.ZSTD), 7) == (0, 0)
+
+
+@trio_test
+async def test_max_message_bytes_counts_the_batch_as_it_was_sent() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t", max__message__bytes="1000")
+        assert await produce(caller, batch(bytes(2000))) == (ErrorCode.MESSAGE_TOO_LARGE, -1)
+        assert await produce(caller, batch(bytes(2000), codec=Codec.GZIP)) == (0, 0)
+
+
+@trio_test
+async def test_keyless_records_are_refused_where_the_topic_is_compacted() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t", cleanup__policy="compact")
+        assert await produce(caller, batch(b"v")) == (ErrorCode.INVALID_RECORD, -1)
+        assert await produce(caller, batch(b"v", key=b"k")) == (0, 0)
+
+
+@trio_test
+async def test_compression_type_of_the_topic_is_what_is_stored() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t", compression__type="zstd")
+        assert await produce(caller, batch(b"a" * 500, b"b" * 500)) == (0, 0)
+        partition = node.broker.replicas.partition("t", 0)
+        assert partition.log.size < 300
+        assert await values_in(caller) == [b"a" * 500, b"b" * 500]
+
+
+@trio_test
+async def test_timestamps_too_far_in_the_future_are_refused() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        late = build_batch([(NOW_MS + 7_200_000, None, b"v", ())])
+        assert await produce(caller, late) == (ErrorCode.INVALID_TIMESTAMP, -1)
+
+
+@trio_test
+async def test_acks_other_than_the_three_are_refused() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        response = await caller.call(request(batch(), acks=2), 9)
+        assert answer_of(response) == (ErrorCode.INVALID_REQUIRED_ACKS, -1)
+
+
+@trio_test
+async def test_acks_0_has_no_answer_and_an_error_closes_the_connection() -> None:
+    async with running_node() as node, caller_of(node) as caller, caller_of(node) as other:
+        await make_topic(other, "t")
+        await caller.send(request(batch(b"unanswered"), acks=0), 9)
+        assert await produce(caller, batch(b"answered")) == (0, 1)
+        await caller.send(request(batch(), topic="missing", acks=0), 9)
+        assert await caller.at_end()
+        assert await values_in(other) == [b"unanswered"]
+
+
+@trio_test
+async def test_one_bad_partition_does_not_touch_the_others() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t", 2)
+        both = request(batch())
+        both.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=b"?" * 70))
+        both.topic_data[0].partition_data.append(PartitionProduceData(index=7, records=batch()))
+        answers = (await caller.call(both, 9)).responses[0].partition_responses
+        assert answers[0].error_code == 0
+        assert answers[1].error_code != 0
+        assert answers[2].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@trio_test
+async def test_by_id_a_topic_made_again_is_another_topic() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        topic_id = await make_topic(caller, "t")
+        by_id = request(batch())
+        by_id.topic_data[0].topic_id = topic_id
+        by_id.topic_data[0].name = ""
+        assert answer_of(await caller.call(by_id, 13)) == (0, 0)
+        by_id.topic_data[0].topic_id = bytes(15) + b"\7"
+        assert answer_of(await caller.call(by_id, 13)) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
+
+
+async def producer_id_of(caller: Caller) -> int:
+    response = await caller.call(InitProducerIdRequest(transactional_id=None), 4)
+    assert response.error_code == 0 and response.producer_epoch == 0
+    return response.producer_id
+
+
+def idempotent(producer_id: int, sequence: int, epoch: int = 0, count: int = 1) -> bytearray:
+    return batch(
+        *[b"%d" % (sequence + i) for i in range(count)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+    )
+
+
+@trio_test
+async def test_sequences() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        unknown, other = await producer_id_of(caller), await producer_id_of(caller)
+        assert unknown != other
+        assert await produce(caller, idempotent(unknown, 17)) == (0, 0), (
+            "an unknown one may start anywhere"
+        )
+        assert await produce(caller, idempotent(unknown, 18)) == (0, 1)
+        assert await produce(caller, idempotent(unknown, 17)) == (0, 0), (
+            "a duplicate has its old offset"
+        )
+        assert await produce(caller, idempotent(unknown, 20)) == (
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            -1,
+        )
+        for i in range(5):
+            assert await produce(caller, idempotent(unknown, 19 + i)) == (0, 2 + i)
+        assert await produce(caller, idempotent(unknown, 17)) == (
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            -1,
+        )
+        assert await produce(caller, idempotent(unknown, 5, epoch=1)) == (
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            -1,
+        )
+        assert await produce(caller, idempotent(unknown, 0, epoch=1)) == (0, 7)
+        assert await produce(caller, idempotent(unknown, 24)) == (
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            -1,
+        )
+
+
+@trio_test
+async def test_sequences_wrap_from_the_largest_to_0() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        producer_id = await producer_id_of(caller)
+        assert await produce(caller, idempotent(producer_id, 0x7FFFFFFF)) == (0, 0)
+        assert await produce(caller, idempotent(producer_id, 0)) == (0, 1)
+        assert await produce(caller, idempotent(producer_id, 0x7FFFFFFF)) == (0, 0)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_duplicates_are_known_after_a_restart(clean: bool) -> None:
+    @trio_test
+    async def run() -> None:
+        disk = MemoryDisk()
+        async with running_node(disk) as node, caller_of(node) as caller:
+            await make_topic(caller, "t")
+            producer_id = await producer_id_of(caller)
+            assert await produce(caller, idempotent(producer_id, 0)) == (0, 0)
+            assert await produce(caller, idempotent(producer_id, 1, count=3)) == (0, 1)
+        if not clean:
+            disk.remove("/data/.kafka_cleanshutdown")
+        async with running_node(disk) as node, caller_of(node) as caller:
+            assert await produce(caller, idempotent(producer_id, 1, count=3)) == (0, 1)
+            assert await produce(caller, idempotent(producer_id, 5)) == (
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                -1,
+            )
+            assert await produce(caller, idempotent(producer_id, 4)) == (0, 4)
+            fresh = await producer_id_of(caller)
+            assert fresh != producer_id, "ids are never given twice"
+
+    run()
+
+
+@trio_test
+async def test_a_transactional_id_has_no_coordinator() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        response = await caller.call(
+            InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 4
+        )
+        assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        response = await caller.call(InitProducerIdRequest(transactional_id=""), 4)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+@trio_test
+async def test_flush_messages_syncs_before_the_answer_and_one_sync_serves_many() -> None:
+    disk = MemoryDisk()
+    async with running_node(disk) as node, caller_of(node) as caller:
+        await make_topic(caller, "t", flush__messages="1")
+        partition = node.broker.replicas.partition("t", 0)
+
+        async def one() -> None:
+            async with caller_of(node) as own:
+                assert (await produce(own, batch(b"v")))[0] == 0
+                assert partition.log.recovery_point > 0
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(20):
+                nursery.start_soon(one)
+        assert partition.log.recovery_point == partition.log.log_end_offset == 20
+
+
+@trio_test
+async def test_pipelined_requests_are_answered_in_order() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        for i in range(50):
+            await caller.send(request(batch(b"%d" % i)), 9)
+            if i % 7 == 0:
+                await caller.send(
+                    ListOffsetsRequest(
+                        replica_id=-1,
+                        topics=[
+                            ListOffsetsTopic(
+                                name="t", partitions=[ListOffsetsPartition(timestamp=-1)]
+                            )
+                        ],
+                    ),
+                    4,
+                )
+        correlation_id = caller.last_correlation_id
+        for i in range(50):
+            assert answer_of(await caller.receive(0, 9)) == (0, i)
+            correlation_id += 1
+            assert caller.last_correlation_id == correlation_id
+            if i % 7 == 0:
+                told = await caller.receive(2, 4)
+                correlation_id += 1
+                assert told.topics[0].partitions[0].offset == i + 1
