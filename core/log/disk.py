@@ -293,7 +293,9 @@ class RealDisk:
         with open(path, "rb") as file:
             return file.read()
 
-    def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
+    def write(
+        self, path: str, data: bytes, *, sync: bool = True, sync_name: bool | None = None
+    ) -> None:
         temporary = path + ".tmp"
         with open(temporary, "wb") as file:
             file.write(data)
@@ -301,7 +303,7 @@ class RealDisk:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(temporary, path)
-        if sync:
+        if sync if sync_name is None else sync_name:
             self.sync_dir(os.path.dirname(path) or ".")
 
     def lock(self, path: str, text: str) -> Lock:

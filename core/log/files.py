@@ -116,8 +116,11 @@ class Disk(Protocol):
         """A whole small file."""
         ...
 
-    def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
-        """Replace a small file whole: a reader (and, with `sync`, a crash) finds the old content or the new."""
+    def write(
+        self, path: str, data: bytes, *, sync: bool = True, sync_name: bool | None = None
+    ) -> None:
+        """Replace a small file whole: a reader (and, with `sync`, a crash) finds the old content or the new.
+        `sync_name=False` leaves it to a later `sync_dir` which of the two a crash finds."""
         ...
 
     def lock(self, path: str, text: str) -> Lock:

@@ -106,20 +106,9 @@ class Log(StoredLog):
             latest = timestamps.latest
         marker = None
         if producer_id >= 0:
-            if attributes & CONTROL_BIT:
-                marker = next(records(batch, header))
-                self.producers.check_marker(header, marker)
-            elif sequence < 0:
-                self.producers.check_epoch(header)
-            elif (repeated := self.producers.check(header)) is not None:
-                time_ms = repeated.timestamp if self._append_time else -1
-                return Appended(
-                    repeated.first_offset,
-                    repeated.last_offset,
-                    time_ms,
-                    self.log_start_offset,
-                    True,
-                )
+            marker = self._judge(batch, header)
+            if isinstance(marker, Appended):
+                return marker
         base_offset = self.log_end_offset
         last_offset = base_offset + delta
         if self._append_time:
@@ -137,20 +126,12 @@ class Log(StoredLog):
                 assign(batch, 0, base_offset, leader_epoch)
             else:
                 assign(batch, 0, base_offset, leader_epoch, max_timestamp=latest)
-        segment = self.segments[-1]
+        segment, rolled = self.segments[-1], False
         if not segment.active:
             self._activate(segment)
-        rolled = self._must_roll(segment, size, last_offset, latest, now_ms)
-        if rolled:
-            segment = self._roll(now_ms)
-        position = segment.size
-        try:
-            segment.append(batch, base_offset, last_offset, latest, self._interval)
-        except OSError as e:
-            self._undo(segment, position, e)
-        self.log_end_offset = last_offset + 1
-        if leader_epoch != self._latest_epoch:
-            self._note_epoch(leader_epoch, base_offset)
+        if self._must_roll(segment, size, last_offset, latest, now_ms):
+            segment, rolled = self._roll(now_ms), True
+        self._write(segment, batch, base_offset, last_offset, latest, leader_epoch)
         if producer_id >= 0:
             if marker is None:
                 self.producers.update(header, base_offset, latest, now_ms)
@@ -185,23 +166,14 @@ class Log(StoredLog):
         return Replicated(first, self.log_end_offset - 1, written, rolled)
 
     def _append_replicated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> bool:
-        segment, size = self.segments[-1], header.size
+        segment, rolled = self.segments[-1], False
+        last_offset, latest = header.last_offset, header.max_timestamp
         if not segment.active:
             self._activate(segment)
-        rolled = self._must_roll(segment, size, header.last_offset, header.max_timestamp, now_ms)
-        if rolled:
-            far = header.last_offset - self.log_end_offset > INT32_MAX
-            segment = self._roll(now_ms, header.base_offset if far else None)
-        position = segment.size
-        try:
-            segment.append(
-                batch, header.base_offset, header.last_offset, header.max_timestamp, self._interval
-            )
-        except OSError as e:
-            self._undo(segment, position, e)
-        self.log_end_offset = header.next_offset
-        if header.leader_epoch != self._latest_epoch:
-            self._note_epoch(header.leader_epoch, header.base_offset)
+        if self._must_roll(segment, header.size, last_offset, latest, now_ms):
+            far = last_offset - self.log_end_offset > INT32_MAX
+            segment, rolled = self._roll(now_ms, header.base_offset if far else None), True
+        self._write(segment, batch, header.base_offset, last_offset, latest, header.leader_epoch)
         if header.producer_id >= 0:
             if header.attributes & CONTROL_BIT:
                 marker = next(records(batch, header), None)
@@ -210,6 +182,42 @@ class Log(StoredLog):
             else:
                 self.producers.update(header, header.base_offset, header.max_timestamp, now_ms)
         return rolled
+
+    def _judge(
+        self, batch: bytearray | memoryview, header: BatchHeader
+    ) -> Appended | Record | None:
+        """A batch with a producer id: the answer to a duplicate, the record of a marker, or None. Raises KafkaError."""
+        if header.attributes & CONTROL_BIT:
+            marker = next(records(batch, header))
+            self.producers.check_marker(header, marker)
+            return marker
+        if header.base_sequence < 0:
+            self.producers.check_epoch(header)
+            return None
+        repeated = self.producers.check(header)
+        if repeated is None:
+            return None
+        time_ms = repeated.timestamp if self._append_time else -1
+        first, last = repeated.first_offset, repeated.last_offset
+        return Appended(first, last, time_ms, self.log_start_offset, True)
+
+    def _write(
+        self,
+        segment: Segment,
+        batch: Data,
+        base_offset: int,
+        last_offset: int,
+        latest: int,
+        leader_epoch: int,
+    ) -> None:
+        position = segment.size
+        try:
+            segment.append(batch, base_offset, last_offset, latest, self._interval)
+        except OSError as e:
+            self._undo(segment, position, e)
+        self.log_end_offset = last_offset + 1
+        if leader_epoch != self._latest_epoch:
+            self._note_epoch(leader_epoch, base_offset)
 
     def _end_transaction(
         self, segment: Segment, header: BatchHeader, marker: Record, offset: int, now_ms: int

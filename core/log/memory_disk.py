@@ -296,7 +296,9 @@ class MemoryDisk:
         with self.mutex:
             return bytes(self.node(path).data)
 
-    def write(self, path: str, data: bytes, *, sync: bool = True) -> None:
+    def write(
+        self, path: str, data: bytes, *, sync: bool = True, sync_name: bool | None = None
+    ) -> None:
         with self.mutex:
             temporary = self.open(path + ".tmp")
             temporary.pwrite(data, 0)
@@ -304,7 +306,7 @@ class MemoryDisk:
             if sync:
                 temporary.sync()
             self.rename(temporary.path, path)
-            if sync:
+            if sync if sync_name is None else sync_name:
                 self.sync_dir(path.rpartition("/")[0])
 
     def lock(self, path: str, text: str) -> Lock:

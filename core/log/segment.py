@@ -140,8 +140,11 @@ class Segment:
         while self.time_index.entries:
             timestamp, offset = self.time_index.last()
             place = self.locate(offset)
-            found = place is not None and place.last_offset == offset
-            if found and self.header_at(place.position).max_timestamp == timestamp:
+            if (
+                place is not None
+                and place.last_offset == offset
+                and self.header_at(place.position).max_timestamp == timestamp
+            ):
                 break
             self.time_index.drop_last()
         self._max_timestamp = self._find_max_timestamp()

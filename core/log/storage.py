@@ -54,7 +54,7 @@ class StoredLog:
         """What recovery had to cut, if the log was not closed cleanly."""
         self.dead: StorageError | None = None
         self.snapshots: list[int] = []
-        self._deleted: list[str] = []
+        self._deleted: dict[str, None] = {}
         self._has_epochs_file = False
         self._epochs: LeaderEpochs | None = None
         self._latest_epoch = -2
@@ -288,7 +288,10 @@ class StoredLog:
     def _drop(self, segments: list[Segment]) -> None:
         """Rename the files of segments for removal, and let them go. Raises OSError."""
         for segment in segments:
-            self._deleted += segment.rename(self.directory, DELETED)
+            for path in segment.rename(self.directory, DELETED):
+                self._deleted[path] = (
+                    None  # the name may wait there already: a log can begin twice at an offset
+                )
             segment.close()
         self._names_changed = True
 
@@ -301,7 +304,7 @@ class StoredLog:
     def remove_deleted(self) -> int:
         """Remove the files of segments that were dropped `file.delete.delay.ms` ago or earlier: who dropped them calls
         this then. How many those were. Raises StorageError."""
-        due, self._deleted = self._deleted, []
+        due, self._deleted = self._deleted, {}
         try:
             for path in due:
                 self.disk.remove(path)
@@ -407,7 +410,7 @@ class StoredLog:
             raise self._die("rename the directory", e) from e
         for segment in self.segments:
             segment.moved(directory)
-        self._deleted = [f"{directory}/{path.rpartition('/')[2]}" for path in self._deleted]
+        self._deleted = {f"{directory}/{path.rpartition('/')[2]}": None for path in self._deleted}
         self.directory = directory
 
     def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
@@ -453,7 +456,9 @@ class StoredLog:
             if epochs is not None and epochs.dirty:
                 content, epochs.dirty = epochs.format(), False
                 try:
-                    self.disk.write(f"{self.directory}/{recovery.EPOCHS_FILE}", content)
+                    path = f"{self.directory}/{recovery.EPOCHS_FILE}"
+                    self.disk.write(path, content, sync_name=False)
+                    self._names_changed = True
                 except OSError:
                     epochs.dirty = True
                     raise

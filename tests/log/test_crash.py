@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from log.support import (
     NOW,
     PATH,
@@ -16,6 +15,7 @@ from log.support import (
     make_batch,
     open_log,
 )
+
 from pk.core.errors import KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import MemoryDisk
@@ -182,9 +182,7 @@ def test_any_history_then_a_crash(steps: list[tuple[str, int]], data: st.DataObj
             assert log.log_end_offset == end
     promised = log.recovery_point
     most = data.draw(st.integers(0, 3000))
-    keep: Callable[[str, int], int] = lambda path, unsynced: (  # noqa: E731
-        hash((path, most)) % (unsynced + 1)
-    )
+    keep: Callable[[str, int], int] = lambda path, unsynced: hash((path, most)) % (unsynced + 1)
     disk.crash(
         data.draw(st.sampled_from([0, most, keep])),
         zeroed=data.draw(st.booleans()),

@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -217,7 +218,8 @@ def test_a_crash_takes_back_overwrites_and_truncations() -> None:
 
 
 def test_a_crash_loses_names_that_were_not_synced_unless_told() -> None:
-    for names, left in (("lost", ["a"]), ("kept", ["b", "c"])):
+    outcomes: dict[Literal["lost", "kept"], list[str]] = {"lost": ["a"], "kept": ["b", "c"]}
+    for names, left in outcomes.items():
         disk = MemoryDisk()
         synced_file(disk)
         disk.rename("/d/a", "/d/b")

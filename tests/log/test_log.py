@@ -110,6 +110,7 @@ class LogAgainstList(RuleBasedStateMachine):
         last = self.batches[-1].next_offset if self.batches else self.log.segments[-1].base_offset
         assert min(last, self.end_offset) <= self.log.log_end_offset <= self.end_offset
         self.end_offset = self.log.log_end_offset
+        self.start_offset = max(self.start_offset, self.log.segments[0].base_offset)
         self.start_offset = min(self.start_offset, self.end_offset)
 
     @precondition(lambda self: self.batches)
