@@ -1,0 +1,312 @@
+"""The controller's runtime: one decision after another, several in one append, nobody told too early, failures."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from pk.core.broker.controller import Controller
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.events import Event, ProducerIdsAllocated, TopicCreated
+from pk.core.meta.image import MetadataImage
+from pk.core.meta.store import MemoryLog, MemoryStore, StoreFailed
+
+
+class Watched(MemoryStore):
+    """A store whose appends wait to be let through, and that says what was appended."""
+
+    def __init__(self, log: MemoryLog | None = None) -> None:
+        super().__init__(log, self._fail)
+        self.appended: list[int] = []
+        self.gate: trio.Event | None = None
+        self.failing: dict[str, int] = {}
+        self.done: list[str] = []
+
+    def _fail(self, operation: str) -> None:
+        self.done.append(operation)
+        if self.failing.get(operation, 0) > 0:
+            self.failing[operation] -= 1
+            raise StoreFailed(f"no {operation}")
+
+    async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        await super().append(epoch, offset, events)
+        self.appended.append(len(events))
+
+
+class Running:
+    """A controller that runs, and the images that it published."""
+
+    def __init__(self, store: Watched, controller: Controller) -> None:
+        self.store = store
+        self.controller = controller
+        self.published: list[MetadataImage] = []
+
+    async def publish(self, image: MetadataImage) -> None:
+        await trio.lowlevel.checkpoint()
+        self.published.append(image)
+
+    async def allocate(self) -> int:
+        """The next number, decided on the image."""
+        return await self.controller.submit(allocate)
+
+
+def allocate(image: MetadataImage) -> Decision[Event]:
+    return Decision(
+        [ProducerIdsAllocated(1, 1, image.producer_id_next + 1)], reply=image.producer_id_next
+    )
+
+
+@asynccontextmanager
+async def running(store: Watched | None = None, **options: Any) -> AsyncIterator[Running]:
+    store = store if store is not None else Watched()
+    controller = Controller(store, 1, **options)
+    await controller.open("c")
+    one = Running(store, controller)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(controller.run, one.publish)
+        yield one
+        nursery.cancel_scope.cancel()
+
+
+def run(main: Callable[[], Any]) -> None:
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+async def error_of(one: Running) -> KafkaError:
+    with pytest.raises(KafkaError) as caught:
+        await one.allocate()
+    return caught.value
+
+
+def test_decisions_are_made_one_after_another() -> None:
+    async def main() -> None:
+        async with running() as one:
+            replies: list[int] = []
+
+            async def ask() -> None:
+                replies.append(await one.allocate())
+
+            async with trio.open_nursery() as nursery:
+                for _ in range(100):
+                    nursery.start_soon(ask)
+            assert sorted(replies) == list(range(100))
+            assert one.controller.image.producer_id_next == 100
+            assert one.published[-1] is one.controller.image
+            assert await one.store.load() == one.controller.image
+
+    run(main)
+
+
+def test_what_queues_up_goes_into_one_append() -> None:
+    async def main() -> None:
+        async with running() as one:
+            one.store.gate = trio.Event()
+            one.store.appended.clear()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(one.allocate)
+                await trio.testing.wait_all_tasks_blocked()
+                for _ in range(50):
+                    nursery.start_soon(one.allocate)
+                await trio.testing.wait_all_tasks_blocked()
+                one.store.gate.set()
+            assert one.store.appended == [1, 50]
+
+    run(main)
+
+
+def test_nobody_sees_what_is_not_safe() -> None:
+    async def main() -> None:
+        async with running() as one:
+            one.store.gate = trio.Event()
+            before, published = one.controller.image, len(one.published)
+            answered = trio.Event()
+
+            async def ask() -> None:
+                await one.allocate()
+                assert one.published[-1].producer_id_next == 1, "published before it is answered"
+                answered.set()
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                assert one.controller.image is before and len(one.published) == published
+                assert not answered.is_set()
+                one.store.gate.set()
+            assert answered.is_set()
+
+    run(main)
+
+
+def test_a_decision_that_fails_fails_alone() -> None:
+    async def main() -> None:
+        async with running() as one:
+            results: list[Any] = []
+
+            def refuse(image: MetadataImage) -> Decision[Event]:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, "no")
+
+            def contradict(image: MetadataImage) -> Decision[Event]:
+                return Decision([TopicCreated("t", b"t" * 16)] * 2)
+
+            async def ask(decide: Callable[[MetadataImage], Decision[Event]]) -> None:
+                try:
+                    results.append(await one.controller.submit(decide))
+                except (KafkaError, AssertionError) as e:
+                    results.append(type(e))
+
+            one.store.gate = trio.Event()
+            async with trio.open_nursery() as nursery:
+                for decide in (allocate, refuse, contradict, allocate):
+                    nursery.start_soon(ask, decide)
+                await trio.testing.wait_all_tasks_blocked()
+                one.store.gate.set()
+            assert sorted(map(str, results)) == sorted(map(str, [0, 1, KafkaError, AssertionError]))
+            assert one.controller.image.topics == {}
+            assert await one.store.load() == one.controller.image
+
+    run(main)
+
+
+def test_a_decision_without_events_needs_no_append() -> None:
+    async def main() -> None:
+        async with running() as one:
+            appended, published = len(one.store.appended), len(one.published)
+            assert await one.controller.submit(lambda image: Decision(reply=image.offset)) == 2
+            assert (len(one.store.appended), len(one.published)) == (appended, published)
+
+    run(main)
+
+
+@pytest.mark.parametrize("moment, happened", [("append", 0), ("appended", 1)])
+def test_after_a_failure_the_log_decides_what_happened(moment: str, happened: int) -> None:
+    async def main() -> None:
+        async with running() as one:
+            one.store.failing[moment] = 1
+            assert (await error_of(one)).code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert one.controller.image.producer_id_next == happened
+            assert one.published[-1] is one.controller.image
+            assert await one.allocate() == happened
+            assert await one.store.load() == one.controller.image
+
+    run(main)
+
+
+def test_who_asked_meanwhile_is_answered_after_the_reload() -> None:
+    async def main() -> None:
+        async with running() as one:
+            one.store.gate = trio.Event()
+            one.store.failing["appended"] = 1
+            outcomes: list[int] = []
+
+            async def ask() -> None:
+                try:
+                    outcomes.append(await one.allocate())
+                except KafkaError as e:
+                    outcomes.append(-e.code)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                one.store.gate.set()
+            assert outcomes == [1, 1], (
+                "the first failed (-1) with its event in the log, the second is 1"
+            )
+            assert one.controller.image.producer_id_next == 2
+
+    run(main)
+
+
+def test_a_store_that_stays_away_ends_the_controller() -> None:
+    async def main() -> None:
+        async with running() as one:
+            one.store.failing.update(append=1, campaign=1)
+            assert (await error_of(one)).code == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert (await error_of(one)).code == ErrorCode.NOT_CONTROLLER
+            assert not one.controller.active
+
+    run(main)
+
+
+def test_who_is_fenced_writes_nothing_and_says_so() -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        async with running(Watched(log)) as one, running(Watched(log)) as other:
+            assert await other.allocate() == 0
+            assert (await error_of(one)).code == ErrorCode.NOT_CONTROLLER
+            assert not one.controller.active and other.controller.active
+            assert (await error_of(one)).code == ErrorCode.NOT_CONTROLLER
+            assert await other.allocate() == 1
+            assert (await other.store.load()).producer_id_next == 2
+
+    run(main)
+
+
+def test_the_next_controller_goes_on_where_the_last_one_ended() -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        async with running(Watched(log)) as one:
+            assert await one.allocate() == 0
+            epoch = one.controller.epoch
+        assert (await error_of(one)).code == ErrorCode.NOT_CONTROLLER
+        async with running(Watched(log)) as other:
+            assert other.controller.epoch == epoch + 1 == other.controller.image.controller_epoch
+            assert await other.allocate() == 1
+
+    run(main)
+
+
+def test_a_log_of_another_cluster_is_refused() -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        await Controller(MemoryStore(log), 1).open("c")
+        with pytest.raises(KafkaError) as caught:
+            await Controller(MemoryStore(log), 1).open("other")
+        assert caught.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+    run(main)
+
+
+def test_a_snapshot_is_made_when_enough_was_appended() -> None:
+    async def main() -> None:
+        async with running(snapshot_bytes=500) as one:
+            for _ in range(40):
+                await one.allocate()
+            await trio.testing.wait_all_tasks_blocked()
+            assert 1 < one.store.done.count("save_snapshot") < 20
+            assert one.store.log.first > 0
+            assert await one.store.load() == one.controller.image
+            one.store.failing["save_snapshot"] = 3
+            for _ in range(40):
+                await one.allocate()
+            assert one.controller.active, "a snapshot that fails harms nothing"
+
+    run(main)
+
+
+def test_who_waits_when_the_controller_ends_is_told() -> None:
+    async def main() -> None:
+        store = Watched()
+        errors: list[int] = []
+        async with trio.open_nursery() as outer, running(store) as one:
+            store.gate = trio.Event()
+
+            async def ask() -> None:
+                errors.append((await error_of(one)).code)
+
+            outer.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+            outer.start_soon(ask)
+            await trio.testing.wait_all_tasks_blocked()
+        assert errors == [ErrorCode.NOT_CONTROLLER] * 2
+
+    run(main)

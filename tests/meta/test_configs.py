@@ -1,0 +1,284 @@
+"""Changing keys of topics, brokers, groups and subscriptions; describing where their values come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from meta.world import APPEND, DELETE, SET, SUBTRACT, alter, cluster, create, topic
+
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode
+from pk.core.meta import configs, describe
+from pk.core.meta.describe import Source, Synonym
+from pk.core.meta.events import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from pk.core.meta.image import MetadataImage
+from pk.core.wire.messages import alter_configs as legacy
+from pk.core.wire.messages import incremental_alter_configs as incremental
+
+IMAGE, _ = create(cluster(None), topic("t", own={"retention.ms": "9"}))
+KEPT = {"retention.ms": "9"}
+DURATION = "by_duration:P1DT2H"
+
+
+@pytest.mark.parametrize(
+    "kind, name, change, own",
+    [
+        (TOPIC, "t", ("flush.ms", SET, "5"), KEPT | {"flush.ms": "5"}),
+        (TOPIC, "t", ("retention.ms", SET, "5"), {"retention.ms": "5"}),
+        (TOPIC, "t", ("retention.ms", DELETE, None), {}),
+        (TOPIC, "t", ("retention.ms", DELETE, "x"), {}),
+        (TOPIC, "t", ("never.heard.of", DELETE, None), KEPT),
+        (
+            TOPIC,
+            "t",
+            ("cleanup.policy", APPEND, "compact"),
+            KEPT | {"cleanup.policy": "delete,compact"},
+        ),
+        (TOPIC, "t", ("cleanup.policy", APPEND, "delete"), KEPT | {"cleanup.policy": "delete"}),
+        (TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete"), KEPT | {"cleanup.policy": ""}),
+        (TOPIC, "t", ("cleanup.policy", SUBTRACT, "shred"), KEPT | {"cleanup.policy": "delete"}),
+        (BROKER, "1", ("log.retention.ms", SET, "5"), {"log.retention.ms": "5"}),
+        (BROKER, "", ("log.retention.ms", SET, "5"), {"log.retention.ms": "5"}),
+        (
+            BROKER,
+            "1",
+            ("log.cleanup.policy", APPEND, "compact"),
+            {"log.cleanup.policy": "delete,compact"},
+        ),
+        (BROKER, "1", ("listeners", SET, "PLAINTEXT://:1"), {"listeners": "PLAINTEXT://:1"}),
+        (BROKER, "1", ("leader.replication.throttled.rate", SET, "5"), None),
+        (BROKER, "1", ("listener.name.x.ssl.keystore.type", SET, "JKS"), None),
+        (GROUP, "g", ("consumer.session.timeout.ms", SET, "46000"), None),
+        (GROUP, "g", ("share.auto.offset.reset", SET, DURATION), None),
+        (CLIENT_METRICS, "m", ("interval.ms", SET, "100"), None),
+        (CLIENT_METRICS, "m", ("match", SET, "client_id=a.*,client_source_port=90.."), None),
+    ],
+)
+def test_a_key_is_changed(kind: int, name: str, change: Any, own: dict[str, str] | None) -> None:
+    after, answer = alter(IMAGE, kind, name, change)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert (answer.resource_type, answer.resource_name) == (kind, name)
+    key, _, value = change
+    assert after.config(kind, name) == (own if own is not None else {key: value})
+    same, answer = alter(IMAGE, kind, name, change, validate_only=True)
+    assert answer.error_code == 0 and same.offset == IMAGE.offset
+
+
+INVALID_CONFIG, INVALID_REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    "kind, name, changes, code",
+    [
+        (TOPIC, "t", [("nope", SET, "5")], INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", SET, "abc")], INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", SET, None)], INVALID_REQUEST),
+        (TOPIC, "t", [("cleanup.policy", APPEND, None)], INVALID_REQUEST),
+        (TOPIC, "t", [("cleanup.policy", APPEND, " , ")], INVALID_CONFIG),
+        (TOPIC, "t", [("cleanup.policy", APPEND, "shred")], INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", APPEND, "5")], INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", SUBTRACT, "5")], INVALID_CONFIG),
+        (TOPIC, "t", [("nope", APPEND, "5")], INVALID_CONFIG),
+        (TOPIC, "t", [("retention.ms", 7, "5")], INVALID_REQUEST),
+        (TOPIC, "t", [("flush.ms", SET, "1"), ("flush.ms", SET, "2")], INVALID_REQUEST),
+        (
+            TOPIC,
+            "t",
+            [("min.compaction.lag.ms", SET, "5"), ("max.compaction.lag.ms", SET, "3")],
+            INVALID_CONFIG,
+        ),
+        (TOPIC, "no", [("flush.ms", SET, "5")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "", [("flush.ms", SET, "5")], INVALID_REQUEST),
+        (BROKER, "x", [("log.retention.ms", SET, "5")], INVALID_REQUEST),
+        (BROKER, "1", [("log.retention.ms", SET, "abc")], INVALID_REQUEST),
+        (BROKER, "1", [("node.id", SET, "5")], INVALID_REQUEST),
+        (BROKER, "", [("listeners", SET, "PLAINTEXT://:1")], INVALID_REQUEST),
+        (BROKER, "1", [("made.up", SET, "5")], INVALID_CONFIG),
+        (BROKER, "1", [("made.up", APPEND, "5")], INVALID_CONFIG),
+        (GROUP, "", [("consumer.session.timeout.ms", SET, "46000")], INVALID_REQUEST),
+        (GROUP, "g", [("consumer.session.timeout.ms", SET, "1")], INVALID_CONFIG),
+        (GROUP, "g", [("consumer.heartbeat.interval.ms", SET, "50000")], INVALID_CONFIG),
+        (GROUP, "g", [("nope", SET, "1")], INVALID_CONFIG),
+        (GROUP, "g", [("share.auto.offset.reset", SET, "foo")], INVALID_CONFIG),
+        (GROUP, "g", [("share.auto.offset.reset", SET, "by_duration:P")], INVALID_CONFIG),
+        (GROUP, "g", [("share.isolation.level", SET, "foo")], INVALID_CONFIG),
+        (GROUP, "g", [("streams.num.standby.replicas", SET, "3")], INVALID_CONFIG),
+        (CLIENT_METRICS, "", [("metrics", SET, "a")], INVALID_REQUEST),
+        (CLIENT_METRICS, "m", [("nope", SET, "a")], INVALID_REQUEST),
+        (CLIENT_METRICS, "m", [("interval.ms", SET, "1")], INVALID_REQUEST),
+        (CLIENT_METRICS, "m", [("match", SET, "x")], INVALID_CONFIG),
+        (CLIENT_METRICS, "m", [("match", SET, "foo=bar")], INVALID_CONFIG),
+        (CLIENT_METRICS, "m", [("match", SET, "client_id=[")], INVALID_CONFIG),
+        (0, "x", [("a", SET, "b")], INVALID_REQUEST),
+        (99, "x", [("a", SET, "b")], INVALID_REQUEST),
+    ],
+)
+def test_a_change_is_refused(kind: int, name: str, changes: Any, code: ErrorCode) -> None:
+    after, answer = alter(IMAGE, kind, name, *changes)
+    assert answer.error_code == code and answer.error_message
+    assert after.configs == IMAGE.configs and after.offset == IMAGE.offset
+
+
+def test_a_heartbeat_stays_below_its_session() -> None:
+    config = BrokerConfig.parse({"group.consumer.max.heartbeat.interval.ms": "90000"})
+    change = ("consumer.heartbeat.interval.ms", SET, "45000")
+    _, answer = alter(IMAGE, GROUP, "g", change, config=config)
+    assert answer.error_code == INVALID_CONFIG
+    assert "consumer.session.timeout.ms must be above" in answer.error_message
+
+
+def test_setting_what_is_set_writes_nothing() -> None:
+    after, answer = alter(IMAGE, TOPIC, "t", ("retention.ms", SET, "9"))
+    assert answer.error_code == 0 and after.offset == IMAGE.offset
+
+
+def test_a_resource_named_twice_is_refused_twice() -> None:
+    one = incremental.AlterConfigsResource(
+        resource_type=TOPIC,
+        resource_name="t",
+        configs=[incremental.AlterableConfig(name="flush.ms", config_operation=0, value="1")],
+    )
+    other = incremental.AlterConfigsResource(resource_type=GROUP, resource_name="g")
+    request = incremental.IncrementalAlterConfigsRequest(resources=[one, other, one])
+    decision = configs.incremental_alter(IMAGE, request, BrokerConfig({}))
+    codes = [r.error_code for r in decision.reply.responses]
+    assert codes == [INVALID_REQUEST, 0, INVALID_REQUEST] and decision.records == []
+
+
+def replace(image: MetadataImage, name: str, own: dict[str, str | None]) -> Any:
+    request = legacy.AlterConfigsRequest(
+        resources=[
+            legacy.AlterConfigsResource(
+                resource_type=TOPIC,
+                resource_name=name,
+                configs=[legacy.AlterableConfig(name=k, value=v) for k, v in own.items()],
+            )
+        ]
+    )
+    decision = configs.alter(image, request, BrokerConfig({}))
+    return image.apply(decision.records), decision.reply.responses[0]
+
+
+def test_the_legacy_request_replaces_all_keys() -> None:
+    after, answer = replace(IMAGE, "t", {"flush.ms": "1"})
+    assert answer.error_code == 0 and after.topic_configs("t") == {"flush.ms": "1"}
+    after, answer = replace(IMAGE, "t", {})
+    assert answer.error_code == 0 and after.configs == {}
+    for own, code in (
+        ({"flush.ms": None}, INVALID_REQUEST),
+        ({"nope": "1"}, INVALID_CONFIG),
+    ):
+        after, answer = replace(IMAGE, "t", own)
+        assert answer.error_code == code and after.offset == IMAGE.offset
+
+
+# --- describing ---
+
+
+def test_a_topics_key_names_all_that_it_hides() -> None:
+    config = BrokerConfig.parse({"log.retention.ms": "1"}).with_dynamic(
+        {"log.retention.ms": "2"}, {"log.retention.ms": "3"}
+    )
+    described = describe.describe_topic({"retention.ms": "4"}, config)["retention.ms"]
+    assert (described.value, described.source) == ("4", Source.TOPIC)
+    assert described.synonyms == [
+        Synonym("retention.ms", "4", Source.TOPIC),
+        Synonym("log.retention.ms", "3", Source.DYNAMIC_BROKER),
+        Synonym("log.retention.ms", "2", Source.DYNAMIC_DEFAULT_BROKER),
+        Synonym("log.retention.ms", "1", Source.STATIC_BROKER),
+        Synonym("log.retention.hours", "168", Source.DEFAULT),
+    ]
+    # The cluster's keys decide, though the topic has none of its own.
+    described = describe.describe_topic({}, config)["retention.ms"]
+    assert (described.value, described.source) == ("3", Source.DYNAMIC_BROKER)
+
+
+@pytest.mark.parametrize(
+    "key, value, synonyms",
+    [
+        ("segment.ms", "604800000", []),
+        ("retention.ms", "604800000", []),
+        ("flush.ms", "9223372036854775807", []),
+        ("remote.storage.enable", "false", []),
+        ("max.message.bytes", "1048588", [("message.max.bytes", "1048588", Source.DEFAULT)]),
+        ("compression.type", "producer", [("compression.type", "producer", Source.DEFAULT)]),
+    ],
+)
+def test_a_default_is_described_as_kafka_does(key: str, value: str, synonyms: list[Any]) -> None:
+    described = describe.describe_topic({}, BrokerConfig({}))[key]
+    assert (described.value, described.source) == (value, Source.DEFAULT)
+    assert [tuple(s) for s in described.synonyms] == synonyms
+
+
+def test_a_brokers_keys_are_described_with_those_of_its_listeners() -> None:
+    config = BrokerConfig.parse(
+        {
+            "node.id": "1",
+            "ssl.key.password": "hush",
+            "listener.name.x.ssl.keystore.type": "PKCS12",
+            "log.retention.minutes": "5",
+        }
+    )
+    described = describe.describe_broker(config)
+    assert len(described) == len(describe.BROKER_KEYS) + 1
+    secret = described["ssl.key.password"]
+    assert secret.value is None and secret.key.sensitive
+    assert secret.synonyms == [Synonym("ssl.key.password", None, Source.STATIC_BROKER)]
+    assert described["node.id"].read_only and not described["log.retention.ms"].read_only
+    assert described["node.id"].value == "1" and described["node.id"].source == Source.STATIC_BROKER
+    of_listener = described["listener.name.x.ssl.keystore.type"]
+    assert [tuple(s) for s in of_listener.synonyms] == [
+        ("listener.name.x.ssl.keystore.type", "PKCS12", Source.STATIC_BROKER),
+        ("ssl.keystore.type", "JKS", Source.DEFAULT),
+    ]
+    # Kafka describes a key by the synonyms from its own name on.
+    assert described["log.retention.ms"].synonyms == []
+    assert [s.name for s in described["log.retention.minutes"].synonyms] == [
+        "log.retention.minutes",
+        "log.retention.hours",
+    ]
+    assert described["log.retention.hours"].source == Source.DEFAULT
+
+
+def test_the_clusters_default_is_described_where_it_is_set() -> None:
+    own = {"min.insync.replicas": "1", "ssl.key.password": "hush", "from.the.future": "1"}
+    described = describe.describe_broker_default(own)
+    assert set(described) == {"min.insync.replicas", "ssl.key.password"}
+    assert described["min.insync.replicas"].synonyms == [
+        Synonym("min.insync.replicas", "1", Source.DYNAMIC_DEFAULT_BROKER)
+    ]
+    assert described["ssl.key.password"].value is None
+    assert described["ssl.key.password"].synonyms[0].value is None
+
+
+def test_groups_and_subscriptions_are_described() -> None:
+    config = BrokerConfig.parse({"group.consumer.session.timeout.ms": "50000"})
+    described = describe.describe_group({"consumer.heartbeat.interval.ms": "6000"}, config)
+    session = described["consumer.session.timeout.ms"]
+    assert (session.value, session.source) == ("50000", Source.STATIC_BROKER)
+    beat = described["consumer.heartbeat.interval.ms"]
+    assert [tuple(s) for s in beat.synonyms] == [
+        ("consumer.heartbeat.interval.ms", "6000", Source.GROUP),
+        ("group.consumer.heartbeat.interval.ms", "5000", Source.DEFAULT),
+    ]
+    assert described["share.auto.offset.reset"].synonyms == [
+        Synonym("share.auto.offset.reset", "latest", Source.DEFAULT)
+    ]
+    described = describe.describe_client_metrics({"interval.ms": "100"})
+    assert (described["interval.ms"].value, described["interval.ms"].source) == (
+        "100",
+        Source.CLIENT_METRICS,
+    )
+    assert described["match"] == describe.Described(
+        describe.CLIENT_METRICS_KEYS["match"], "", Source.DEFAULT, []
+    )
+
+
+def test_keys_are_chosen_by_name() -> None:
+    described = describe.describe_topic({}, BrokerConfig({}))
+    assert [d.key.name for d in describe.chosen(described, ["retention.ms", "no", "flush.ms"])] == [
+        "flush.ms",
+        "retention.ms",
+    ]
+    assert [d.key.name for d in describe.chosen(described, None)] == sorted(described)
