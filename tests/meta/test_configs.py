@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -146,7 +147,7 @@ def test_a_resource_named_twice_is_refused_twice() -> None:
     assert codes == [INVALID_REQUEST, 0, INVALID_REQUEST] and decision.records == []
 
 
-def replace(image: MetadataImage, name: str, own: dict[str, str | None]) -> Any:
+def replace(image: MetadataImage, name: str, own: Mapping[str, str | None]) -> Any:
     request = legacy.AlterConfigsRequest(
         resources=[
             legacy.AlterConfigsResource(

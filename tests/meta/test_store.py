@@ -129,7 +129,7 @@ def test_a_snapshot_and_what_follows_make_the_image(another: Another) -> None:
     async def main() -> None:
         store = another()
         epoch = await store.campaign(1)
-        image = MetadataImage()
+        image, before = MetadataImage(), 0
         for turn in range(6):
             events: list[Event] = [
                 TopicCreated(f"t{turn}", turn.to_bytes(16, "big")),

@@ -1,0 +1,92 @@
+"""Asking a broker in memory administrative things; requests and answers pass through the codec both ways."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from inspect import isawaitable
+from typing import Any
+
+from group.brokers import running
+
+from pk.core.api import (
+    alter_configs,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+    describe_topic_partitions,
+    incremental_alter_configs,
+    list_config_resources,
+    metadata,
+)
+from pk.core.api.registry import Api, error_response
+from pk.core.broker.broker import Broker
+from pk.core.broker.context import Context
+from pk.core.errors import KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.events import Event
+from pk.core.wire.codec import decode_whole, encode
+from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+APIS: dict[int, Api] = {
+    module.API.key: module.API
+    for module in (
+        alter_configs,
+        create_partitions,
+        create_topics,
+        delete_topics,
+        describe_cluster,
+        describe_configs,
+        describe_topic_partitions,
+        incremental_alter_configs,
+        list_config_resources,
+        metadata,
+    )
+}
+
+
+class Admin:
+    """A client of one broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.waited = False
+        """Whether the last handler had to wait."""
+
+    async def ask(
+        self, request: Any, version: int | None = None, listener: str = "PLAINTEXT"
+    ) -> Any:
+        """The answer, as a client of that version reads it."""
+        api = APIS[request.API_KEY]
+        version = api.versions[1] if version is None else version
+        received = decode_whole(type(request), encode(request, version), version)
+        context = Context(self.broker, api.key, version, client_id="c", listener=listener)
+        try:
+            answer = api.handle(context, received)
+            self.waited = isawaitable(answer)
+            if isawaitable(answer):
+                answer = await answer
+        except KafkaError as e:
+            response = MESSAGES[api.key].response
+            answer = error_response(api, response, received, e, version)
+        return decode_whole(type(answer), encode(answer, version), version)
+
+    async def create(self, name: str, partitions: int = 1) -> None:
+        """A topic with defaults."""
+        wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        answer = await self.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=30_000))
+        assert answer.topics[0].error_code == 0, answer
+
+    async def decide(self, *events: Event) -> None:
+        """Have the controller commit these events as they are."""
+        await self.broker.controller.submit(lambda image: Decision(list(events)))
+
+
+@asynccontextmanager
+async def asking(**config: str) -> AsyncIterator[Admin]:
+    """A client of a new broker; keys of `config` with _ for the dots."""
+    async with running(**config) as test:
+        yield Admin(test.broker)
