@@ -32,6 +32,7 @@ class _Found(NamedTuple):
 
 
 _NOT_AVAILABLE: Final = _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+_UNKNOWN_TYPE: Final = _Found(error=ErrorCode.INVALID_REQUEST)
 
 
 def handle(context: Context, request: FindCoordinatorRequest) -> Any:
@@ -39,7 +40,7 @@ def handle(context: Context, request: FindCoordinatorRequest) -> Any:
     if request.key_type == TRANSACTION_KEY:
         return _answer(context, request, lambda key: _NOT_AVAILABLE)
     if request.key_type != GROUP_KEY:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {request.key_type}")
+        return _answer(context, request, lambda key: _UNKNOWN_TYPE)
     if OFFSETS_TOPIC not in context.broker.image.topics:
         return _create_first(context, request)
     return _answer(context, request, lambda key: _of_group(context, key))

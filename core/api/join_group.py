@@ -4,7 +4,8 @@ KIP-62 (v1: rebalance timeout), KIP-394 (v4: MEMBER_ID_REQUIRED), KIP-345 (v5: s
 KIP-800 (v8: reasons), KIP-814 (v9: SkipAssignment). The answer waits until everybody has joined (core/group/classic.py).
 """
 
-from typing import Any
+from collections.abc import Awaitable
+from typing import Any, Final
 
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
@@ -13,25 +14,41 @@ from pk.core.group.settings import Client
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
+NO_PROTOCOL_SINCE: Final = 7
+"""The answer that says with null that there is no protocol; older ones say it with an empty name."""
+
+
 def handle(context: Context, request: JoinGroupRequest) -> Any:
     """Let the group's coordinator decide."""
     client = Client(context.client_id or "", context.client_host)
-    return context.broker.coordinators.submit(
+    answer = context.broker.coordinators.submit(
         request.group_id,
         lambda machine, token, now_ms: machine.join(
             request, context.api_version, client, token, now_ms
         ),
     )
+    if isinstance(answer, JoinGroupResponse):
+        return _fitting(answer, context.api_version)
+    return _later(answer, context.api_version)
+
+
+async def _later(answer: Awaitable[JoinGroupResponse], version: int) -> JoinGroupResponse:
+    return _fitting(await answer, version)
+
+
+def _fitting(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    if version < NO_PROTOCOL_SINCE and response.protocol_name is None:
+        response.protocol_name = ""
+    return response
 
 
 def _error_response(
     request: JoinGroupRequest, error: KafkaError, version: int
 ) -> JoinGroupResponse:
-    return JoinGroupResponse(
-        error_code=error.code,
-        member_id=request.member_id,
-        protocol_name=None if version >= 7 else "",
+    response = JoinGroupResponse(
+        error_code=error.code, member_id=request.member_id, protocol_name=None
     )
+    return _fitting(response, version)
 
 
 API = Api(

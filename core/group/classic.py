@@ -550,7 +550,7 @@ def _joined(group: Group, member: Member, *, with_members: bool) -> JoinGroupRes
 
 
 def _join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name="")
+    return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
 
 
 def _synced(group: Group, assignment: bytes) -> SyncGroupResponse:

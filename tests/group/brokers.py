@@ -12,19 +12,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from pk.core.api import (
-    delete_groups,
-    describe_groups,
-    find_coordinator,
-    heartbeat,
-    join_group,
-    leave_group,
-    list_groups,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    sync_group,
-)
+from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.registry import error_response
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
@@ -46,22 +34,7 @@ from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.broker_registration import BrokerRegistrationRequest
 from pk.core.wire.messages.broker_registration import Listener as RegisteredListener
 
-APIS = {
-    module.API.key: module.API
-    for module in (
-        delete_groups,
-        describe_groups,
-        find_coordinator,
-        heartbeat,
-        join_group,
-        leave_group,
-        list_groups,
-        offset_commit,
-        offset_delete,
-        offset_fetch,
-        sync_group,
-    )
-}
+APIS = {api.key: api for api in ALL_APIS}
 
 CONFIG = {
     "node.id": "1",

@@ -71,9 +71,8 @@ class Scenario:
 
     def take(self, decision: Decision[Record]) -> Any:
         """Append, replay, set timers, answer, as the runtime would. Returns the reply."""
-        if decision.records and self.refuse is not None:
-            return self.refuse
-        for record in decision.records:
+        refusal = self.refuse if decision.records else None
+        for record in decision.records if refusal is None else ():
             encoded = self.machine.encode(record)
             assert self.machine.decode(*encoded) == record, "a record reads back as it was written"
             self.machine.replay(record, len(self.log))
@@ -85,8 +84,8 @@ class Scenario:
                 self.timers[key] = when_ms
         for token, answer in decision.answers:
             assert token not in self.answers, "a request is answered once"
-            self.answers[token] = answer
-        return decision.reply
+            self.answers[token] = answer if refusal is None else refusal
+        return decision.reply if refusal is None else refusal
 
     def after(self, wait_ms: int) -> dict[Hashable, Any]:
         """Let time pass. Returns what was answered meanwhile, by token."""
@@ -197,6 +196,8 @@ class Scenario:
         if version < 3:
             request = LeaveGroupRequest(group_id=group, member_id=identities[0].member_id)
         reply = self.take(self.machine.leave(request, version, self.now_ms))
+        if isinstance(reply, ErrorCode):
+            return [reply]
         return [m.error_code for m in reply.members] if version >= 3 else [reply.error_code]
 
     def commit(

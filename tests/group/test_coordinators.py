@@ -16,7 +16,7 @@ from pk.core.log.memory_disk import MemoryDisk
 from pk.core.machine import Decision
 from pk.core.meta.events import TopicDeleted
 from pk.core.record.build import build_batch, end_transaction_batch
-from pk.core.values import OFFSETS_TOPIC
+from pk.core.values import OFFSETS_TOPIC, coordinator_partition
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.join_group import (
@@ -110,6 +110,19 @@ def beat(member_id: str, generation: int) -> HeartbeatRequest:
 def only(test: TestBroker) -> Coordinator[Any]:
     (coordinator,) = test.broker.coordinators
     return coordinator
+
+
+@pytest.mark.parametrize(
+    ("key", "partition"),
+    [
+        ("", 0),
+        ("polygenelubricants", 0),  # hashes to the one number without an absolute value
+        ("console-consumer-1", 24),
+        ("g-17662-simple_consumer", 12),  # a negative hash
+    ],
+)
+def test_the_partition_of_a_group(key: str, partition: int) -> None:
+    assert coordinator_partition(key, 50) == partition
 
 
 class TestFinding:
