@@ -122,7 +122,7 @@ def run(source: Path, key: str | None, home: Path) -> None:
         print(f"{DIM}# {again:,} records read again{PLAIN}")
 
         step("5. To parquet, by Spark")
-        pk("spark-export", topic, "--to", str(home / "parquet"), "--value-as", "string", "--key-as", "string")
+        pk("spark-export", topic, "--to", str(home / "parquet"), "--value", "string", "--key", "string")
         show_parquet(home / "parquet")
     finally:
         step("6. The broker drains and ends; all it wrote is removed")
