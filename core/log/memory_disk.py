@@ -191,7 +191,8 @@ class MemoryDisk:
         """Lose what was not synced; locks are released, open files are dead.
 
         `keep` says how many of a file's appended and unsynced bytes reached the disk (a number for all, or a function
-        of path and their count). With `zeroed` the others are zero bytes instead of missing (the size reached the
+        of path and their count); what was overwritten or cut off since the sync comes back, unless all of the bytes
+        appended after it are kept. With `zeroed` the others are zero bytes instead of missing (the size reached the
         disk, the data did not). `names` says whether names that were made, changed or removed since the directory was
         synced go back to what they were.
         """

@@ -295,3 +295,43 @@ def test_what_a_crash_left_half_done_is_swept() -> None:
         "00000000000000000000.timeindex",
         "00000000000000000001.snapshot",
     ]
+
+
+@pytest.mark.parametrize("appended_after_roll", [0, 1])
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_the_seal_of_a_segment_that_was_synced_before_it_rolled(
+    appended_after_roll: int, zeroed: bool
+) -> None:
+    """Its last index entry is written at the roll, after the sync that moved the recovery point to its end."""
+    disk = MemoryDisk()
+    log = open_log(disk, config=CONFIG)
+    durable(disk)
+    append(log, idempotent(0))
+    append(log, idempotent(1))
+    log.flush()
+    log.roll(NOW)
+    for _ in range(appended_after_roll):
+        append(log, idempotent(2))
+        log.flush()
+    point, end = log.recovery_point, log.log_end_offset
+    disk.crash(zeroed=zeroed, names="kept")
+    log = open_log(disk, config=CONFIG, recovery_point=point)
+    assert log.log_end_offset == end
+    for offset in range(end):
+        assert log.offset_for_time(NOW + offset) == (offset, NOW + offset, 0)
+    check_consistent(log, [(i, i + 1) for i in range(end)])
+
+
+def test_epochs_of_a_history_that_was_cut_do_not_come_back() -> None:
+    """The file may still tell of a leader whose batches were cut off; those that took their place say otherwise."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    durable(disk)
+    append(log, epoch=1)
+    append(log, epoch=7)
+    log.flush()
+    log.truncate_to(1)
+    log.append_as_follower(make_batch(base_offset=1, leader_epoch=5), NOW)
+    log = open_log(disk, recovery_point=1)  # killed; what was written is there
+    assert log.log_end_offset == 2
+    assert (log.epoch_of(0), log.epoch_of(1), log.latest_epoch) == (1, 5, 5)

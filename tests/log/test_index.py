@@ -109,3 +109,12 @@ def test_what_cannot_be_an_index_is_told(index: bytes, time_index: bytes, sane: 
     offsets = OffsetIndex(disk.open("/i"), BASE, len(index))
     times = TimeIndex(disk.open("/t"), BASE, len(time_index))
     assert is_sane(offsets, times, len(index), len(time_index)) is sane
+
+
+def test_every_entry_of_a_large_index_on_disk_is_found() -> None:
+    entries = [(BASE + 7 * (i + 1), 4096 * i) for i in range(2000)]
+    on_disk = both_kinds(entries)[1]
+    for offset, position in entries:
+        assert on_disk.lookup(offset) == position
+        assert on_disk.lookup(offset + 6) == position
+        assert on_disk.offset_after(position) == offset
