@@ -1,9 +1,10 @@
 """Configuration: every broker, topic, group and client metrics key once, and typed views of them.
 
-`BrokerConfig` is what one broker runs with: its static keys (a file, options), above them what the cluster keeps for all
-brokers, above that what it keeps for this one. `TopicConfig` is what one topic's logs run with: its own keys above what
-its broker would do (`retention.ms` over `log.retention.ms`, `.minutes`, `.hours`). Attributes are parsed on first use
-and cost a plain attribute access afterwards; both views are immutable, so a change makes a new one.
+`BrokerConfig` is what one broker runs with: its static keys (a file, options), above them what the
+cluster keeps for all brokers, above that what it keeps for this one. `TopicConfig` is what one
+topic's logs run with: its own keys above what its broker would do (`retention.ms` over
+`log.retention.ms`, `.minutes`, `.hours`). Attributes are parsed on first use and cost a plain
+attribute access afterwards; both views are immutable, so a change makes a new one.
 
 Keys of Kafka's whose feature does not exist here are accepted, described, and named in one warning
 (`unsupported_keys`); keys nobody knows are refused.
@@ -62,7 +63,8 @@ BROKER_KEYS: Final = read_table(
     config_remote.QUORUM_AND_REMOTE,
 )
 DYNAMIC_ONLY_KEYS: Final = read_table(config_broker.DYNAMIC_ONLY)
-"""Keys that the cluster keeps for a broker and that are never in its file; described only where they are set."""
+"""Keys that the cluster keeps for a broker and that are never in its file; described only where
+they are set."""
 
 TOPIC_KEYS: Final = read_table(TOPIC)
 GROUP_KEYS: Final = read_table(GROUP)
@@ -154,13 +156,15 @@ TOPIC_KEYS_NOT_ENFORCED: Final = (
 
 
 def unsupported_keys(given: Iterable[str]) -> list[str]:
-    """Those of `given` that belong to a feature which does not exist here, for one warning at the start."""
+    """Those of `given` that belong to a feature which does not exist here, for one warning at the
+    start."""
     beginnings = tuple(start for starts in UNSUPPORTED.values() for start in starts)
     return sorted(name for name in given if base_name(name).startswith(beginnings))
 
 
 def base_name(name: str) -> str:
-    """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: what a listener's own key overrides."""
+    """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: what a listener's own key
+    overrides."""
     if name.startswith("listener.name."):
         rest = name.split(".", 3)
         if len(rest) == 4:
@@ -171,7 +175,8 @@ def base_name(name: str) -> str:
 
 
 def broker_key(name: str) -> Key:
-    """The key `name`, also of one listener (`listener.name.L.KEY`). Raises ConfigError where there is none."""
+    """The key `name`, also of one listener (`listener.name.L.KEY`). Raises ConfigError where there
+    is none."""
     key = BROKER_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
     if key is not None:
         return key
@@ -183,7 +188,8 @@ def broker_key(name: str) -> Key:
 
 
 def key_of(keys: Mapping[str, Key], name: str) -> Key:
-    """The key `name` of a table. Raises ConfigError, naming the nearest one, where there is none."""
+    """The key `name` of a table. Raises ConfigError, naming the nearest one, where there is
+    none."""
     try:
         return keys[name]
     except KeyError:
@@ -227,7 +233,8 @@ class Listener(NamedTuple):
 
 
 class BrokerConfig:
-    """What one broker runs with. `config["any.key"]` is the parsed value of any key, attributes those that are enforced.
+    """What one broker runs with. `config["any.key"]` is the parsed value of any key, attributes
+    those that are enforced.
 
     A value set nowhere is the key's default. All values given were parsed when this was made.
     """
@@ -253,7 +260,8 @@ class BrokerConfig:
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> "BrokerConfig":
-        """The configuration that a mapping of keys to text says, checked as a whole (see `check`)."""
+        """The configuration that a mapping of keys to text says, checked as a whole (see
+        `check`)."""
         config = cls(given)
         config.check()
         return config
@@ -268,8 +276,8 @@ class BrokerConfig:
     ) -> "BrokerConfig":
         """The same broker after the cluster's keys changed.
 
-        Unlike a start, this never fails: a value that this program cannot parse (a newer controller wrote it) is left
-        out, because a broker must not die of what it reads in the metadata log.
+        Unlike a start, this never fails: a value that this program cannot parse (a newer controller
+        wrote it) is left out, because a broker must not die of what it reads in the metadata log.
         """
         return BrokerConfig(self.static, _parsable(dynamic_default), _parsable(dynamic))
 
@@ -423,7 +431,8 @@ class BrokerConfig:
 
 
 class TopicConfig:
-    """What one topic's logs run with: its own keys above its broker's. `config["any.key"]` is any topic key's value."""
+    """What one topic's logs run with: its own keys above its broker's. `config["any.key"]` is any
+    topic key's value."""
 
     def __init__(self, overrides: Mapping[str, str], broker: BrokerConfig) -> None:
         self.overrides = dict(overrides)
@@ -437,7 +446,8 @@ class TopicConfig:
             try:
                 return key.parse(text)
             except ConfigError:
-                # Stored by a program with other bounds: the default, rather than a partition that cannot load.
+                # Stored by a program with other bounds: better the default than a partition that
+                # cannot load.
                 pass
         return self.default(name)
 

@@ -1,12 +1,13 @@
 """What a configuration key is: its type, default, bounds and scope; how its text becomes a value.
 
-The tables (`config_*.py`) are text, because a table of 340 keys should read as one: a line that says what the key is,
+The tables (`config_*.py`) are text, because a table of 340 keys should read as one: a line that
+says what the key is,
 
     NAME TYPE DEFAULT [valid=BOUNDS] [dynamic=cluster|broker]
 
-and, indented below it, one sentence of documentation. `null` is no default, `required` a key that must be given, `""` the
-empty string. Bounds are `1..` (at least), `1..9` (between), `-1|1..9` (or), `a,b,c` (one of), `~a,b` (the same, in any
-case), `*a,b` (a list of these), `nonempty`.
+and, indented below it, one sentence of documentation. `null` is no default, `required` a key that
+must be given, `""` the empty string. Bounds are `1..` (at least), `1..9` (between), `-1|1..9` (or),
+`a,b,c` (one of), `~a,b` (the same, in any case), `*a,b` (a list of these), `nonempty`.
 """
 
 import difflib
@@ -101,7 +102,8 @@ class Key:
         return value
 
     def default_value(self) -> Value:
-        """The default, parsed. (A default need not lie within the bounds: null and "" say "not set".)"""
+        """The default, parsed. (A default need not lie within the bounds: null and "" say "not
+        set".)"""
         return None if self.default is None else self._convert(self.default)
 
     def text(self, value: Value) -> str | None:
@@ -256,8 +258,9 @@ def nearest(name: str, known: Collection[str]) -> str:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values of a `.properties` file as Java reads it: `#` and `!` comments, `=`, `:` or a space between key
-    and value, `\\` at the end of a line continues it, `\\t`, `\\uXXXX` and the like are escapes. The last of two wins.
+    """Keys and values of a `.properties` file as Java reads it: `#` and `!` comments, `=`, `:` or a
+    space between key and value, `\\` at the end of a line continues it, `\\t`, `\\uXXXX` and the
+    like are escapes. The last of two wins.
 
     Raises ConfigError where a `\\u` escape is broken.
     """

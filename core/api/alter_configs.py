@@ -1,4 +1,5 @@
-"""AlterConfigs (33), versions 0–2: replaces all keys of a resource (KIP-133). Clients should use IncrementalAlterConfigs."""
+"""AlterConfigs (33), versions 0–2: replaces all keys of a resource (KIP-133). Clients should use
+IncrementalAlterConfigs."""
 
 from pk.core.api.decide import decided
 from pk.core.api.incremental_alter_configs import ALTER_TIMEOUT_MS, check_own_broker
@@ -14,7 +15,8 @@ from pk.core.wire.messages.alter_configs import (
 
 
 async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Replace the keys of each resource, or say why not. Loggers know the incremental request only."""
+    """Replace the keys of each resource, or say why not. Loggers know the incremental request
+    only."""
     errors = {}
     for resource in request.resources:
         try:

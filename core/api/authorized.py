@@ -1,4 +1,5 @@
-"""Authorized operations (KIP-430): a bitmap of what the asker may do. Without an authorizer that is all there is."""
+"""Authorized operations (KIP-430): a bitmap of what the asker may do. Without an authorizer that is
+all there is."""
 
 from collections.abc import Iterable
 from typing import Final

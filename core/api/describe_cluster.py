@@ -1,5 +1,5 @@
-"""DescribeCluster (60), versions 0–2: brokers and controller (KIP-700), endpoint types (KIP-919, v1), fenced brokers
-(KIP-1073, v2)."""
+"""DescribeCluster (60), versions 0–2: brokers and controller (KIP-700), endpoint types (KIP-919,
+v1), fenced brokers (KIP-1073, v2)."""
 
 from typing import Final
 
@@ -19,7 +19,8 @@ CONTROLLERS: Final = 2
 
 
 def handle(context: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Answer from the image. Raises MISMATCHED_ENDPOINT_TYPE to who wants controllers, UNSUPPORTED_ENDPOINT_TYPE."""
+    """Answer from the image. Raises MISMATCHED_ENDPOINT_TYPE to who wants controllers,
+    UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type == CONTROLLERS:
         raise KafkaError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a broker's endpoint, not a controller's"

@@ -1,7 +1,9 @@
-"""DescribeConfigs (32), versions 0–4: values with their sources and synonyms (KIP-133, KIP-226), types and docs (KIP-569).
+"""DescribeConfigs (32), versions 0–4: values with their sources and synonyms (KIP-133, KIP-226),
+types and docs (KIP-569).
 
-Resources are topics (2), brokers (4; "" is what the cluster keeps for all), loggers of this broker (8), client metrics
-subscriptions (16) and groups (32). A broker answers for itself only. Secrets are null.
+Resources are topics (2), brokers (4; "" is what the cluster keeps for all), loggers of this broker
+(8), client metrics subscriptions (16) and groups (32). A broker answers for itself only. Secrets
+are null.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +37,8 @@ def _resource(
     context: Context, resource: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        error_message=None,
+        # Kafka says "" and not null where nothing is wrong.
+        error_message="",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )

@@ -1,8 +1,9 @@
-"""DescribeTopicPartitions (75), version 0: topics page by page, with eligible leader replicas (KIP-966).
+"""DescribeTopicPartitions (75), version 0: topics page by page, with eligible leader replicas
+(KIP-966).
 
-Topics come in order of their names, at most `max.request.partition.size.limit` partitions an answer, and a cursor says
-where the next one begins. Topics before the cursor are passed over; one that went away meanwhile is no error when all
-topics are asked for.
+Topics come in order of their names, at most `max.request.partition.size.limit` partitions an
+answer, and a cursor says where the next one begins. Topics before the cursor are passed over; one
+that went away meanwhile is no error when all topics are asked for.
 """
 
 from typing import Final
@@ -29,7 +30,8 @@ _AT_LEAST: Final = 1
 def handle(
     context: Context, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    """Answer from the image. Raises INVALID_REQUEST for a cursor that points to nothing asked for."""
+    """Answer from the image. Raises INVALID_REQUEST for a cursor that points to nothing asked
+    for."""
     image = context.broker.image
     names = sorted({t.name for t in request.topics} if request.topics else image.topics)
     first, cursor = 0, request.cursor

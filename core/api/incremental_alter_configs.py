@@ -1,7 +1,8 @@
-"""IncrementalAlterConfigs (44), versions 0–1: sets, deletes, appends to, subtracts from single keys (KIP-339).
+"""IncrementalAlterConfigs (44), versions 0–1: sets, deletes, appends to, subtracts from single keys
+(KIP-339).
 
-Topics, brokers, groups and client metrics subscriptions are the controller's; levels of loggers are this process's own
-(KIP-412): they change here and are gone when it ends.
+Topics, brokers, groups and client metrics subscriptions are the controller's; levels of loggers are
+this process's own (KIP-412): they change here and are gone when it ends.
 """
 
 from typing import Final
@@ -54,7 +55,8 @@ async def handle(
 
 
 def check_own_broker(context: Context, resource_type: int, name: str) -> None:
-    """Raises KafkaError(INVALID_REQUEST) where the resource is a broker and not this one (or its loggers).
+    """Raises KafkaError(INVALID_REQUEST) where the resource is a broker and not this one (or its
+    loggers).
 
     What a broker can take is for it to judge; so a broker's configs go to that broker.
     """

@@ -1,5 +1,5 @@
-"""ListConfigResources (74), versions 0–1: what has, or could have, configs. v0 is KIP-714's list of client metrics
-subscriptions, v1 lists any type (KIP-1142)."""
+"""ListConfigResources (74), versions 0–1: what has, or could have, configs. v0 is KIP-714's list
+of client metrics subscriptions, v1 lists any type (KIP-1142)."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _VERSION_TYPES: Final = 1
 
 
 def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    """List them. Topics and brokers are listed all, groups and subscriptions that have keys of their own.
+    """List them: all topics and brokers, those groups and subscriptions that have keys of their own.
 
     Raises UNSUPPORTED_VERSION for a type that has no configs: a newer client may know more.
     """

@@ -1,11 +1,13 @@
 """Metadata (3), versions 0–13: who is there, who leads what. Every client's first question.
 
-v0 has no way to say "all topics" but an empty list; from v1 on null means all and an empty list none. v4 may forbid the
-creation of unknown topics (KIP-204), v5 offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized operations
-(KIP-430), v10 topic ids, by which v12 can ask (KIP-516), v13 an error for the whole.
+v0 has no way to say "all topics" but an empty list; from v1 on null means all and an empty list
+none. v4 may forbid the creation of unknown topics (KIP-204), v5 offline replicas (KIP-112), v7
+leader epochs (KIP-320), v8 authorized operations (KIP-430), v10 topic ids, by which v12 can ask
+(KIP-516), v13 an error for the whole.
 
-An unknown topic is created where `auto.create.topics.enable` and the request allow it. Apache Kafka answers
-UNKNOWN_TOPIC_OR_PARTITION meanwhile and has the client ask again; this broker answers when the topic is there.
+An unknown topic is created where `auto.create.topics.enable` and the request allow it. Apache Kafka
+answers UNKNOWN_TOPIC_OR_PARTITION meanwhile and has the client ask again; this broker answers when
+the topic is there.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -44,7 +46,8 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Answer from the image; only who has topics created waits.
 
-    Raises KafkaError(INVALID_REQUEST) for a topic that is named by nothing, or by an id before version 12.
+    Raises KafkaError(INVALID_REQUEST) for a topic that is named by nothing, or by an id before
+    version 12.
     """
     missing = _missing(context, request)
     if missing:
@@ -109,8 +112,8 @@ def _answer(context: Context, request: MetadataRequest, refused: Refused) -> Met
 
 
 def controller_of(context: Context) -> int:
-    """The broker that clients take for the controller: the one that is, or, where it is none of those that are alive,
-    this one, which passes on what is the controller's."""
+    """The broker that clients take for the controller: the one that is, or, where it is none of
+    those that are alive, this one, which passes on what is the controller's."""
     image, node = context.broker.image, context.broker.node_id
     for candidate in (image.controller_id, node):
         broker = image.brokers.get(candidate)

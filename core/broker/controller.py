@@ -1,13 +1,14 @@
-"""The controller's runtime: decisions, one after another, into the log; then, and only then, into the world.
+"""The controller's runtime: decisions, one after another, into the log; then, and only then, into
+the world.
 
-`submit(decide)` decides on the newest image, that is with every decision before it already made, though perhaps not yet
-on the disk. Decisions that queue up while an append is under way go out together in the next one (group commit), and
-each is answered when its own events are safe and the broker has reacted to them. A reader of `image` never sees an event
-that a crash could take back.
+`submit(decide)` decides on the newest image, that is with every decision before it already made,
+though perhaps not yet on the disk. Decisions that queue up while an append is under way go out
+together in the next one (group commit), and each is answered when its own events are safe and the
+broker has reacted to them. A reader of `image` never sees an event that a crash could take back.
 
-If an append fails nobody knows what the store has. So the state is dropped: everything in the queue fails, the log is
-loaded again, and those who asked may ask again. If the append was refused because somebody else is the controller now,
-the controller closes, and answers NOT_CONTROLLER from then on.
+If an append fails nobody knows what the store has. So the state is dropped: everything in the queue
+fails, the log is loaded again, and those who asked may ask again. If the append was refused because
+somebody else is the controller now, the controller closes, and answers NOT_CONTROLLER from then on.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ class Controller:
         return self._closed is None
 
     async def open(self, cluster_id: str) -> None:
-        """Campaign, load the log, and write that this controller took over. An empty log becomes that of `cluster_id`.
+        """Campaign, load the log, and write that this controller took over. An empty log becomes
+        that of `cluster_id`.
 
         Raises StoreFailed, and KafkaError(INCONSISTENT_CLUSTER_ID).
         """
@@ -82,7 +84,8 @@ class Controller:
     async def run(
         self, publish: Publish, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Append what is submitted and hand each new image to `publish`, until cancelled or fenced."""
+        """Append what is submitted and hand each new image to `publish`, until cancelled or
+        fenced."""
         self._publish = publish
         try:
             await publish(self.image)
@@ -99,9 +102,9 @@ class Controller:
     async def submit(self, decide: Decide) -> Any:
         """Have `decide(image)` decided, its events made safe and acted upon; its reply.
 
-        Cancelling the wait does not undo a decision that is in the queue. Raises what `decide` raises; NOT_CONTROLLER
-        where this is not the controller (any more); UNKNOWN_SERVER_ERROR where the store failed, and then the decision may
-        or may not have happened.
+        Cancelling the wait does not undo a decision that is in the queue. Raises what `decide`
+        raises; NOT_CONTROLLER where this is not the controller (any more); UNKNOWN_SERVER_ERROR
+        where the store failed, and then the decision may or may not have happened.
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
@@ -123,7 +126,8 @@ class Controller:
             batch.append(one)
             try:
                 decision = one.decide(image)
-                # A decision that contradicts the image is a fault of ours: it fails alone, before it is on the disk.
+                # A decision that contradicts the image is a fault of ours: it fails alone, and
+                # before it is on the disk.
                 image = image.apply(decision.records)
             except Exception as e:  # noqa: BLE001 - it is its submitter's
                 one.error = e
@@ -158,7 +162,8 @@ class Controller:
         await self._publish(image)
 
     async def _reload(self) -> None:
-        """Drop what is believed and read what is there; the queue's decisions are made anew on that."""
+        """Drop what is believed and read what is there; the queue's decisions are made anew on
+        that."""
         assert self._publish is not None
         try:
             # A new epoch, so that an append of ours that is still on its way somewhere is refused.

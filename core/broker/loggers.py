@@ -1,4 +1,5 @@
-"""This process's loggers as Kafka knows them (KIP-412): levels by name, changed while running, forgotten at its end."""
+"""This process's loggers as Kafka knows them (KIP-412): levels by name, changed while running,
+forgotten at its end."""
 
 import logging
 from typing import Final
@@ -32,7 +33,8 @@ def levels() -> dict[str, str]:
 
 
 def check(name: str, level: str | None) -> None:
-    """Raises KafkaError(INVALID_CONFIG) for a logger or a level that there is not, INVALID_REQUEST for the root's removal."""
+    """Raises KafkaError(INVALID_CONFIG) for a logger or a level that there is not, INVALID_REQUEST
+    for the root's removal."""
     if name not in levels():
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger {name}")
     if level is None:
@@ -44,6 +46,7 @@ def check(name: str, level: str | None) -> None:
 
 
 def set_level(name: str, level: str | None) -> None:
-    """Set a logger's level; None has it follow its parent again. The arguments have passed `check`."""
+    """Set a logger's level; None has it follow its parent again. The arguments have passed
+    `check`."""
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(logging.NOTSET if level is None else LEVELS[level])

@@ -1,17 +1,20 @@
-"""The embedded metadata store: `pk-metadata/` in the first log directory, of one process, which holds that directory.
+"""The embedded metadata store: `pk-metadata/` in the first log directory, of one process, which
+holds that directory.
 
 ```
 pk-metadata/
   controller                  CBOR: who campaigned last, and its epoch
-  00000000000000001234.image  CBOR: the image that the events before 1234 made (the newest one counts)
-  __cluster_metadata-0/       an ordinary log of record batches; an event a record, its offset the image's
+  00000000000000001234.image  CBOR: the image that the events before 1234 made (the newest counts)
+  __cluster_metadata-0/       an ordinary log of record batches; a record an event
 ```
 
-An append is one batch, written and synced before anybody is told. One batch is all or nothing in a crash as well: its CRC
-says so when the log is opened, and a torn one is cut off. The batch's leader epoch is the controller's epoch.
+An append is one batch, written and synced before anybody is told. One batch is all or nothing in a
+crash as well: its CRC says so when the log is opened, and a torn one is cut off. The batch's leader
+epoch is the controller's epoch.
 
-An event is durable when `append` returns, so a snapshot never stands for more than the log had. Only where somebody
-replaced the log's folder does it end before the snapshot; then the log goes on from the snapshot's offset.
+An event is durable when `append` returns, so a snapshot never stands for more than the log had.
+Only where somebody replaced the log's folder does it end before the snapshot; then the log goes on
+from the snapshot's offset.
 """
 
 import logging
@@ -55,7 +58,8 @@ class EmbeddedStore:
     """See the top of this file. It implements `MetadataStore`."""
 
     def __init__(self, disk: Disk, log_dir: str, now_ms: Callable[[], int]) -> None:
-        """`log_dir` is a log directory that this process holds the lock of; `now_ms` stamps the records."""
+        """`log_dir` is a log directory that this process holds the lock of; `now_ms` stamps the
+        records."""
         self._disk = disk
         self._now_ms = now_ms
         self._path = f"{log_dir}/{DIRECTORY}"
@@ -72,7 +76,8 @@ class EmbeddedStore:
         return await self._offload(self._leader)
 
     async def load(self) -> MetadataImage:
-        """See `MetadataStore`. A damaged snapshot gives way to the one before it, with a warning."""
+        """See `MetadataStore`. A damaged snapshot gives way to the one before it, with a
+        warning."""
         return await self._offload(self._load)
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
@@ -84,7 +89,8 @@ class EmbeddedStore:
         await self._offload(self._save_snapshot, epoch, image)
 
     async def trim(self, epoch: int) -> None:
-        """See `MetadataStore`. One snapshot before the last one is kept, and the events after it."""
+        """See `MetadataStore`. One snapshot before the last one is kept, and the events after
+        it."""
         await self._offload(self._trim, epoch)
 
     async def close(self) -> None:
@@ -96,7 +102,8 @@ class EmbeddedStore:
             return await offload(fn, *args, directory=self._path)
         except (OSError, cbor.CborError, KafkaError) as e:
             if self._log is not None and self._log.dead is not None:
-                # A sync that failed is never tried again, nor is what it left in the page cache believed.
+                # A sync that failed is never tried again, nor is what it left in the page cache
+                # believed.
                 self._dead = str(e)
             raise StoreFailed(str(e)) from e
 
@@ -224,7 +231,8 @@ class EmbeddedStore:
         return self._log
 
     def _fenced(self, epoch: int) -> Log:
-        """The log, if `epoch` is the last one. Reading the file costs little beside the sync of an append."""
+        """The log, if `epoch` is the last one. Reading the file costs little beside the sync of an
+        append."""
         log = self._opened()
         last = self._leader()
         if last is None or last.epoch != epoch:

@@ -1,7 +1,8 @@
-"""Decisions about configs of topics, brokers, groups and client metrics subscriptions. Pure: (image, request) → events.
+"""Decisions about configs of topics, brokers, groups and client metrics subscriptions. Pure:
+(image, request) → events.
 
-Both requests name resources, each decided by itself with its own error. The incremental one (KIP-339) changes single
-keys; the legacy one replaces all keys of a resource.
+Both requests name resources, each decided by itself with its own error. The incremental one
+(KIP-339) changes single keys; the legacy one replaces all keys of a resource.
 """
 
 import re
@@ -102,7 +103,8 @@ def _check_throttled(name: str, value: Value) -> None:
 
 
 def _check_broker(own: Mapping[str, str], resource: str, touched: Iterable[str]) -> None:
-    """Only keys that the request sets are judged; what is stored already is not this request's fault."""
+    """Only keys that the request sets are judged; what is stored already is not this request's
+    fault."""
     for name in touched:
         try:
             key = broker_key(name)
@@ -200,7 +202,8 @@ def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None
 
 
 def check_broker_name(name: str) -> int | None:
-    """The id in a broker resource's name, None for all brokers. Raises KafkaError(INVALID_REQUEST)."""
+    """The id in a broker resource's name, None for all brokers. Raises
+    KafkaError(INVALID_REQUEST)."""
     if not name:
         return None
     if not (name.isascii() and name.isdigit() and len(name) <= 10):
@@ -227,7 +230,8 @@ def incremental_alter(
     request: incremental.IncrementalAlterConfigsRequest,
     config: BrokerConfig,
 ) -> Decision[Event]:
-    """Decide an IncrementalAlterConfigs request (loggers excepted: a broker keeps them to itself)."""
+    """Decide an IncrementalAlterConfigs request (loggers excepted: a broker keeps them to
+    itself)."""
 
     def changed(resource: incremental.AlterConfigsResource) -> dict[str, str]:
         key = resource.resource_type, resource.resource_name

@@ -1,7 +1,9 @@
-"""What a controller decides besides topics and configs: a cluster's beginning, brokers, producer ids, internal topics.
+"""What a controller decides besides topics and configs: a cluster's beginning, brokers, producer
+ids, internal topics.
 
-Every function is pure: (image, request, …) → `Decision` of events and an answer. `core/broker/controller.py` appends the
-events to the log and replays them; nothing here changes anything.
+Every function is pure: (image, request, …) → `Decision` of events and an answer.
+`core/broker/controller.py` appends the events to the log and replays them; nothing here changes
+anything.
 """
 
 from dataclasses import dataclass
@@ -48,7 +50,8 @@ class ProducerIdBlock:
 def take_over(
     image: MetadataImage, cluster_id: str, controller_id: int, epoch: int
 ) -> Decision[Event]:
-    """What a newly elected controller appends first. A log without a cluster becomes that of `cluster_id`.
+    """What a newly elected controller appends first. A log without a cluster becomes that of
+    `cluster_id`.
 
     Raises KafkaError(INCONSISTENT_CLUSTER_ID) where the log belongs to another cluster.
     """
@@ -71,10 +74,12 @@ def register_broker(
     *,
     fenced: bool = True,
 ) -> Decision[Event]:
-    """Decide a BrokerRegistration request (KIP-631). The reply is its response, with the new broker epoch.
+    """Decide a BrokerRegistration request (KIP-631). The reply is its response, with the new broker
+    epoch.
 
-    A broker that shares its process with the only controller has nobody to send heartbeats to: it comes with
-    `fenced=False` and leads at once. Asking again with the same incarnation id gives the same epoch.
+    A broker that shares its process with the only controller has nobody to send heartbeats to: it
+    comes with `fenced=False` and leads at once. Asking again with the same incarnation id gives the
+    same epoch.
     """
     decision: Decision[Event] = Decision()
     node = request.broker_id
@@ -180,7 +185,8 @@ def _whole(config: BrokerConfig, name: str) -> int:
 def auto_create(
     image: MetadataImage, names: list[str], config: BrokerConfig, random: Chance
 ) -> Decision[Event]:
-    """Create topics because somebody asked for them; the reply is a CreateTopicsResponse for those that were missing.
+    """Create topics because somebody asked for them; the reply is a CreateTopicsResponse for those
+    that were missing.
 
     An internal topic gets what Kafka gives it, any other the broker's defaults.
     """

@@ -1,9 +1,11 @@
-"""What DescribeConfigs says of a key: its value in force, where it comes from, and the values it hides (KIP-226).
+"""What DescribeConfigs says of a key: its value in force, where it comes from, and the values it
+hides (KIP-226).
 
-A topic's `retention.ms` may be the topic's own, or the broker's `log.retention.ms` as the cluster set it for that broker,
-as the cluster set it for all, as the broker was started with, or the default. All that exist are *synonyms*, in that
-order; the first one is the *source*. As in Kafka a key is described by synonyms of its own name onward: a broker started
-with `log.retention.hours` describes `log.retention.ms` by no synonym at all, though its topics keep to the hours.
+A topic's `retention.ms` may be the topic's own, or the broker's `log.retention.ms` as the cluster
+set it for that broker, as the cluster set it for all, as the broker was started with, or the
+default. All that exist are *synonyms*, in that order; the first one is the *source*. As in Kafka a
+key is described by synonyms of its own name onward: a broker started with `log.retention.hours`
+describes `log.retention.ms` by no synonym at all, though its topics keep to the hours.
 """
 
 from collections.abc import Iterable, Mapping
@@ -99,7 +101,8 @@ def _described(
 
 
 def describe_topic(own: Mapping[str, str], config: BrokerConfig) -> dict[str, Described]:
-    """Every topic key of a topic with these keys of its own, on a broker with this configuration."""
+    """Every topic key of a topic with these keys of its own, on a broker with this
+    configuration."""
     topic = config.topic(own)
     described = {}
     for name, key in TOPIC_KEYS.items():
@@ -113,7 +116,8 @@ def describe_topic(own: Mapping[str, str], config: BrokerConfig) -> dict[str, De
 
 
 def describe_broker(config: BrokerConfig) -> dict[str, Described]:
-    """Every broker key of the broker with this configuration, and those it was given beyond them."""
+    """Every broker key of the broker with this configuration, and those it was given beyond
+    them."""
     names = dict.fromkeys([*BROKER_KEYS, *config.static, *config.dynamic_default, *config.dynamic])
     described = {}
     for name in names:

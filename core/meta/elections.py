@@ -1,8 +1,9 @@
 """Who leads when brokers come and go.
 
-A broker that goes leaves the ISR of its partitions, except where it is the last one there: the last in-sync replica
-holds what was committed, so it stays, the partition has no leader, and waits for it. `unclean.leader.election.enable`
-lets another replica lead instead, at the price of what only the lost one had.
+A broker that goes leaves the ISR of its partitions, except where it is the last one there: the last
+in-sync replica holds what was committed, so it stays, the partition has no leader, and waits for
+it. `unclean.leader.election.enable` lets another replica lead instead, at the price of what only
+the lost one had.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +19,8 @@ Unclean = Callable[[str], bool]
 def broker_gone(
     image: MetadataImage, broker_id: int, unclean: Unclean
 ) -> Iterator[PartitionChanged]:
-    """What changes when `broker_id` may lead nothing any more: fenced, shutting down, or unregistered."""
+    """What changes when `broker_id` may lead nothing any more: fenced, shutting down, or
+    unregistered."""
 
     def alive(node: int) -> bool:
         broker = image.brokers.get(node)
@@ -36,7 +38,8 @@ def broker_gone(
 def broker_came(
     image: MetadataImage, broker_id: int, unclean: Unclean
 ) -> Iterator[PartitionChanged]:
-    """What changes when `broker_id` may lead again: partitions that have no leader take it, where they may."""
+    """What changes when `broker_id` may lead again: partitions that have no leader take it, where
+    they may."""
 
     def alive(node: int) -> bool:
         broker = image.brokers.get(node)
@@ -53,8 +56,8 @@ def broker_came(
 def broker_returned(
     image: MetadataImage, broker_id: int, unclean: Unclean
 ) -> Iterator[PartitionChanged]:
-    """A new incarnation of a broker that nobody had seen go, unfenced at once: leadership it keeps begins a new epoch,
-    so that nothing of the old incarnation's is taken for the new one's."""
+    """A new incarnation of a broker that nobody had seen go, unfenced at once: leadership it keeps
+    begins a new epoch, so that nothing of the old incarnation's is taken for the new one's."""
     for topic in image.topics.values():
         for partition in topic.partitions:
             if partition.leader == broker_id:
@@ -69,10 +72,11 @@ def elect(
     alive: Callable[[int], bool],
     unclean: bool,
 ) -> PartitionChanged | None:
-    """The change by which `partition` gets this ISR and a leader that fits it; None where nothing changes.
+    """The change by which `partition` gets this ISR and a leader that fits it; None where nothing
+    changes.
 
-    The leader stays while it may; else it is the first replica in sync that is alive; else, if `unclean`, the first
-    replica alive, alone in the ISR; else nobody.
+    The leader stays while it may; else it is the first replica in sync that is alive; else, if
+    `unclean`, the first replica alive, alone in the ISR; else nobody.
     """
     if partition.leader in isr and alive(partition.leader):
         leader = partition.leader

@@ -1,11 +1,13 @@
 """The events of the metadata log: everything that ever changes in a cluster, as frozen values.
 
-An event is a fact, not a request: the controller decided it, the log holds it, `MetadataImage.apply` replays it. Each is
-one record of the log, its value a CBOR document `[name, version, fields in the order declared here]`.
+An event is a fact, not a request: the controller decided it, the log holds it,
+`MetadataImage.apply` replays it. Each is one record of the log, its value a CBOR document `[name,
+version, fields in the order declared here]`.
 
-How an event grows: a new field goes to the end, with a default, and the class's VERSION rises. An older program refuses
-the newer version (it would drop what it does not know); a newer one reads the shorter list of an older. Fields are never
-removed, reordered or given another meaning; an event that must change so gets a new name.
+How an event grows: a new field goes to the end, with a default, and the class's VERSION rises. An
+older program refuses the newer version (it would drop what it does not know); a newer one reads the
+shorter list of an older. Fields are never removed, reordered or given another meaning; an event
+that must change so gets a new name.
 """
 
 from dataclasses import dataclass, fields
@@ -62,7 +64,8 @@ class ControllerElected:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistered:
-    """A broker came, or came back: an incarnation with an epoch of its own, fenced until its first heartbeats."""
+    """A broker came, or came back: an incarnation with an epoch of its own, fenced until its first
+    heartbeats."""
 
     VERSION: ClassVar[int] = 1
     broker_id: int
@@ -228,7 +231,8 @@ def pack(event: Event) -> list[Any]:
 
 
 def unpack(packed: Any) -> Event:
-    """The event that `pack` made this of. Raises cbor.CborError for anything else, and for one that is too new."""
+    """The event that `pack` made this of. Raises cbor.CborError for anything else, and for one that
+    is too new."""
     try:
         name, version, values = packed
         cls = EVENTS[name]

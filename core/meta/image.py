@@ -1,8 +1,9 @@
 """The cluster as its metadata log says it is: an immutable value, replaced when events are applied.
 
-Who holds an image may keep it, compare it, and read it across an await. `apply` copies each dictionary that its events
-touch once per call, however many events there are, so ten thousand partitions are created as one step, and everything
-untouched is shared with the old image. That sharing is what makes `changes(old, new)` cheap: same object, no change.
+Who holds an image may keep it, compare it, and read it across an await. `apply` copies each
+dictionary that its events touch once per call, however many events there are, so ten thousand
+partitions are created as one step, and everything untouched is shared with the old image. That
+sharing is what makes `changes(old, new)` cheap: same object, no change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -76,7 +77,8 @@ class PartitionImage:
     leader_epoch: int
     partition_epoch: int
     elr: tuple[int, ...] = ()
-    """Eligible leader replicas: not in the ISR, but known to hold everything committed (KIP-966)."""
+    """Eligible leader replicas: not in the ISR, but known to hold everything committed (KIP-966).
+    """
     last_known_elr: tuple[int, ...] = ()
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
@@ -112,7 +114,8 @@ class MetadataImage:
 
     cluster_id: str = ""
     offset: int = 0
-    """How many events made this image: the offset in the metadata log that the next one will get."""
+    """How many events made this image: the offset in the metadata log that the next one will get.
+    """
     controller_id: int = NO_NODE
     controller_epoch: int = -1
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
@@ -137,7 +140,8 @@ class MetadataImage:
         return self.configs.get((TOPIC, topic), NO_CONFIGS)
 
     def broker_configs(self, broker_id: int | None) -> Mapping[str, str]:
-        """The keys that the cluster keeps for one broker; for None those it keeps for all of them."""
+        """The keys that the cluster keeps for one broker; for None those it keeps for all of
+        them."""
         name = "" if broker_id is None else str(broker_id)
         return self.configs.get((BROKER, name), NO_CONFIGS)
 
@@ -156,7 +160,8 @@ class MetadataImage:
         return sum(len(topic.partitions) for topic in self.topics.values())
 
     def apply(self, events: Iterable[Event]) -> "MetadataImage":
-        """The image after `events`. An event that contradicts the image is a damaged log: AssertionError."""
+        """The image after `events`. An event that contradicts the image is a damaged log:
+        AssertionError."""
         edit = _Edit(self)
         for event in events:
             edit.replay(event)
@@ -371,13 +376,14 @@ class PartitionChange:
 
 @dataclass(slots=True)
 class Changes:
-    """What differs between two images, for whoever must act on it. Deletions are to be acted on first: a topic that was
-    deleted and made again under its name is in both lists, with two ids."""
+    """What differs between two images, for whoever must act on it. Deletions are to be acted on
+    first: a topic that was deleted and made again under its name is in both lists, with two ids."""
 
     topics_deleted: list[TopicImage] = field(default_factory=list)
     topics_created: list[TopicImage] = field(default_factory=list)
     partitions: list[PartitionChange] = field(default_factory=list)
-    """Partitions that came (of new topics too) or changed; those of deleted topics are not listed."""
+    """Partitions that came (of new topics too) or changed; those of deleted topics are not listed.
+    """
     configs: list[ConfigResource] = field(default_factory=list)
     """Resources whose own keys changed, came or went."""
     brokers: list[int] = field(default_factory=list)

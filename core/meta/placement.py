@@ -1,9 +1,10 @@
 """Where new replicas go: leaders spread evenly over brokers, replicas of a partition over racks.
 
-The brokers are laid out in one ring in which racks alternate (a1 b1 c1 a2 b2 …). Partition p is led by the p-th broker of
-the ring from a random start. Its followers come from further along the ring, shifted by one more each time the ring has
-gone round, so that the followers of one broker's partitions are all the others and not always its neighbour. A broker
-whose rack already has a replica is passed over while there are racks that have none.
+The brokers are laid out in one ring in which racks alternate (a1 b1 c1 a2 b2 …). Partition p is led
+by the p-th broker of the ring from a random start. Its followers come from further along the ring,
+shifted by one more each time the ring has gone round, so that the followers of one broker's
+partitions are all the others and not always its neighbour. A broker whose rack already has a
+replica is passed over while there are racks that have none.
 
 A fenced broker may get a replica where there are not enough others, but it leads nothing.
 """
@@ -34,7 +35,8 @@ def place(
 ) -> list[tuple[int, ...]]:
     """The replicas of `partitions` new partitions, the one that should lead first.
 
-    Raises KafkaError(INVALID_REPLICATION_FACTOR) where there are not enough brokers, or none that may lead.
+    Raises KafkaError(INVALID_REPLICATION_FACTOR) where there are not enough brokers, or none that
+    may lead.
     """
     known = sorted(brokers, key=lambda b: b.broker_id)
     leaders = _ring([b for b in known if b.may_lead])
@@ -42,7 +44,7 @@ def place(
     if replication_factor > len(known):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"there are {len(known)} brokers, too few for a replication factor of {replication_factor}",
+            f"{len(known)} brokers are too few for a replication factor of {replication_factor}",
         )
     if not leaders:
         raise KafkaError(

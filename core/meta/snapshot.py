@@ -1,4 +1,5 @@
-"""A snapshot of the image: the events that would make it, in one CBOR document. Loading one is applying them."""
+"""A snapshot of the image: the events that would make it, in one CBOR document. Loading one is
+applying them."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -76,7 +77,8 @@ def dump(image: MetadataImage) -> bytes:
 
 
 def load(data: bytes) -> MetadataImage:
-    """The image in a document. Raises cbor.CborError where it is damaged or newer than this program."""
+    """The image in a document. Raises cbor.CborError where it is damaged or newer than this
+    program."""
     _, body = cbor.loads(KIND, data, VERSION)
     try:
         offset, packed = body["offset"], body["events"]

@@ -1,10 +1,12 @@
 """Where the metadata log lives, and who may write it: one small interface, for all stores.
 
-A store holds events by offset from 0, a snapshot that stands for those before it, and an *epoch*: whoever campaigns
-raises it, and only the last one who did may append. An append of an older epoch is refused whole, so a controller that
-lost its office without noticing (a paused process, a lost session) cannot write a word.
+A store holds events by offset from 0, a snapshot that stands for those before it, and an *epoch*:
+whoever campaigns raises it, and only the last one who did may append. An append of an older epoch
+is refused whole, so a controller that lost its office without noticing (a paused process, a lost
+session) cannot write a word.
 
-Consensus is the store's work, never the controller's: a directory has one owner by its lock, ZooKeeper votes.
+Consensus is the store's work, never the controller's: a directory has one owner by its lock,
+ZooKeeper votes.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +25,8 @@ class Fenced(Exception):
 
 
 class StoreFailed(Exception):
-    """The store could not do it. Whether an append happened is unknown until the log is loaded again."""
+    """The store could not do it. Whether an append happened is unknown until the log is loaded
+    again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class Leader:
 
 
 class MetadataStore(Protocol):
-    """A metadata log. Every method raises StoreFailed where the store cannot be reached or is damaged."""
+    """A metadata log. Every method raises StoreFailed where the store cannot be reached or is
+    damaged."""
 
     async def campaign(self, controller_id: int) -> int:
         """Become the one who may append, waiting for it where somebody else is; the new epoch."""
@@ -50,10 +54,11 @@ class MetadataStore(Protocol):
         ...
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
-        """Append `events` as the records from `offset` on, all or none, and return once they survive a crash.
+        """Append `events` as the records from `offset` on, all or none, and return once they
+        survive a crash.
 
-        `offset` is where the appender believes the log ends. Raises Fenced where `epoch` is no longer the last one, or
-        the log ends elsewhere: then somebody else has written.
+        `offset` is where the appender believes the log ends. Raises Fenced where `epoch` is no
+        longer the last one, or the log ends elsewhere: then somebody else has written.
         """
         ...
 
@@ -86,8 +91,9 @@ class MemoryLog:
 
 
 class MemoryStore:
-    """A metadata log in memory: of clusters that are simulated, and of tests. It keeps bytes, so what it gives back has
-    been through the events' encoding. `fault` is called before each operation and may raise StoreFailed."""
+    """A metadata log in memory: of clusters that are simulated, and of tests. It keeps bytes, so
+    what it gives back has been through the events' encoding. `fault` is called before each
+    operation and may raise StoreFailed."""
 
     def __init__(
         self, log: MemoryLog | None = None, fault: Callable[[str], None] = lambda operation: None

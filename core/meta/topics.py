@@ -1,4 +1,5 @@
-"""Decisions about topics: create, delete, add partitions. Pure: (image, request) → events and the answer.
+"""Decisions about topics: create, delete, add partitions. Pure: (image, request) → events and the
+answer.
 
 A request names many topics, each is decided by itself, and each has its own error in the answer.
 """
@@ -136,10 +137,11 @@ def _create(
 
 
 def new_topic_id(image: MetadataImage, random: Chance) -> Uuid:
-    """An id that no topic has. As in Kafka its text never begins with '-', which tools would take for an option."""
+    """An id that no topic has. As in Kafka its text never begins with '-', which tools would take
+    for an option."""
     while True:
         topic_id = random.randbytes(16)
-        # Ids of fifteen zero bytes and something are reserved: the cluster's own log has such a one.
+        # Ids of fifteen zero bytes and one more are reserved: the cluster's own log has such.
         taken = topic_id[:15] == bytes(15) or topic_id in image.topics_by_id
         if not taken and not uuid_text(topic_id).startswith("-"):
             return topic_id
@@ -288,6 +290,8 @@ def delete_topics(
             topic = _to_delete(state, topic, count, config)
         except KafkaError as e:
             result.error_code, result.error_message = e.code, e.message
+            if topic is not None:
+                result.name, result.topic_id = topic.name, topic.topic_id
             continue
         result.name, result.topic_id = topic.name, topic.topic_id
         decision.records.append(TopicDeleted(topic.topic_id))

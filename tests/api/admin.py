@@ -1,4 +1,5 @@
-"""Asking a broker in memory administrative things; requests and answers pass through the codec both ways."""
+"""Asking a broker in memory administrative things; requests and answers pass through the codec both
+ways."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Configs on a broker: described with sources and docs, altered in two ways, in force at once, loggers included."""
+"""Configs on a broker: described with sources and docs, altered in two ways, in force at once,
+loggers included."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ async def described(
     admin: Admin, kind: int, name: str, *keys: str
 ) -> dict[str, DescribeConfigsResourceResult]:
     (result,) = (await admin.ask(describe(kind, name, *keys))).results
-    assert (result.error_code, result.error_message) == (0, None)
+    assert (result.error_code, result.error_message) == (0, "")
     return {config.name: config for config in result.configs}
 
 

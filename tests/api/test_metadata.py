@@ -1,4 +1,5 @@
-"""Metadata, DescribeCluster and DescribeTopicPartitions: answers as Apache Kafka 4.3.1 gives them, version by version."""
+"""Metadata, DescribeCluster and DescribeTopicPartitions: answers as Apache Kafka 4.3.1 gives them,
+version by version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""CreateTopics, DeleteTopics and CreatePartitions on a broker: versions, time limits, and that the logs follow."""
+"""CreateTopics, DeleteTopics and CreatePartitions on a broker: versions, time limits, and that the
+logs follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The controller's runtime: one decision after another, several in one append, nobody told too early, failures."""
+"""The controller's runtime: one decision after another, several in one append, nobody told too
+early, failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The embedded store: what a crash leaves at every moment, a log that does not grow, disks that fail, damage."""
+"""The embedded store: what a crash leaves at every moment, a log that does not grow, disks that
+fail, damage."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def test_what_was_appended_survives_a_crash(names: Any, zeroed: bool) -> None:
 
 
 def test_an_append_that_was_cut_is_whole_or_not_there() -> None:
-    """The last batch reaches the disk up to any of its bytes: none of its events is loaded, or all are."""
+    """The last batch reaches the disk up to any of its bytes: none of its events is loaded, or all
+    are."""
 
     async def main() -> None:
         kept = 0

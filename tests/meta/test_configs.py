@@ -1,4 +1,5 @@
-"""Changing keys of topics, brokers, groups and subscriptions; describing where their values come from."""
+"""Changing keys of topics, brokers, groups and subscriptions; describing where their values come
+from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The image: what events make of it, that old ones stay what they were, and what differs between two."""
+"""The image: what events make of it, that old ones stay what they were, and what differs between
+two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What every metadata store promises, asked of each: epochs fence, appends are whole, snapshots stand for what they end."""
+"""What every metadata store promises, asked of each: epochs fence, appends are whole, snapshots
+stand for what they end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Creating, growing and deleting topics: what is decided and what is refused, with the codes that Kafka answers."""
+"""Creating, growing and deleting topics: what is decided and what is refused, with the codes that
+Kafka answers."""
 
 from __future__ import annotations
 

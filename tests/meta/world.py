@@ -1,4 +1,5 @@
-"""A cluster to decide upon: images with brokers and topics, and a chance that is the same every time."""
+"""A cluster to decide upon: images with brokers and topics, and a chance that is the same every
+time."""
 
 from __future__ import annotations
 
