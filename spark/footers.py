@@ -1,0 +1,31 @@
+"""What a parquet file says of itself."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from pyarrow import parquet
+
+from pk.spark.errors import SparkFailed
+
+
+class Footer(NamedTuple):
+    """A file's records, and the least and greatest of their offsets (-1 where there are none)."""
+
+    records: int
+    first: int
+    last: int
+
+
+def footer(path: Path) -> Footer:
+    """Reads the end of the file only. Raises SparkFailed where it has no count of offsets."""
+    data = parquet.read_metadata(path)
+    first = last = -1
+    for index in range(data.num_row_groups):
+        group = data.row_group(index)
+        at = next(i for i in range(group.num_columns) if group.column(i).path_in_schema == "offset")
+        statistics = group.column(at).statistics
+        if statistics is None or not statistics.has_min_max:
+            raise SparkFailed(f"{path} does not say which offsets it holds")
+        first = statistics.min if first < 0 else min(first, statistics.min)
+        last = max(last, statistics.max)
+    return Footer(data.num_rows, first, last)

@@ -1,0 +1,255 @@
+"""The options of the `pk` data source: those of Spark's own Kafka source, by their names and with their meaning.
+
+Names are case-insensitive, as Spark's are. An option that has nothing to do here is refused with the reason rather than
+taken and forgotten: no consumer group is joined, so there is none to name; what tunes Spark's consumer pool has no pool.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from pk.core.values import TopicPartition
+from pk.net.client.config import ClientConfig, ConsumerConfig, keys
+from pk.net.client.results import EARLIEST, LATEST
+from pk.spark.errors import OptionError
+from pk.spark.ranges import OFFSETS_A_RANGE
+from pk.spark.reader import WAIT_MS, ReadOptions
+
+_BOOTSTRAP: Final = "kafka.bootstrap.servers"
+_READ_KEYS: Final = {
+    "check.crcs",
+    "client.rack",
+    "default.api.timeout.ms",
+    "fetch.max.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+}
+"""Keys of a consumer that a read without a group has a use for, besides those of every client."""
+
+_NAMES: Final = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeHeaders",
+    "kafkaConsumer.pollTimeoutMs",
+)
+
+_STREAMS: Final = "is for streams, and this is a batch read"
+_GROUP: Final = "names a consumer group, and none is joined; leave it out"
+_RETRIES: Final = "is not needed; kafka.default.api.timeout.ms says how long to try"
+_REFUSED: Final = {
+    "groupidprefix": _GROUP,
+    "kafka.group.id": _GROUP,
+    "fetchoffset.numretries": _RETRIES,
+    "fetchoffset.retryintervalms": _RETRIES,
+    "maxoffsetspertrigger": _STREAMS,
+    "minoffsetspertrigger": _STREAMS,
+    "maxtriggerdelay": _STREAMS,
+    "kafka.auto.offset.reset": "is what startingOffsets says here",
+    "kafka.enable.auto.commit": "commits nothing here; leave it out",
+    "kafka.key.deserializer": "names a Java class; keys come as bytes",
+    "kafka.value.deserializer": "names a Java class; values come as bytes",
+    "kafka.interceptor.classes": "names Java classes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where ranges begin or end: a timestamp (or special one) everywhere, or an offset or timestamp for each."""
+
+    everywhere: int | None = None
+    """Epoch ms, or EARLIEST, LATEST."""
+
+    offsets: Mapping[TopicPartition, int] | None = None
+    times: Mapping[TopicPartition, int] | None = None
+    otherwise_latest: bool = True
+    """Where no record is as late as the timestamp: the end; else that is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is to be read, parsed. Exactly one of `topics`, `pattern` and `assigned` is set."""
+
+    read: ReadOptions
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+    begin: Bound = field(default_factory=lambda: Bound(EARLIEST))
+    end: Bound = field(default_factory=lambda: Bound(LATEST))
+    min_ranges: int = 1
+    offsets_max: int = OFFSETS_A_RANGE
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """The options as Spark hands them over. Raises OptionError, ConfigError."""
+    given = {name.lower(): str(value) for name, value in options.items()}
+    client = _client_keys(given)
+    known = {name.lower() for name in _NAMES}
+    for name in given:
+        if name.startswith("kafka."):
+            continue
+        if name in _REFUSED:
+            raise OptionError(f"the option {name} {_REFUSED[name]}")
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            names = {n.lower(): n for n in _NAMES}
+            hint = f"; did you mean {names[near[0]]}?" if near else ""
+            raise OptionError(f"{name} is not an option of the source{hint}")
+    if not given.get(_BOOTSTRAP):
+        raise OptionError(f"the option {_BOOTSTRAP} must be given: HOST:PORT of a broker")
+    read = ReadOptions(
+        bootstrap=given[_BOOTSTRAP],
+        client=client,
+        headers=_flag(given, "includeHeaders", False),
+        fail_on_data_loss=_flag(given, "failOnDataLoss", True),
+        wait_ms=_count(given, "kafkaConsumer.pollTimeoutMs", WAIT_MS),
+    )
+    _ = read.config  # refuses bad values now, in the driver
+    topics, pattern, assigned = _what(given)
+    return SourceOptions(
+        read=read,
+        topics=topics,
+        pattern=pattern,
+        assigned=assigned,
+        begin=_bound(given, "starting", EARLIEST),
+        end=_bound(given, "ending", LATEST),
+        min_ranges=_count(given, "minPartitions", 1),
+        offsets_max=_count(given, "maxRecordsPerPartition", OFFSETS_A_RANGE),
+    )
+
+
+def _client_keys(given: Mapping[str, str]) -> dict[str, str]:
+    client: dict[str, str] = {}
+    everyone = keys(ClientConfig)
+    for name, value in given.items():
+        if not name.startswith("kafka.") or name == _BOOTSTRAP:
+            continue
+        if name in _REFUSED:
+            raise OptionError(f"the option {name} {_REFUSED[name]}")
+        key = name.removeprefix("kafka.")
+        if key in keys(ConsumerConfig) and key not in everyone and key not in _READ_KEYS:
+            raise OptionError(f"the option {name} has nothing to do in a read without a group")
+        client[key] = value
+    return client
+
+
+def _what(
+    given: Mapping[str, str],
+) -> tuple[tuple[str, ...], re.Pattern[str] | None, tuple[TopicPartition, ...]]:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if name.lower() in given]
+    if len(ways) != 1:
+        said = f"{' and '.join(ways)} were given" if ways else "none was given"
+        raise OptionError(f"one of subscribe, subscribePattern and assign must be given; {said}")
+    value = given[ways[0].lower()]
+    if ways[0] == "subscribe":
+        topics = tuple(dict.fromkeys(filter(None, (t.strip() for t in value.split(",")))))
+        if not topics:
+            raise OptionError("subscribe names no topic")
+        return topics, None, ()
+    if ways[0] == "subscribePattern":
+        try:
+            return (), re.compile(value), ()
+        except re.error as e:
+            raise OptionError(f"subscribePattern: not a pattern: {e}") from None
+    assigned = _per_topic("assign", value, list)
+    found = [TopicPartition(t, _number("assign", p)) for t, ps in assigned.items() for p in ps]
+    if not found:
+        raise OptionError("assign names no partition")
+    return (), None, tuple(dict.fromkeys(found))
+
+
+def _bound(given: Mapping[str, str], side: Literal["starting", "ending"], default: int) -> Bound:
+    """Spark's order: a timestamp for all goes before timestamps for each, and those before offsets."""
+    latest = side == "ending"
+    strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise OptionError(
+            f"startingOffsetsByTimestampStrategy must be error or latest, is {strategy!r}"
+        )
+    latest = latest or strategy == "latest"
+    name = f"{side}Timestamp"
+    if name.lower() in given:
+        time_ms = _number(name, given[name.lower()])
+        if time_ms < 0:
+            raise OptionError(f"{name} must be milliseconds since 1970, is {time_ms}")
+        return Bound(time_ms, otherwise_latest=latest)
+    name = f"{side}OffsetsByTimestamp"
+    if name.lower() in given:
+        times = _numbers(name, given[name.lower()])
+        if any(time_ms < 0 for time_ms in times.values()):
+            raise OptionError(f"{name} must hold milliseconds since 1970")
+        return Bound(times=times, otherwise_latest=latest)
+    name = f"{side}Offsets"
+    text = given.get(name.lower())
+    if text is None:
+        return Bound(default)
+    other, wrong = ("earliest", LATEST) if side == "starting" else ("latest", EARLIEST)
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        if word != other:
+            raise OptionError(f"{name} of a batch read must be {other} or JSON, is {word}")
+        return Bound(default)
+    offsets = _numbers(name, text)
+    if wrong in offsets.values() or any(offset < EARLIEST for offset in offsets.values()):
+        raise OptionError(f"{name} of a batch read must hold offsets or {default} ({other})")
+    return Bound(offsets=offsets)
+
+
+def _per_topic(name: str, text: str, kind: type) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as e:
+        raise OptionError(f"{name}: not JSON: {e}") from None
+    if not isinstance(value, dict) or not all(isinstance(v, kind) for v in value.values()):
+        like = '{"topic":[0,1]}' if kind is list else '{"topic":{"0":23,"1":-2}}'
+        raise OptionError(f"{name} must look like {like}, is {text!r}")
+    return value
+
+
+def _numbers(name: str, text: str) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, _number(name, partition)): _number(name, value)
+        for topic, partitions in _per_topic(name, text, dict).items()
+        for partition, value in partitions.items()
+    }
+
+
+def _number(name: str, value: object) -> int:
+    try:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError
+        return int(value)
+    except ValueError:
+        raise OptionError(f"{name}: {value!r} is not a whole number") from None
+
+
+def _count(given: Mapping[str, str], name: str, default: int) -> int:
+    if name.lower() not in given:
+        return default
+    number = _number(name, given[name.lower()])
+    if number < 1:
+        raise OptionError(f"{name} must be at least 1, is {number}")
+    return number
+
+
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
+    words: dict[str, bool] = {"true": True, "false": False}
+    text = given.get(name.lower(), str(default)).lower()
+    if text not in words:
+        raise OptionError(f"{name} must be true or false, is {text!r}")
+    return words[text]

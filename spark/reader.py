@@ -1,0 +1,328 @@
+"""Reads a range of offsets from its partition's leader, as Arrow batches: what one task of Spark does.
+
+Spark calls a task's read as a plain generator, and turns what it yields into rows while the network could be busy. So the
+fetching runs on trio in a thread of its own, a few answers ahead; the generator decodes. Both spend their time where the
+interpreter's lock is not held (recv; numpy, Arrow and the decompressors), so they run side by side.
+
+A range ends by what the batches say, never by counting records: over holes of compaction, control batches and aborted
+transactions the offset of the last batch tells how far the log was read.
+"""
+
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.record.batch import BatchHeader, check_crc
+from pk.core.record.columns import to_arrow
+from pk.core.values import ZERO_UUID, uuid_text
+from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pk.net.client.cluster import Backoff, Cluster, open_cluster
+from pk.net.client.config import ConsumerConfig, parse
+from pk.net.client.connection import Connection
+from pk.net.client.errors import ClientError
+from pk.net.client.subscription import Chunk
+from pk.spark.errors import DataLost
+from pk.spark.ranges import OffsetRange
+
+FETCH_BYTES: Final = 8 << 20
+"""`max.partition.fetch.bytes` where the caller has not set it: a task reads one partition, not hundreds."""
+
+ROWS_BYTES: Final = 4 << 20
+"""Records of so many bytes become one Arrow batch."""
+
+WAIT_MS: Final = 120_000
+"""How long a record that should be there is waited for (`kafkaConsumer.pollTimeoutMs`; Spark's default)."""
+
+_FETCH: Final = 1
+_AHEAD: Final = 2
+_SLACK: Final = 1.1
+_SLACK_BYTES: Final = 65_536
+
+_GONE: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
+
+Batches = list[tuple[memoryview, BatchHeader]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How a range is read. `client` has Kafka's keys of a consumer."""
+
+    bootstrap: str
+    client: Mapping[str, str] = field(default_factory=dict)
+    headers: bool = False
+    fail_on_data_loss: bool = True
+    wait_ms: int = WAIT_MS
+
+    @property
+    def config(self) -> ConsumerConfig:
+        """`client` parsed. Raises ConfigError."""
+        return parse(ConsumerConfig, {"max.partition.fetch.bytes": FETCH_BYTES, **self.client})
+
+
+def read(wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """The records of a range in order, as batches of ROW_SCHEMA (or with headers).
+
+    Raises DataLost where the range is not there whole (unless told not to), KafkaError and ClientError as brokers and
+    connections fail for good, CorruptBatch for a wrong CRC. Closing the generator ends the fetching.
+    """
+    config = options.config
+    fetching = _Fetching(wanted, options, config)
+    try:
+        yield from to_arrow(
+            _checked(fetching.batches(), config.check_crcs),
+            wanted.topic,
+            wanted.partition,
+            start_offset=wanted.begin,
+            end_offset=wanted.end,
+            headers=options.headers,
+            chunk_bytes=ROWS_BYTES,
+        )
+    finally:
+        fetching.close()
+
+
+def _checked(
+    batches: Iterator[tuple[memoryview, BatchHeader]], check_crcs: bool
+) -> Iterator[tuple[memoryview, BatchHeader]]:
+    for data, header in batches:
+        if check_crcs:
+            check_crc(data, 0, header)
+        yield data, header
+
+
+class _Fetching:
+    """The thread that fetches, and the queue between it and the generator."""
+
+    def __init__(self, wanted: OffsetRange, options: ReadOptions, config: ConsumerConfig) -> None:
+        self._wanted = wanted
+        self._options = options
+        self._config = config
+        self._answers: queue.SimpleQueue[Batches | None] = queue.SimpleQueue()
+        self._room = trio.Semaphore(_AHEAD)
+        self._scope = trio.CancelScope()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"pk fetch {wanted.topic_partition}")
+        self._thread.daemon = True
+        self._thread.start()
+
+    def batches(self) -> Iterator[tuple[memoryview, BatchHeader]]:
+        """The batches with data for us, as they come. Raises what the fetching raised."""
+        while True:
+            batches = self._answers.get()
+            if batches is None:
+                if self._error is not None:
+                    raise self._error
+                return
+            yield from batches
+            self._tell(self._room.release)
+
+    def close(self) -> None:
+        """End the fetching and wait until it has ended. Idempotent."""
+        self._tell(self._scope.cancel)
+        self._thread.join()
+
+    def _tell(self, do: Callable[[], object]) -> None:
+        # The token is set before the first answer, but a reader may be closed before that.
+        while self._token is None and self._thread.is_alive():
+            self._thread.join(0.001)
+        if self._token is not None:
+            try:
+                self._token.run_sync_soon(do)
+            except trio.RunFinishedError:
+                return  # it has ended by itself
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as e:
+            self._error = e
+        finally:
+            self._answers.put(None)
+
+    async def _main(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        with self._scope:
+            async with open_cluster(self._options.bootstrap, self._config) as cluster:
+                await RangeFetch(cluster, self._wanted, self._options, self._config).run(self._hand)
+
+    async def _hand(self, batches: Batches) -> None:
+        await self._room.acquire()
+        self._answers.put(batches)
+
+
+class RangeFetch:
+    """Fetches one range: where it stands, whom it asks."""
+
+    def __init__(
+        self, cluster: Cluster, wanted: OffsetRange, options: ReadOptions, config: ConsumerConfig
+    ) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._options = options
+        self._config = config
+        self._position = wanted.begin
+        self._isolation = 1 if config.isolation_level == "read_committed" else 0
+        self._replica = -1
+        self._bytes_an_offset = 0.0
+
+    async def run(self, hand: Callable[[Batches], Awaitable[None]]) -> None:
+        """Give `hand` the batches of each answer until the range is read.
+
+        An answer that brings nothing is asked for again until `wait_ms` have passed without progress.
+        """
+        config = self._config
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        moved_at = trio.current_time()
+        while self._position < self._wanted.end:
+            before, failure = self._position, None
+            try:
+                batches = await self._fetch()
+            except (KafkaError, ClientError, ProtocolError) as e:
+                if not _passing(e):
+                    raise
+                failure, batches = e, []
+            if self._position > before:
+                moved_at = trio.current_time()
+                backoff.reset()
+                if batches:
+                    await hand(batches)
+                continue
+            if trio.current_time() - moved_at >= self._options.wait_ms / 1000:
+                if failure is not None:
+                    raise failure
+                self._lost(f"nothing came from offset {self._position} on", self._wanted.end)
+                return
+            if failure is not None:
+                self._replica = -1
+                await trio.sleep(backoff.next_ms() / 1000)
+                await self._refresh()
+
+    async def _refresh(self) -> None:
+        try:
+            await self._cluster.refresh([self._wanted.topic])
+        except (KafkaError, ClientError, ProtocolError) as e:
+            if not _passing(e):
+                raise
+
+    async def _leader(self) -> tuple[Connection, int]:
+        """The connection to ask, and the leader epoch to name."""
+        wanted, cluster = self._wanted, self._cluster
+        info = await cluster.topic(wanted.topic, timeout_ms=self._config.default_api_timeout_ms)
+        if wanted.topic_id not in (ZERO_UUID, info.topic_id):
+            raise DataLost(
+                f"topic {wanted.topic} was deleted and made again: its id is now"
+                f" {uuid_text(info.topic_id)}, no longer {uuid_text(wanted.topic_id)}"
+            )
+        node_id, epoch = cluster.metadata.leader(wanted.topic_partition)
+        if node_id < 0:
+            what = f"{wanted.topic_partition} has no leader"
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, what)
+        return await cluster.connection(self._replica if self._replica >= 0 else node_id), epoch
+
+    async def _fetch(self) -> Batches:
+        wanted, config = self._wanted, self._config
+        connection, epoch = await self._leader()
+        topic_id = self._cluster.metadata.topic_id(wanted.topic)
+        high = 12 if topic_id == ZERO_UUID else 32767
+        version = connection.version_of(_FETCH, low=4, high=high)
+        bytes_max = self._bytes_max()
+        partition = FetchPartition(
+            partition=wanted.partition,
+            current_leader_epoch=epoch,
+            fetch_offset=self._position,
+            partition_max_bytes=bytes_max,
+        )
+        request = FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=max(bytes_max, config.fetch_max_bytes),
+            isolation_level=self._isolation,
+            topics=[FetchTopic(topic=wanted.topic, topic_id=topic_id, partitions=[partition])],
+        )
+        if version >= 7:
+            request.session_epoch = -1  # no session: what is asked for differs each time
+        if version >= 11:
+            request.rack_id = config.client_rack
+        response = await connection.request(request, version=version)
+        if response.error_code:
+            raise KafkaError(response.error_code, f"Fetch of {wanted.topic_partition}")
+        for topic in response.responses:
+            for data in topic.partitions:
+                return self._take(data)
+        return []
+
+    def _bytes_max(self) -> int:
+        """How much to ask for: near the end of the range no more than is likely left of it."""
+        limit = self._config.max_partition_fetch_bytes
+        if not self._bytes_an_offset:
+            return limit
+        left = (self._wanted.end - self._position) * self._bytes_an_offset
+        return min(limit, int(left * _SLACK) + _SLACK_BYTES)
+
+    def _take(self, data: Any) -> Batches:
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            if self._replica >= 0:
+                self._replica = -1  # the leader may have it
+            else:
+                self._out_of_range(data)
+            return []
+        if data.error_code:
+            what = f"Fetch of {self._wanted.topic_partition} from offset {self._position}"
+            raise KafkaError(data.error_code, what)
+        if data.preferred_read_replica >= 0:
+            self._replica = data.preferred_read_replica
+        if not data.records:
+            return []
+        aborted = None
+        if self._isolation:
+            aborted = [(a.first_offset, a.producer_id) for a in data.aborted_transactions or ()]
+        chunk = Chunk(self._wanted.topic_partition, data.records, aborted)
+        if not chunk.batches:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{self._wanted.topic_partition} at {self._position}: no whole batch in the answer",
+            )
+        first = max(chunk.batches[0][1].base_offset, self._position)
+        self._bytes_an_offset = len(data.records) / max(chunk.next_offset - first, 1)
+        batches: Batches = []
+        while (found := chunk.next_batch(self._position)) is not None:
+            header, batch = found
+            if header.base_offset >= self._wanted.end:
+                break
+            batches.append((batch, header))
+        self._position = max(self._position, chunk.next_offset)
+        return batches
+
+    def _out_of_range(self, data: Any) -> None:
+        wanted = self._wanted
+        if data.log_start_offset > self._position:
+            self._lost(
+                f"the partition begins at {data.log_start_offset} now", data.log_start_offset
+            )
+        else:
+            self._lost("the partition ends before that", wanted.end)
+
+    def _lost(self, why: str, go_on_at: int) -> None:
+        """Raise DataLost, or, where that was asked for, go on at `go_on_at`."""
+        wanted = self._wanted
+        if self._options.fail_on_data_loss:
+            raise DataLost(
+                f"{wanted.topic_partition}: offsets from {self._position} to {wanted.end} were asked"
+                f" for, but {why}; failOnDataLoss=false exports what there is"
+            )
+        self._position = min(go_on_at, wanted.end)
+
+
+def _passing(error: Exception) -> bool:
+    if isinstance(error, KafkaError):
+        return error.code not in _GONE and (
+            error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+        )
+    return isinstance(error, ClientError)

@@ -1,0 +1,42 @@
+"""A look at some records, from which Spark infers what fields their JSON has."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pk.spark.ranges import OffsetRange
+from pk.spark.reader import ReadOptions, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+def sample(
+    ranges: Sequence[OffsetRange], options: ReadOptions, columns: Sequence[str], count: int
+) -> dict[str, list[bytes]]:
+    """Some `count` records' keys or values that are not null: from the beginning and from the end of each range."""
+    found: dict[str, list[bytes]] = {name: [] for name in columns}
+    share = max(count // max(2 * len(ranges), 1), 1)
+    for r in ranges:
+        for piece in _ends(r, share):
+            for rows in read(piece, options):
+                for name in columns:
+                    found[name] += [v for v in rows.column(name).to_pylist() if v is not None]
+    return found
+
+
+def _ends(whole: OffsetRange, share: int) -> list[OffsetRange]:
+    def piece(begin: int, end: int) -> OffsetRange:
+        return OffsetRange(whole.topic, whole.partition, begin, end, whole.topic_id)
+
+    if whole.offsets <= 2 * share:
+        return [whole]
+    return [piece(whole.begin, whole.begin + share), piece(whole.end - share, whole.end)]
+
+
+def infer(spark: "SparkSession", texts: Sequence[bytes], path: Path) -> "StructType":
+    """The fields of the JSON objects among `texts`, as Spark infers them. `path` is written to."""
+    # Line breaks in JSON stand between its parts only, where a blank says the same.
+    path.write_bytes(b"\n".join(t.replace(b"\n", b" ").replace(b"\r", b" ") for t in texts))
+    return spark.read.json(str(path), mode="PERMISSIVE", dropFieldIfAllNull=False).schema

@@ -1,0 +1,122 @@
+"""What runs in Spark's Python workers for an export: a task reads its ranges and says how far it is.
+
+Spark tells a driver how many tasks are done, not how far one is; and what a worker raises comes back as text. So each task
+keeps a small file beside the export's work: the records it has read, and, when it failed, the error itself.
+"""
+
+import json
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pk.core.errors import KafkaError
+from pk.spark.errors import DataLost, SparkFailed
+from pk.spark.ranges import OffsetRange
+from pk.spark.reader import ReadOptions, read
+
+_STATE: Final = struct.Struct("<q?")
+_ERROR: Final = ".error"
+
+SCHEMA: Final = (
+    "key {key}, value {value}, topic string, partition int, offset long, timestamp timestamp,"
+    " timestampType int, headers array<struct<key:string,value:binary>>"
+)
+
+
+class TaskState(NamedTuple):
+    """How far a range is read."""
+
+    records: int
+    done: bool
+
+
+@dataclass(frozen=True)
+class ReadRanges:
+    """A function for `mapInArrow`: numbers of ranges in, their records out."""
+
+    ranges: tuple[OffsetRange, ...]
+    options: ReadOptions
+    key_text: bool
+    value_text: bool
+    states: Path
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from self._read(number)
+
+    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
+        path = self.states / str(number)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        records = 0
+        try:
+            os.pwrite(descriptor, _STATE.pack(0, False), 0)
+            for rows in read(self.ranges[number], self.options):
+                records += rows.num_rows
+                os.pwrite(descriptor, _STATE.pack(records, False), 0)
+                yield self._texts(rows)
+            os.pwrite(descriptor, _STATE.pack(records, True), 0)
+        except Exception as e:
+            path.with_suffix(_ERROR).write_text(_describe(e), encoding="utf-8")
+            raise
+        finally:
+            os.close(descriptor)
+
+    def _texts(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        for name, wanted in (("key", self.key_text), ("value", self.value_text)):
+            if wanted:
+                at = rows.schema.get_field_index(name)
+                rows = rows.set_column(at, name, text(rows.column(at)))
+        return rows
+
+
+def text(column: pa.Array) -> pa.Array:
+    """Bytes as strings; what is not UTF-8 becomes U+FFFD, as in Java."""
+    try:
+        return pc.cast(column, pa.string())
+    except pa.ArrowInvalid:
+        values = column.to_pylist()
+        decoded = [None if v is None else v.decode(errors="replace") for v in values]
+        return pa.array(decoded, pa.string())
+
+
+def states(folder: Path) -> list[TaskState]:
+    """How far each range is that was begun."""
+    found: list[TaskState] = []
+    for path in folder.iterdir():
+        if path.suffix != _ERROR:
+            data = path.read_bytes()
+            if len(data) == _STATE.size:
+                found.append(TaskState(*_STATE.unpack(data)))
+    return found
+
+
+def _describe(error: Exception) -> str:
+    message = getattr(error, "message", None) or str(error)
+    described = {
+        "type": type(error).__name__,
+        "code": int(error.code) if isinstance(error, KafkaError) else None,
+        "lost": isinstance(error, DataLost),
+        "message": message,
+    }
+    return json.dumps(described)
+
+
+def errors(folder: Path) -> list[Exception]:
+    """What tasks have failed with: KafkaError, DataLost, or SparkFailed that tells of anything else."""
+    found: list[Exception] = []
+    for path in sorted(folder.glob(f"*{_ERROR}")):
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["code"] is not None:
+            found.append(KafkaError(data["code"], data["message"]))
+        elif data["lost"]:
+            found.append(DataLost(data["message"]))
+        else:
+            found.append(SparkFailed(f"a task failed: {data['type']}: {data['message']}"))
+    return found
