@@ -7,16 +7,15 @@ A kill keeps the page cache; what the disk may lose besides is test_torn_tail.py
 
 from __future__ import annotations
 
-import contextlib
 import random
 import threading
-from collections.abc import Iterator
 from typing import Self
 
 import confluent_kafka
 import pytest
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
+from clients.readers import consumer_of, read_all
 from clients.topics import COORDINATOR_ON_ITS_WAY, TIMEOUT_S, create_topic, wait_until
 from confluent_kafka.admin import AdminClient
 
@@ -99,46 +98,8 @@ class Load:
             self._more.notify_all()
 
 
-@contextlib.contextmanager
-def _consumer(bootstrap: str, group: str) -> Iterator[confluent_kafka.Consumer]:
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": group,
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "reconnect.backoff.max.ms": 100,
-            "check.crcs": True,
-            "log_level": 0,
-        }
-    )
-    try:
-        yield consumer
-    finally:
-        consumer.close()
-
-
-def read_all(bootstrap: str, topic: str, partition: int) -> list[tuple[int, bytes]]:
-    """Every (offset, value) of a partition, from its beginning to its high watermark."""
-    with _consumer(bootstrap, "unused") as consumer:
-        where = confluent_kafka.TopicPartition(topic, partition, 0)
-        _, end = consumer.get_watermark_offsets(where, timeout=TIMEOUT_S)
-        consumer.assign([where])
-        found: list[tuple[int, bytes]] = []
-
-        def read() -> bool:
-            for message in consumer.consume(1000, 0.2):
-                assert not message.error(), message.error()
-                found.append((message.offset() or 0, message.value() or b""))
-            return len(found) >= end
-
-        if end:
-            wait_until(f"{end} records of {topic}-{partition}", read)
-        return found
-
-
 def _commit(bootstrap: str, offset: int) -> None:
-    with _consumer(bootstrap, GROUP) as consumer:
+    with consumer_of(bootstrap, GROUP) as consumer:
         positions = [confluent_kafka.TopicPartition(TOPIC, p, offset) for p in range(PARTITIONS)]
 
         def commit() -> bool:
@@ -155,7 +116,7 @@ def _commit(bootstrap: str, offset: int) -> None:
 
 
 def _committed(bootstrap: str) -> list[int]:
-    with _consumer(bootstrap, GROUP) as consumer:
+    with consumer_of(bootstrap, GROUP) as consumer:
         asked = [confluent_kafka.TopicPartition(TOPIC, p) for p in range(PARTITIONS)]
         return [p.offset for p in consumer.committed(asked, timeout=TIMEOUT_S)]
 

@@ -1,0 +1,49 @@
+"""Reads a partition whole, with checksums on, through librdkafka."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import confluent_kafka
+
+from clients.topics import TIMEOUT_S, wait_until
+
+
+@contextlib.contextmanager
+def consumer_of(bootstrap: str, group: str) -> Iterator[confluent_kafka.Consumer]:
+    """A consumer that commits only when told to; closed at the end."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "reconnect.backoff.max.ms": 100,
+            "check.crcs": True,
+            "log_level": 0,
+        }
+    )
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def read_all(bootstrap: str, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
+    """Every (offset, value) of a partition, from its beginning to its high watermark."""
+    with consumer_of(bootstrap, "unused") as consumer:
+        where = confluent_kafka.TopicPartition(topic, partition, 0)
+        _, end = consumer.get_watermark_offsets(where, timeout=TIMEOUT_S)
+        consumer.assign([where])
+        found: list[tuple[int, bytes]] = []
+
+        def read() -> bool:
+            for message in consumer.consume(1000, 0.2):
+                assert not message.error(), message.error()
+                found.append((message.offset() or 0, message.value() or b""))
+            return len(found) >= end
+
+        if end:
+            wait_until(f"{end} records of {topic}-{partition}", read)
+        return found
