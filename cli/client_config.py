@@ -30,6 +30,7 @@ def client_config(
     of_others = {name for other in _ALL for name in keys(other)} - set(own)
     config: dict[str, object] = dict(defaults)
     config.update({k: v for k, v in settings.properties.items() if k not in of_others})
-    foreign = set() if about is None or about is kind else set(keys(about)) - set(own)
-    config.update({k: v for k, v in settings.given.items() if k not in foreign})
+    # What nobody knows is refused by the client that -X is for, which knows the nearest name.
+    theirs = about is not None and about is not kind
+    config.update({k: v for k, v in settings.given.items() if k in own or not theirs})
     return config

@@ -112,7 +112,7 @@ class Context:
         values = self.args.values()
         form = values.get("format")
         return Look(
-            format=check_format(form) if form else "table",
+            format=check_format(form) if form else "wide" if values.get("verbose") else "table",
             columns=values.get("columns", ()),
             sort=values.get("sort", ()),
             where=values.get("where"),
@@ -141,6 +141,10 @@ class Context:
     def fail(self, error: BaseException) -> None:
         """Notes that an item failed; the command goes on and ends with an exit code that says so."""
         self.failures.append(error)
+        if self.args.values().get("debug"):
+            import traceback
+
+            traceback.print_exception(error, file=self.streams.err)
 
     def failed(self, error: BaseException, what: str) -> None:
         """Notes that `what` failed and says so on standard error."""

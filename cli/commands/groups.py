@@ -139,6 +139,8 @@ async def describe_existing(
 async def describe(context: Context) -> None:
     """`pk groups describe`."""
     args = context.args
+    if args.members + args.state + args.offsets > 1:
+        raise Unusable("--members, --state and --offsets show different things; say one.")
     admin = await context.admin()
     names = await wanted_groups(context, admin)
     groups = await describe_existing(context, admin, names) if names else []

@@ -379,6 +379,8 @@ async def reset_offsets(context: Context) -> None:
     """`pk groups reset-offsets`."""
     args = context.args
     target = target_of(context)
+    if args.all_topics and args.topics:
+        raise Unusable("Name topics with -t, or say --all-topics; not both.")
     admin = await context.admin()
     names = await _groups_of(context, admin, target)
     described = await admin.describe_groups(names)

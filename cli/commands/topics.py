@@ -12,6 +12,7 @@ from pk.cli.commands.common import (
     whole,
 )
 from pk.cli.context import Context
+from pk.cli.exits import Unusable
 from pk.cli.names import remember
 from pk.cli.output import Column, Document, Listing, Row, Section
 from pk.core.values import ZERO_UUID, TopicPartition, uuid_text
@@ -40,6 +41,8 @@ def id_text(topic_id: bytes) -> str | None:
 async def list_topics(context: Context) -> None:
     """`pk topics list`."""
     args = context.args
+    if args.internal and args.exclude_internal:
+        raise Unusable("-i and --exclude-internal contradict each other.")
     pattern = whole(args.pattern, "PATTERN") if args.pattern is not None else None
     admin = await context.admin()
     listed = await admin.list_topics()
@@ -53,7 +56,8 @@ async def list_topics(context: Context) -> None:
             "topic_id": id_text(t.topic_id),
         }
         for t in sorted(listed, key=lambda t: t.name)
-        if (pattern.fullmatch(t.name) if pattern else args.internal or not t.internal)
+        if (pattern is None or pattern.fullmatch(t.name))
+        and (not t.internal or args.internal or (pattern is not None and not args.exclude_internal))
     ]
     context.show(Listing(_LIST, rows))
 

@@ -23,13 +23,14 @@ def fuzzy(typed: str, words: Iterable[Candidate]) -> list[Candidate]:
     """The candidates that hold the letters of `typed` in order: prefixes first, then the tightest match."""
     if not typed:
         return list(words)
-    pattern = re.compile(".*?".join(map(re.escape, typed)), re.IGNORECASE)
+    # Looked for at every place: the first match need not be the tightest.
+    pattern = re.compile(f"(?=({'.*?'.join(map(re.escape, typed))}))", re.IGNORECASE)
     ranked = []
     for order, candidate in enumerate(words):
-        found = pattern.search(candidate.word)
-        if found is not None:
-            prefix = not candidate.word.lower().startswith(typed.lower())
-            ranked.append((prefix, len(found[0]), found.start(), order, candidate))
+        found = [(len(m[1]), m.start()) for m in pattern.finditer(candidate.word)]
+        if found:
+            later = not candidate.word.lower().startswith(typed.lower())
+            ranked.append((later, *min(found), order, candidate))
     ranked.sort(key=lambda entry: entry[:4])
     return [entry[4] for entry in ranked]
 

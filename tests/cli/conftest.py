@@ -1,0 +1,74 @@
+"""Commands run in this process, through the entry point, with files for standard input, output and error."""
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+
+from pk.cli.main import main
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command answered."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.removesuffix("\n").split("\n") if self.out else []
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def _own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Config, state and cache of the user are the test's own."""
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
+    for variable in ("PK_BOOTSTRAP_SERVER", "PK_PROFILE", "NO_COLOR"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture
+def pk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`pk(*words, stdin=b"")`: runs a command line; no stream is a terminal."""
+
+    def run(*words: str, stdin: bytes = b"") -> Ran:
+        source = tmp_path / "stdin"
+        source.write_bytes(stdin)
+        out = io.BytesIO()
+        with source.open("rb") as raw, monkeypatch.context() as patch:
+            error = io.StringIO()
+            patch.setattr(sys, "stdin", io.TextIOWrapper(raw))
+            patch.setattr(sys, "stdout", io.TextIOWrapper(out, write_through=True))
+            patch.setattr(sys, "stderr", error)
+            code = main(words)
+            sys.stdout.flush()
+            return Ran(code, out.getvalue(), error.getvalue())
+
+    return run
+
+
+@pytest.fixture
+def at(kafka: Kafka, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """`pk`, with the broker under test as the cluster."""
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", kafka.bootstrap)
+    return pk

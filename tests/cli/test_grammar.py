@@ -1,0 +1,186 @@
+"""The parser, and the rules that the whole tree keeps."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from pk.cli.grammar import Argument, Command, Group, Option, UsageError, commands, parse
+from pk.cli.run import load
+from pk.cli.shell.words import split_line
+from pk.cli.tree import ROOT
+
+CLI = Path(__file__).resolve().parents[2] / "cli"
+
+TREE = Group(
+    "t",
+    help="",
+    options=(Option("-b", "--base", value="X"),),
+    children=(
+        Command(
+            "one",
+            "uno",
+            help="",
+            handler="m:f",
+            arguments=(Argument("TOPIC", many=True, optional=True),),
+            options=(
+                Option("-b", "--base", value="X"),
+                Option("-o", "--offset", value="POS"),
+                Option("-n", "--num", value="N", kind="count"),
+                Option("-y", "--yes"),
+                Option("-d", "--dry-run"),
+                Option("-c", "--config", value="K=V", kind="pair", repeat=True),
+                Option("--columns", value="A,B", kind="list", repeat=True),
+                Option("-z", "--codec", value="C", assumed="gzip", choices=("gzip", "none")),
+            ),
+        ),
+        Command(
+            "two",
+            help="",
+            handler="m:g",
+            arguments=(Argument("NAME"), Argument("REST", many=True, optional=True)),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("one a b", {"topic": ("a", "b")}),
+        ("uno", {"topic": ()}),
+        ("one -o -10", {"offset": "-10"}),
+        ("one -o -10..end", {"offset": "-10..end"}),
+        ("one --offset=-10 a", {"offset": "-10", "topic": ("a",)}),
+        ("one -n5 a", {"num": 5}),
+        ("one -yd", {"yes": True, "dry_run": True}),
+        ("one -yn5", {"yes": True, "num": 5}),
+        ("one a -- -y", {"topic": ("a", "-y"), "yes": False}),
+        ("-b h one", {"base": "h"}),
+        ("one -b h", {"base": "h"}),
+        ("one -c a=1 -c b=x=y", {"config": (("a", "1"), ("b", "x=y"))}),
+        ("one --columns a,b --columns -lag", {"columns": ("a", "b", "-lag")}),
+        ("one --codec a", {"codec": "gzip", "topic": ("a",)}),
+        ("one --codec=none", {"codec": "none"}),
+        ("one -", {"topic": ("-",)}),
+        ("two n a b", {"name": "n", "rest": ("a", "b")}),
+    ],
+)
+def test_words_become_values(words: str, expected: dict[str, object]) -> None:
+    args = parse(TREE, words.split()).args
+    assert {name: getattr(args, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("oen", "did you mean one"),
+        ("one --ofset x", "did you mean --offset"),
+        ("one -o", "-o wants a value"),
+        ("one -o -n 5", "-o wants a value"),
+        ("one -n x", "whole number"),
+        ("one -n 0", "above 0"),
+        ("one -c a", "KEY=VALUE"),
+        ("one --yes=1", "takes no value"),
+        ("one --codec=gzpi", "did you mean gzip"),
+        ("-b h two n", "takes no --base"),
+        ("two", "wants NAME"),
+    ],
+)
+def test_what_is_no_command_line_is_said(words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        parse(TREE, words.split())
+
+
+@pytest.mark.parametrize("words", ["", "one --help", "--help", "one -h a"])
+def test_help_is_asked_for(words: str) -> None:
+    assert parse(TREE, words.split()).wants_help
+
+
+ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(ROOT)]
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_every_command_has_its_function(path: tuple[str, ...], command: Command) -> None:
+    if path[0] == "spark-export":
+        pytest.importorskip("pyspark")
+    assert callable(load(command))
+    assert command.help.endswith(".")
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_names_of_options_are_told_apart(path: tuple[str, ...], command: Command) -> None:
+    names = [name for option in command.options for name in option.names]
+    assert len(names) == len(set(names))
+    assert all(option.help for option in command.options)
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_examples_parse(path: tuple[str, ...], command: Command) -> None:
+    for example in command.examples:
+        for part in re.split(r" \| (?=pk )", example):
+            words = split_line(part).words
+            if words[0] == "pk":
+                assert not parse(ROOT, words[1:]).wants_help, example
+
+
+LETTERS = {
+    "-b": {"--bootstrap-server"},
+    "-t": {"--topic"},
+    "-p": {"--partitions"},
+    "-g": {"--group"},
+    "-k": {"--key"},
+    "-H": {"--header"},
+    "-o": {"--offset", "--to"},
+    "-n": {"--num"},
+    "-f": {"--format"},
+    "-c": {"--config"},
+    "-r": {"--replication-factor"},
+    "-z": {"--compression"},
+    "-d": {"--dry-run"},
+    "-y": {"--yes"},
+}
+
+
+def test_a_letter_means_the_same_everywhere() -> None:
+    for path, command in commands(ROOT):
+        for option in command.options:
+            for name in option.names:
+                if name in LETTERS:
+                    assert option.long_name in LETTERS[name], (path, name)
+
+
+def test_no_option_is_accepted_and_ignored() -> None:
+    """Every value a command takes is looked at somewhere outside the tree."""
+    words: set[str] = set()
+    for file in CLI.rglob("*.py"):
+        if "specs" in file.parts:
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                words.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words.add(node.value)
+    for path, command in commands(ROOT):
+        dests = {o.dest for o in command.options} | {a.dest for a in command.arguments}
+        assert dests <= words, (path, dests - words)
+
+
+def test_every_value_looked_at_is_declared() -> None:
+    """`args.name` in a module of commands names something that one of its commands takes."""
+    declared: dict[str, set[str]] = {}
+    for _, command in commands(ROOT):
+        module = command.handler.partition(":")[0]
+        known = declared.setdefault(module, set())
+        known |= {o.dest for o in command.options} | {a.dest for a in command.arguments}
+    for module, known in declared.items():
+        file = CLI / (module.removeprefix("pk.cli.").replace(".", "/") + ".py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Attribute):
+                continue
+            of = node.value
+            if (isinstance(of, ast.Name) and of.id == "args") or (
+                isinstance(of, ast.Attribute) and of.attr == "args"
+            ):
+                assert node.attr in known | {"values", "given"}, f"{module}: args.{node.attr}"

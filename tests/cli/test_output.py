@@ -1,0 +1,150 @@
+"""Formats, columns, sorting: the shape of results that scripts rely on."""
+
+import csv
+import io
+import json
+
+import cbor2
+import pytest
+
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.output import Column, Document, Listing, Look, Section, render, render_document, yaml
+
+COLUMNS = (
+    Column("topic"),
+    Column("partitions", right=True),
+    Column("isr", title="ISR"),
+    Column("internal", wide=True),
+)
+ROWS = [
+    {"topic": "orders", "partitions": 12, "isr": [1, 2], "internal": False},
+    {"topic": "a", "partitions": 3, "isr": [], "internal": True},
+    {"topic": "ünï", "partitions": None, "isr": None, "internal": False},
+]
+LISTING = Listing(COLUMNS, ROWS)
+
+
+def shown(look: Look, listing: Listing = LISTING) -> str:
+    return render(listing, look).decode()
+
+
+def test_a_table_is_plain_when_it_goes_to_a_pipe() -> None:
+    assert shown(Look()) == (
+        "TOPIC   PARTITIONS  ISR\n"
+        "orders          12  1,2\n"
+        "a                3  -\n"
+        "ünï              -  -\n"
+    )
+
+
+def test_wide_shows_every_column() -> None:
+    assert shown(Look(format="wide")).splitlines()[0].split() == [
+        "TOPIC",
+        "PARTITIONS",
+        "ISR",
+        "INTERNAL",
+    ]
+
+
+def test_a_terminal_s_table_fits_and_has_no_colour_where_none_is_wanted() -> None:
+    long = Listing(COLUMNS, [{"topic": "t" * 200, "partitions": 1, "isr": [1], "internal": False}])
+    text = shown(Look(terminal=True, colour=False, width=80), long)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+    assert text.count("t") == 200
+
+
+def test_colour_on_a_terminal() -> None:
+    listing = LISTING._replace(style=lambda row: "red" if row["topic"] == "a" else None)
+    assert "\x1b[31m" in shown(Look(terminal=True, colour=True, width=80), listing)
+
+
+def test_json_has_every_column_whatever_the_table_shows() -> None:
+    assert json.loads(shown(Look(format="json"))) == ROWS
+
+
+def test_jsonl_is_an_object_a_line() -> None:
+    assert [json.loads(line) for line in shown(Look(format="jsonl")).splitlines()] == ROWS
+
+
+def test_csv() -> None:
+    rows = list(csv.reader(io.StringIO(shown(Look(format="csv")))))
+    assert rows == [
+        ["topic", "partitions", "isr", "internal"],
+        ["orders", "12", "1,2", "false"],
+        ["a", "3", "", "true"],
+        ["ünï", "", "", "false"],
+    ]
+
+
+def test_name_cbor_and_template() -> None:
+    assert shown(Look(format="name")) == "orders\na\nünï\n"
+    assert cbor2.loads(render(LISTING, Look(format="cbor"))) == ROWS
+    assert shown(Look(format=r"{topic:>7}|{partitions}\n", limit=1)) == " orders|12\n"
+
+
+def test_yaml() -> None:
+    assert shown(Look(format="yaml", limit=1)) == (
+        "- topic: orders\n  partitions: 12\n  isr:\n    - 1\n    - 2\n  internal: false\n"
+    )
+    assert yaml({"a": [], "b": {}, "c": "yes", "d": "1", "e": "x: y", "f": [{"g": None}]}) == (
+        'a: []\nb: {}\nc: "yes"\nd: "1"\ne: "x: y"\nf:\n  - g: null'
+    )
+
+
+@pytest.mark.parametrize(
+    ("look", "expected"),
+    [
+        (Look(columns=("isr", "topic")), ["ISR", "TOPIC"]),
+        (Look(columns=("-isr",)), ["TOPIC", "PARTITIONS", "INTERNAL"]),
+        (Look(columns=("internal",)), ["INTERNAL"]),
+    ],
+)
+def test_columns(look: Look, expected: list[str]) -> None:
+    assert shown(look).splitlines()[0].split() == expected
+
+
+@pytest.mark.parametrize(
+    ("look", "expected"),
+    [
+        (Look(sort=("topic",)), ["a", "orders", "ünï"]),
+        (Look(sort=("-partitions",)), ["orders", "a", "ünï"]),
+        (Look(sort=("internal", "-topic")), ["ünï", "orders", "a"]),
+        (Look(where="partitions > 1", limit=1), ["orders"]),
+        (Look(where="partitions = null"), ["ünï"]),
+    ],
+)
+def test_rows(look: Look, expected: list[str]) -> None:
+    assert shown(look._replace(format="name")).split() == expected
+
+
+@pytest.mark.parametrize(
+    ("look", "said"),
+    [
+        (Look(columns=("topci",)), "did you mean topic"),
+        (Look(sort=("x",)), "there are topic"),
+        (Look(where="x = 1"), "no field"),
+        (Look(format="{x}"), "no column 'x'"),
+        (Look(format="{topic"), "cannot be read"),
+        (Look(format="{topic:d}"), "topic:d"),
+    ],
+)
+def test_what_cannot_be_shown(look: Look, said: str) -> None:
+    with pytest.raises(Unusable, match=said):
+        shown(look)
+
+
+def test_a_description_is_narrowed_to_its_rows() -> None:
+    document = Document([{"name": "x", "rows": ROWS}], [Section("X:", LISTING)], LISTING)
+    assert json.loads(render_document(document, Look(format="json"))) == [
+        {"name": "x", "rows": ROWS}
+    ]
+    assert json.loads(render_document(document, Look(format="json", where="topic = a"))) == [
+        ROWS[1]
+    ]
+    assert render_document(document, Look()).startswith(b"X:\nTOPIC")
+    assert render_document(document, Look(format="csv")).startswith(b"topic,")
+
+
+def test_a_sentence_ends_once() -> None:
+    assert str(CommandError("did you mean x?.")) == "did you mean x?"

@@ -1,0 +1,220 @@
+"""`pk up` and `pk broker`: processes that start, say so, drain and leave nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+ROOT = Path(__file__).resolve().parents[2]
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(
+        (str(ROOT / "scripts" / "path"), os.environ.get("PYTHONPATH", ""))
+    ),
+}
+
+
+class Up:
+    """A `pk` command that runs until it is told to stop."""
+
+    def __init__(self, *words: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pk.cli.main", *words],
+            env={**ENVIRONMENT, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline()
+
+    @property
+    def address(self) -> str:
+        return self.line.split()[-1]
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Exit code and standard error after a signal."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        _, error = self.process.communicate(timeout=20)
+        return self.process.returncode, error
+
+
+@pytest.fixture
+def up() -> Iterator[Callable[..., Up]]:
+    started: list[Up] = []
+
+    def start(*words: str, **environment: str) -> Up:
+        started.append(Up(*words, **environment))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_up_says_where_it_is_and_leaves_nothing(
+    up: Callable[..., Up], pk: Run, tmp_path: Path, number: int
+) -> None:
+    one = up("up", "--port", "0", TMPDIR=str(tmp_path))
+    host, _, port = one.address.partition(":")
+    assert (host, int(port) > 0) == ("127.0.0.1", True)
+    assert [p.name for p in tmp_path.glob("pk-*")] != []
+    assert pk("topics", "create", "a", "-b", one.address).code == 0
+    code, error = one.end(number)
+    assert code == 0, error
+    assert "Traceback" not in error
+    assert list(tmp_path.glob("pk-*")) == []
+
+
+def test_up_in_memory_touches_no_disk(up: Callable[..., Up], pk: Run, tmp_path: Path) -> None:
+    one = up("up", "--port", "0", "--memory", "-X", "num.partitions=3", TMPDIR=str(tmp_path))
+    assert pk("topics", "create", "a", "-b", one.address).code == 0
+    assert pk("produce", "a", "-b", one.address, stdin=b"1\n2\n").code == 0
+    assert len(pk("consume", "a", "-b", one.address, "-e").lines) == 2
+    (topic,) = pk("topics", "list", "-b", one.address, "-f", "json").json
+    assert topic["partitions"] == 3
+    assert one.end()[0] == 0
+    assert list(tmp_path.glob("pk-*")) == []
+
+
+def test_data_is_kept_and_held(up: Callable[..., Up], pk: Run, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    first = up("up", "--port", "0", "--data", data)
+    pk("topics", "create", "a", "-b", first.address)
+    pk("produce", "a", "-b", first.address, stdin=b"kept\n")
+    second = up("up", "--port", "0", "--data", data)
+    code, error = second.end()
+    assert (code, data in error, "Traceback" in error) == (1, True, False), error
+    assert first.end()[0] == 0
+    third = up("up", "--port", "0", "--data", data)
+    assert pk("consume", "a", "-b", third.address, "-e").text == "kept\n"
+    third.end()
+
+
+def test_what_cannot_start_says_why(up: Callable[..., Up], pk: Run, tmp_path: Path) -> None:
+    one = up("up", "--port", "0", "--memory")
+    port = one.address.rpartition(":")[2]
+    code, error = up("up", "--memory", "--port", port).end()
+    assert (code, "in use" in error, "Traceback" in error) == (1, True, False), error
+    for words, said in (
+        (("--port", "70000"), "0 to 65535"),
+        (("-X", "num.partition=1"), "num.partitions"),
+        (("-X", "num.partitions=x"), "num.partitions"),
+        (("--memory", "--data", "x"), "--memory"),
+        (("--config-file", str(tmp_path / "missing")), "cannot be read"),
+    ):
+        wrong = pk("up", *words)
+        assert (wrong.code, said in wrong.err) == (2, True), wrong.err
+
+
+def test_nothing_listens_there(pk: Run) -> None:
+    missing = pk("topics", "list", "-b", "127.0.0.1:1")
+    assert (missing.code, "127.0.0.1:1" in missing.err, "pk up" in missing.err) == (3, True, True)
+    assert "Traceback" in pk("topics", "list", "-b", "127.0.0.1:1", "--debug").err
+
+
+def test_a_detached_broker(pk: Run, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"# a comment\nnode.id = 7\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={data}\n"
+    )
+    where = ("--config-file", str(properties))
+    stopped = pk("broker", "status", *where, "-f", "json")
+    assert (stopped.code, stopped.json[0]["running"]) == (1, False)
+    environment = dict(os.environ)
+    os.environ["PYTHONPATH"] = ENVIRONMENT["PYTHONPATH"]
+    try:
+        started = pk("broker", "start", *where, "--detach")
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+    try:
+        assert started.code == 0, started.err
+        address = started.text.split()[-1]
+        (broker,) = pk("brokers", "list", "-b", address, "-f", "json").json
+        assert broker["broker"] == 7
+        running = pk("broker", "status", *where, "-f", "json")
+        assert (running.code, running.json[0]["running"]) == (0, True)
+        assert running.json[0]["pid"] == int((data / "pk.pid").read_text())
+        again = pk("broker", "start", *where, "--detach")
+        assert (again.code, "runs in" in again.err) == (1, True)
+    finally:
+        ended = pk("broker", "stop", *where)
+    assert ended.code == 0, ended.err
+    assert not (data / "pk.pid").exists()
+    assert pk("broker", "status", *where).code == 1
+    assert (pk("broker", "stop", *where).code, (data / "pk.log").exists()) == (1, True)
+
+
+def test_a_detached_broker_that_cannot_start_says_why(
+    pk: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", ENVIRONMENT["PYTHONPATH"])
+    assert pk("broker", "start").code == 2
+    assert "node.id" in pk("broker", "start", "--data", str(tmp_path / "a")).err
+    failed = pk(
+        "broker",
+        "start",
+        "--data",
+        str(tmp_path / "b"),
+        "-X",
+        "node.id=1",
+        "-X",
+        "no.such=1",
+        "--detach",
+    )
+    assert (failed.code, "no.such" in failed.err) == (2, True), failed.err
+    assert not (tmp_path / "b" / "pk.pid").exists()
+
+
+def test_a_stale_pid_file_is_nobody(pk: Run, tmp_path: Path) -> None:
+    (tmp_path / "pk.pid").write_text(str(os.getpid()))
+    shown = pk("broker", "status", "--data", str(tmp_path), "-f", "json")
+    assert (shown.code, shown.json[0]["pid"]) == (1, None)
+    assert pk("broker", "stop", "--data", str(tmp_path)).code == 1
+
+
+def test_profiles(pk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pk("profile", "list", "-f", "json").json == []
+    added = pk(
+        "profile", "add", "dev", "-b", "127.0.0.1:1", "-X", "client.id=me", "--colour", "red"
+    )
+    assert added.code == 0
+    pk("profile", "add", "other", "-b", "127.0.0.1:2")
+    assert "127.0.0.1:1" in pk("topics", "list", "--profile", "dev").err
+    assert pk("profile", "use", "other").code == 0
+    assert "127.0.0.1:2" in pk("topics", "list").err
+    monkeypatch.setenv("PK_PROFILE", "dev")
+    assert "127.0.0.1:1" in pk("topics", "list").err
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", "127.0.0.1:3")
+    assert "127.0.0.1:3" in pk("topics", "list").err
+    assert "127.0.0.1:4" in pk("topics", "list", "-b", "127.0.0.1:4").err
+    unknown = pk("topics", "list", "--profile", "dve")
+    assert (unknown.code, "did you mean dev" in unknown.err) == (2, True)
+    assert pk("profile", "delete", "dev").code == 5
+    assert pk("profile", "delete", "dev", "-y").code == 0
+    assert [p["profile"] for p in pk("profile", "list", "-f", "json").json] == ["other"]
+
+
+def test_pages_of_help(pk: Run) -> None:
+    codes = pk("help", "exit-codes").text
+    for code in ("0", "1", "2", "3", "4", "5", "124", "130"):
+        assert f"\n  {code} " in codes
+    assert "committed" in pk("help", "positions").text
+    assert "jsonl" in pk("help", "formats").text
+    assert pk("help", "topics", "create").text == pk("topics", "create", "--help").text
+    wrong = pk("help", "topcs")
+    assert (wrong.code, "did you mean topics" in wrong.err) == (2, True)
+    assert pk("completion", "tcsh").code == 2
+    assert pk("--version").text.startswith("pk ")

@@ -1,0 +1,244 @@
+"""How records look, and that what `jsonl` shows is read back bit for bit."""
+
+import json
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pk.cli.exits import Unusable
+from pk.cli.record_input import BadLine, NewRecord, reading
+from pk.cli.record_source import Source
+from pk.cli.records import apache_writer, record_dict, writer
+from pk.cli.tokens import token_writer
+from pk.core.record.batch import Record
+
+SOURCE = Source("orders", 3, 0, 7)
+RECORDS = [
+    Record(5, 1767225600000, b"k", b"v", (("h", b"1"), ("h", None))),
+    Record(6, -1, None, None, ()),
+    Record(9, 0, b"\xff", b"", (("b", b"\xfe"),)),
+]
+
+
+def shown(form: str) -> bytes:
+    made = writer(form)
+    return (
+        made.begin()
+        + made.batch(SOURCE, RECORDS[:2])
+        + made.batch(SOURCE, RECORDS[2:])
+        + made.end()
+    )
+
+
+def test_values_are_what_apache_prints() -> None:
+    assert shown("value") == b"v\nnull\n\n"
+
+
+def test_jsonl() -> None:
+    assert [json.loads(line) for line in shown("jsonl").splitlines()] == [
+        {
+            "topic": "orders",
+            "partition": 3,
+            "offset": 5,
+            "timestamp": 1767225600000,
+            "timestamp_type": "create_time",
+            "key": "k",
+            "value": "v",
+            "headers": [["h", "1"], ["h", None]],
+        },
+        {
+            "topic": "orders",
+            "partition": 3,
+            "offset": 6,
+            "timestamp": -1,
+            "timestamp_type": "create_time",
+            "key": None,
+            "value": None,
+            "headers": [],
+        },
+        {
+            "topic": "orders",
+            "partition": 3,
+            "offset": 9,
+            "timestamp": 0,
+            "timestamp_type": "create_time",
+            "key_b64": "/w==",
+            "value": "",
+            "headers": [["b", {"b64": "/g=="}]],
+        },
+    ]
+
+
+def test_json_is_one_array_also_of_nothing() -> None:
+    assert json.loads(shown("json")) == [json.loads(line) for line in shown("jsonl").splitlines()]
+    empty = writer("json")
+    assert json.loads(empty.begin() + empty.batch(SOURCE, []) + empty.end()) == []
+
+
+def test_other_formats() -> None:
+    assert shown("name") == b"orders-3@5\norders-3@6\norders-3@9\n"
+    assert (
+        shown("csv").splitlines()[0]
+        == b"topic,partition,offset,timestamp,timestamp_type,key,key_b64,value,value_b64,headers"
+    )
+    assert shown(r"{offset}:{key}\n") == b"5:k\n6:-\n9:-\n"
+    assert shown("table").splitlines()[0].split() == [
+        b"TOPIC",
+        b"PARTITION",
+        b"OFFSET",
+        b"TIME",
+        b"KEY",
+        b"VALUE",
+    ]
+    assert b"0xff" in shown("wide")
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        (r"%t/%p@%o %k=%v\n", b"orders/3@5 k=v\norders/3@6 =\norders/3@9 \xff=\n"),
+        ("%K,%V,%S,%H,%i;", b"1,1,1,2,1;-1,-1,-1,0,2;1,0,0,1,3;"),
+        ("%T %e|", b"1767225600000 7|-1 7|0 7|"),
+        ("%k{hex}%%%{%}|", b"6b%{}|%{}|ff%{}|"),
+        ("%v{base64};", b"dg==;;;"),
+        ("%h;", b"h=1,h=;;b=\xfe;"),
+        ("%h{<%k:%v{hex}>}|", b"<h:31><h:>||<b:fe>|"),
+        ("%o{big32}", b"\0\0\0\5\0\0\0\6\0\0\0\x09"),
+        ("%o{hex8},", b"05,06,09,"),
+        ("%R", b"\0\0\0\1\xff\xff\xff\xff\0\0\0\0"),
+        (r"\x41%p\t", b"A3\tA3\tA3\t"),
+    ],
+)
+def test_tokens(form: str, expected: bytes) -> None:
+    assert token_writer(form)(SOURCE, RECORDS) == expected
+
+
+@pytest.mark.parametrize("form", ["%q", "%k{rot13}", "%h{%q}", "%k{hex", "%o{hex}"])
+def test_tokens_that_do_not_exist(form: str) -> None:
+    with pytest.raises(Unusable, match="-f:"):
+        token_writer(form)
+
+
+def test_apache_s_formatter() -> None:
+    every = [
+        (f"print.{n}", "true")
+        for n in ("timestamp", "key", "offset", "partition", "headers", "epoch", "delivery")
+    ]
+    made = apache_writer([*every, ("key.separator", "|"), ("null.literal", "NIL")])
+    assert made.batch(SOURCE, RECORDS) == (
+        b"CreateTime:1767225600000|Partition:3|Offset:5|Delivery:NOT_PRESENT|Epoch:7|h:1,h:NIL|k|v\n"
+        b"NO_TIMESTAMP|Partition:3|Offset:6|Delivery:NOT_PRESENT|Epoch:7|NO_HEADERS|NIL|NIL\n"
+        b"CreateTime:0|Partition:3|Offset:9|Delivery:NOT_PRESENT|Epoch:7|b:\xfe|\xff|\n"
+    )
+    with pytest.raises(Unusable, match=r"did you mean print\.key"):
+        apache_writer([("print.keys", "true")])
+
+
+def test_apache_s_deserializers() -> None:
+    made = apache_writer(
+        [
+            ("print.key", "true"),
+            ("key.deserializer", "x.LongDeserializer"),
+            ("value.deserializer", "IntegerDeserializer"),
+        ]
+    )
+    good = Record(0, 0, struct.pack(">q", -2), struct.pack(">i", 7))
+    assert made.batch(SOURCE, [good]) == b"-2\t7\n"
+    with pytest.raises(ValueError, match="no Long"):
+        made.batch(SOURCE, [RECORDS[0]])
+
+
+names = st.text(max_size=5)
+blobs = st.one_of(
+    st.none(),
+    st.binary(max_size=12),
+    st.text(max_size=12).map(lambda t: t.encode("utf-8", "surrogatepass")),
+)
+records = st.builds(
+    Record,
+    st.integers(0, 2**62),
+    st.integers(0, 2**62),
+    blobs,
+    blobs,
+    st.lists(st.tuples(names, blobs), max_size=4).map(tuple),
+)
+
+
+@given(records)
+def test_jsonl_reads_back_bit_for_bit(record: Record) -> None:
+    line = writer("jsonl").batch(SOURCE, [record])
+    assert line.endswith(b"\n") and line.count(b"\n") == 1
+    assert json.loads(line) == record_dict(SOURCE, record)
+    found = reading("jsonl", ()).read(line.rstrip(b"\n"))
+    assert found == NewRecord(
+        record.key, record.value, record.headers, record.timestamp, 3, "orders"
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "line", "expected"),
+    [
+        ({}, b"a\tb", NewRecord(None, b"a\tb")),
+        ({"parse.key": "true"}, b"a\tb\tc", NewRecord(b"a", b"b\tc")),
+        ({"parse.key": "true", "key.separator": ":"}, b"a:b", NewRecord(b"a", b"b")),
+        ({"parse.key": "true", "ignore.error": "true"}, b"ab", NewRecord(None, b"ab")),
+        ({"parse.headers": "true"}, b"h:1,h:\tv", NewRecord(None, b"v", (("h", b"1"), ("h", b"")))),
+        (
+            {"parse.headers": "true", "parse.key": "true"},
+            b"h:1\tk\tv",
+            NewRecord(b"k", b"v", (("h", b"1"),)),
+        ),
+        ({"parse.key": "true", "null.marker": "N"}, b"N\tN", NewRecord(None, None)),
+        ({"parse.headers": "true", "null.marker": "N"}, b"N\tv", NewRecord(None, b"v")),
+        (
+            {"parse.headers": "true", "null.marker": "N"},
+            b"h:N\tv",
+            NewRecord(None, b"v", (("h", None),)),
+        ),
+    ],
+)
+def test_apache_s_reader(properties: dict[str, str], line: bytes, expected: NewRecord) -> None:
+    assert reading(None, properties.items()).read(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "expected"),
+    [
+        (r"%k\t%v\n", b"a\tb", NewRecord(b"a", b"b")),
+        ("%k{hex}:%v{base64}", b"ff:dg==", NewRecord(b"\xff", b"v")),
+        ("%p %T %k %v", b"3 5 a b c", NewRecord(b"a", b"b c", (), 5, 3)),
+        ("%t,%h;%v", b"x,a=1,b=2;v", NewRecord(None, b"v", (("a", b"1"), ("b", b"2")), topic="x")),
+        ("jsonl", b'{"value": {"a": 1}}', NewRecord(None, b'{"a":1}')),
+        ("jsonl", b'{"key": "", "headers": {"a": "b"}}', NewRecord(b"", None, (("a", b"b"),))),
+    ],
+)
+def test_lines_by_format(form: str, line: bytes, expected: NewRecord) -> None:
+    assert reading(form, ()).read(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "said"),
+    [
+        ("jsonl", b"{", "not JSON"),
+        ("jsonl", b"[]", "an object"),
+        ("jsonl", b'{"vlaue": 1}', "did you mean value"),
+        ("jsonl", b'{"value": "a", "value_b64": "YQ=="}', "both given"),
+        ("jsonl", b'{"key_b64": "!"}', "not base64"),
+        ("jsonl", b'{"headers": [["a"]]}', "a pair"),
+        ("jsonl", b'{"timestamp": "x"}', "whole number"),
+        (r"%k\t%v", b"ab", "does not fit"),
+        ("%p %v", b"x y", "whole number"),
+        ("%k{hex} %v", b"zz y", "hex"),
+    ],
+)
+def test_lines_that_are_no_records(form: str, line: bytes, said: str) -> None:
+    with pytest.raises(BadLine, match=said):
+        reading(form, ()).read(line)
+
+
+@pytest.mark.parametrize("form", ["jsnl", "%k%k", "%K", "%v{rot13}"])
+def test_input_formats_that_do_not_exist(form: str) -> None:
+    with pytest.raises(Unusable, match="-f"):
+        reading(form, ())

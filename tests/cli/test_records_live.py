@@ -1,0 +1,315 @@
+"""Producing and consuming against a live broker: positions, ranges that end, the round trip, groups only when asked."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+
+@pytest.fixture
+def numbers(at: Run, fresh: Fresh) -> str:
+    """A topic of one partition whose records are 0 to 99, a second apart from 1,000,000,000."""
+    topic = fresh("numbers")
+    at("topics", "create", topic)
+    lines = [
+        json.dumps({"key": f"k{i % 3}", "value": str(i), "timestamp": 1_000_000_000_000 + i * 1000})
+        for i in range(100)
+    ]
+    assert at("produce", topic, "-f", "jsonl", stdin="\n".join(lines).encode()).code == 0
+    return topic
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        ("start..end", range(100)),
+        ("-3..end", range(97, 100)),
+        ("+98..end", range(98, 100)),
+        ("10..13", range(10, 13)),
+        (":2", range(2)),
+        ("0=95..97", range(95, 97)),
+        ("@1000000090..end", range(90, 100)),
+        ("@1000000090..@1000000092", range(90, 92)),
+        ("@1000000090..-8", range(90, 92)),
+        ("99..5000", range(99, 100)),
+        ("5000..end", range(0)),
+        ("@now..end", range(0)),
+        ("@1970-01-01..+2", range(2)),
+    ],
+)
+def test_a_range_is_read_and_ends(at: Run, numbers: str, position: str, expected: range) -> None:
+    read = at("consume", numbers, "-o", position)
+    assert (read.code, [int(line) for line in read.lines]) == (0, list(expected))
+
+
+def test_apache_s_flags(at: Run, numbers: str) -> None:
+    read = at(
+        "console-consumer",
+        "--topic",
+        numbers,
+        "--from-beginning",
+        "--max-messages",
+        "2",
+        "--property",
+        "print.key=true",
+    )
+    assert read.text == "k0\t0\nk1\t1\n"
+    read = at(
+        "console-consumer",
+        "--topic",
+        numbers,
+        "--partition",
+        "0",
+        "--offset",
+        "98",
+        "--timeout-ms",
+        "300",
+        "--formatter-property",
+        "print.offset=true",
+    )
+    assert read.text == "Offset:98\t98\nOffset:99\t99\n"
+    assert read.code == 0
+
+
+def test_fewer_than_asked_for_in_time_is_a_time_out(at: Run, numbers: str) -> None:
+    read = at("consume", numbers, "-o", "98", "-n", "5", "--timeout-ms", "300")
+    assert (read.code, read.text) == (124, "98\n99\n")
+
+
+def test_filters_count_after_filtering(at: Run, numbers: str) -> None:
+    assert at("consume", numbers, "-e", "-k", "k1", "-n", "3").text == "1\n4\n7\n"
+    assert at("consume", numbers, "-e", "--where", "value > 97 or offset = 3").text == "3\n98\n99\n"
+    assert at("consume", numbers, "-e", "-H", "a=b").text == ""
+
+
+def test_tail_and_merge_go_by_time_over_partitions(at: Run, fresh: Fresh) -> None:
+    topic = fresh("times")
+    at("topics", "create", topic, "-p", "3")
+    lines = [
+        json.dumps({"value": str(i), "timestamp": 1_000_000 + i, "partition": i * 7 % 3})
+        for i in range(30)
+    ]
+    at("produce", topic, "-f", "jsonl", "--keep-partition", stdin="\n".join(lines).encode())
+    assert at("consume", topic, "--tail", "4").text == "26\n27\n28\n29\n"
+    assert at("consume", topic, "-e", "--merge").lines == [str(i) for i in range(30)]
+    assert sorted(at("consume", topic, "-e", "-p", "1").lines, key=int) == [
+        str(i) for i in range(30) if i * 7 % 3 == 1
+    ]
+
+
+def test_the_jsonl_of_one_topic_written_to_another_is_the_same(at: Run, fresh: Fresh) -> None:
+    source, copy = fresh("source"), fresh("copy")
+    at("topics", "create", source, copy)
+    lines = [
+        {"key": None, "value": None},
+        {"key": "", "value": ""},
+        {
+            "key_b64": "//4=",
+            "value_b64": "gA==",
+            "headers": [["a", "1"], ["a", None], ["a", ""], ["b", {"b64": "/w=="}]],
+        },
+        {"key": "ключ", "value": "line\nbreak\ttab \u2028", "timestamp": 12345},
+        {"value": "x" * 5000},
+    ]
+    assert (
+        at("produce", source, "-f", "jsonl", stdin="\n".join(map(json.dumps, lines)).encode()).code
+        == 0
+    )
+    first = at("consume", source, "-e", "-f", "jsonl")
+    assert at("produce", copy, "-f", "jsonl", stdin=first.out).code == 0
+    second = at("consume", copy, "-e", "-f", "jsonl")
+    assert len(second.lines) == len(lines)
+    assert second.text.replace(copy, source) == first.text
+
+
+blobs = st.one_of(st.none(), st.binary(max_size=20))
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.tuples(blobs, blobs), min_size=1, max_size=20))
+def test_any_keys_and_values_come_back(
+    at: Run, fresh: Fresh, pairs: list[tuple[bytes | None, bytes | None]]
+) -> None:
+    import base64
+
+    def field(name: str, data: bytes | None) -> dict[str, Any]:
+        return {name: None} if data is None else {f"{name}_b64": base64.b64encode(data).decode()}
+
+    topic = fresh("any")
+    at("topics", "create", topic)
+    lines = [json.dumps(field("key", k) | field("value", v)) for k, v in pairs]
+    at("produce", topic, "-f", "jsonl", stdin="\n".join(lines).encode())
+    import cbor2
+
+    read = at("consume", topic, "-e", "-f", "json")
+    assert len(read.json) == len(pairs)
+    raw = at("consume", topic, "-e", "-f", "cbor").out
+    found = []
+    import io
+
+    stream = io.BytesIO(raw)
+    decoder = cbor2.CBORDecoder(stream)
+    for _ in pairs:
+        record = decoder.decode()
+        found.append((record["key"], record["value"]))
+    assert found == pairs
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_in_bulk_with_every_compression(at: Run, fresh: Fresh, codec: str) -> None:
+    topic = fresh("bulk")
+    at("topics", "create", topic, "-p", "2")
+    lines = [f"{i:06d}" for i in range(20_000)]
+    assert (
+        at(
+            "produce",
+            topic,
+            "-z" if codec == "gzip" else f"--compression={codec}",
+            stdin="\n".join(lines).encode(),
+        ).code
+        == 0
+    )
+    assert sorted(at("consume", topic, "-e").lines) == lines
+
+
+def test_what_the_options_of_produce_say(at: Run, fresh: Fresh) -> None:
+    topic = fresh("options")
+    at("topics", "create", topic, "-p", "4")
+    said = at(
+        "produce",
+        topic,
+        "-k",
+        "key",
+        "-H",
+        "h=1",
+        "-p",
+        "2",
+        "--timestamp",
+        "@2026-01-01T00:00Z"[1:],
+        "--print-offsets",
+        "one",
+        "two",
+    )
+    assert f"{topic}/2 @ 0" in said.err
+    read = at("consume", topic, "-e", "-f", "json").json
+    assert [(r["partition"], r["key"], r["value"], r["headers"], r["timestamp"]) for r in read] == [
+        (2, "key", "one", [["h", "1"]], 1767225600000),
+        (2, "key", "two", [["h", "1"]], 1767225600000),
+    ]
+    at("produce", topic, "-Z", "-p", "0", "--sync", stdin=b"a\n\n")
+    assert [r["value"] for r in at("consume", topic, "-e", "-p", "0", "-f", "json").json] == [
+        "a",
+        None,
+    ]
+    at(
+        "console-producer",
+        "--topic",
+        topic,
+        "--property",
+        "parse.key=true",
+        "--property",
+        "key.separator=:",
+        "--partition",
+        "1",
+        stdin=b"k:v\n",
+    )
+    assert at("consume", topic, "-e", "-p", "1", "-f", r"%k=%v\n").text == "k=v\n"
+
+
+def test_a_line_that_is_no_record_ends_it_after_those_before(at: Run, fresh: Fresh) -> None:
+    topic = fresh("bad")
+    at("topics", "create", topic)
+    bad = at(
+        "produce", topic, "-f", "jsonl", stdin=b'{"value": "a"}\n{"valu": "b"}\n{"value": "c"}\n'
+    )
+    assert (bad.code, "Line 2" in bad.err, "1 record written" in bad.err) == (1, True, True)
+    assert at("consume", topic, "-e").text == "a\n"
+
+
+def test_a_dry_run_of_produce_writes_nothing_and_makes_no_topic(at: Run, fresh: Fresh) -> None:
+    topic = fresh("nothing")
+    dry = at("produce", topic, "-d", stdin=b"a\nb\n")
+    assert (dry.code, "no topic" in dry.err) == (1, True)
+    assert at("topics", "list", topic, "-f", "name").text == ""
+
+
+def test_reading_joins_no_group_and_makes_no_topic(at: Run, fresh: Fresh, numbers: str) -> None:
+    missing = fresh("missing")
+    before = at("groups", "list", "-f", "name").text
+    assert at("consume", missing, "--from-beginning", "--timeout-ms", "200").code == 1
+    at("consume", numbers, "-e")
+    at("consume", numbers, "--tail", "2")
+    assert at("topics", "list", missing, "-f", "name").text == ""
+    assert at("groups", "list", "-f", "name").text == before
+
+
+def test_topics_by_regular_expression(at: Run, fresh: Fresh) -> None:
+    stem = fresh("many")
+    at("topics", "create", f"{stem}-a", f"{stem}-b")
+    at("produce", f"{stem}-a", "1")
+    at("produce", f"{stem}-b", "2")
+    assert sorted(at("consume", "--include", f"{stem}-[ab]", "-e").lines) == ["1", "2"]
+    assert sorted(at("consume", f"{stem}-a", f"{stem}-b", "-e", "-f", r"%t:%v\n").lines) == [
+        f"{stem}-a:1",
+        f"{stem}-b:2",
+    ]
+
+
+def test_internal_topics_are_decoded(at: Run, kafka: Kafka, fresh: Fresh, numbers: str) -> None:
+    group = fresh("decoded")
+    at("groups", "reset-offsets", group, "-t", numbers, "--to", "7", "-y")
+    read = at(
+        "consume",
+        "__consumer_offsets",
+        "-e",
+        "--where",
+        f"key.type = offset_commit and key.group = {group}",
+        "-f",
+        "jsonl",
+    )
+    (line,) = read.lines
+    value = json.loads(json.loads(line)["value"])
+    assert (value["version"] >= 3, value["offset"]) == (True, 7)
+    raw = at("consume", "__consumer_offsets", "-e", "--raw", "-f", r"%k{hex}\n")
+    assert any(line.startswith("0001") for line in raw.lines)
+    assert kafka.bootstrap
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("consume",), "Name topics"),
+        (("consume", "T", "-o", "x"), "not a position"),
+        (("consume", "T", "-o", "1", "--from-beginning"), "do not go together"),
+        (("consume", "T", "--tail", "1", "-o", "1"), "--tail"),
+        (("consume", "T", "--merge"), "wants a range"),
+        (("consume", "T", "-g", "g", "-o", "5"), "its commits say"),
+        (("consume", "T", "-g", "g", "-p", "1"), "-p does not go"),
+        (("consume", "T", "-o", "committed"), "wants a group"),
+        (("consume", "T", "-e", "--where", "val = 1"), "did you mean value"),
+        (("consume", "T", "-e", "-f", "%q"), "no token"),
+        (("consume", "T", "-e", "-f", "jsnl"), "did you mean"),
+        (("consume", "T", "-e", "--include", "("), "Name topics"),
+        (("consume", "T", "-e", "-X", "fetch.max.byte=1"), "fetch.max.bytes"),
+        (("produce",), "Name the topic"),
+        (("produce", "T", "-f", "csv"), "-f is value"),
+        (("produce", "T", "-p", "-1"), "partition's number"),
+        (("produce", "T", "--timestamp", "soon", "x"), "not a time"),
+    ],
+)
+def test_what_makes_no_sense_is_said(
+    at: Run, fresh: Fresh, words: tuple[str, ...], said: str
+) -> None:
+    topic = fresh("sense")
+    at("topics", "create", topic)
+    wrong = at(*(topic if word == "T" else word for word in words))
+    assert (wrong.code, said in wrong.err) == (2, True), wrong.err

@@ -1,0 +1,101 @@
+"""What help, completion and a simple command import. Times are the benchmark's business; imports are what makes them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_HEAVY = frozenset(
+    {
+        "asyncio",
+        "cbor2",
+        "cramjam",
+        "dataclasses",
+        "hypothesis",
+        "inspect",
+        "numpy",
+        "platformdirs",
+        "prompt_toolkit",
+        "pyarrow",
+        "pyspark",
+        "rich",
+        "socket",
+        "ssl",
+        "subprocess",
+        "tomlkit",
+        "trio",
+        "typer",
+        "typing_extensions",
+        "pk.net",
+    }
+)
+
+_PROGRAM = """
+import sys
+before = set(sys.modules)
+from pk.cli.main import main
+code = main(sys.argv[1:])
+sys.stderr.write("\\n".join(sorted(set(sys.modules) - before)))
+sys.exit(code)
+"""
+
+
+def imported(*words: str, code: int = 0) -> set[str]:
+    """The modules that a command line imports, beyond those of a bare interpreter."""
+    paths = os.pathsep.join((str(ROOT / "scripts" / "path"), os.environ.get("PYTHONPATH", "")))
+    ran = subprocess.run(
+        [sys.executable, "-c", _PROGRAM, *words],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == code, ran.stderr
+    return set(ran.stderr.splitlines())
+
+
+def heavy(modules: set[str]) -> set[str]:
+    return {m for m in modules if m in _HEAVY or m.partition(".")[0] in _HEAVY}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("topics", "create", "--help"),
+        ("--version",),
+        ("__complete", "topics", "cr"),
+        ("__complete", "topics", "describe", ""),
+        ("__complete", "consume", "-o", "@"),
+        ("help", "positions"),
+    ],
+)
+def test_help_and_completion_import_next_to_nothing(words: tuple[str, ...]) -> None:
+    modules = imported(*words)
+    assert not heavy(modules)
+    assert len(modules) < 80, sorted(modules)
+
+
+def test_a_command_imports_what_it_needs_and_no_more() -> None:
+    modules = imported("topics", "list", "-b", "127.0.0.1:1", code=3)
+    assert "trio" in modules
+    never = (
+        "rich",
+        "prompt_toolkit",
+        "typer",
+        "numpy",
+        "pyarrow",
+        "pyspark",
+        "tomlkit",
+        "platformdirs",
+    )
+    assert not {m for m in modules if m.partition(".")[0] in never}
+    messages = {m for m in modules if m.startswith("pk.core.wire.messages.")}
+    assert len(messages) < 8, messages
+    assert not {
+        m for m in modules if m.startswith(("pk.core.log", "pk.core.broker", "pk.core.api"))
+    }

@@ -1,0 +1,234 @@
+"""Topics, configs, isr and the cluster, against a live broker: what is shown, what is changed, what is answered."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+
+def test_a_topic_s_life(at: Run, fresh: Fresh) -> None:
+    topic = fresh("life")
+    made = at("topics", "create", topic, "-p", "3", "-c", "retention.ms=1000000", "-f", "json")
+    assert made.code == 0
+    (row,) = made.json
+    assert row.pop("topic_id")
+    assert row == {
+        "topic": topic,
+        "partitions": 3,
+        "replication_factor": 1,
+        "result": "created",
+        "error": None,
+    }
+
+    (listed,) = at("topics", "list", topic, "-f", "json").json
+    assert set(listed) == {"topic", "partitions", "replication_factor", "internal", "topic_id"}
+    assert at("topic", "ls", topic, "-f", "name").text == f"{topic}\n"
+
+    (described,) = at("topics", "describe", topic, "-f", "json").json
+    assert described["configs"] == [
+        {"name": "retention.ms", "value": "1000000", "source": "topic"}
+    ] or ({"name": "retention.ms", "value": "1000000", "source": "topic"} in described["configs"])
+    assert [p["partition"] for p in described["partitions"]] == [0, 1, 2]
+    assert all(p["isr"] == p["replicas"] == [p["leader"]] for p in described["partitions"])
+
+    grown = at("topics", "add-partitions", topic, "-n", "2", "-y", "-f", "json")
+    assert (grown.code, grown.json[0]["from"], grown.json[0]["to"]) == (0, 3, 5)
+    altered = at(
+        "topics",
+        "alter",
+        topic,
+        "--delete-config",
+        "retention.ms",
+        "-c",
+        "cleanup.policy=compact",
+        "-y",
+    )
+    assert altered.code == 0
+    configs = at("configs", "describe", "topic", topic, "-f", "json").json
+    assert {(c["name"], c["value"]) for c in configs if c["source"] == "topic"} == {
+        ("cleanup.policy", "compact")
+    }
+
+    gone = at("topics", "rm", topic, "-y", "-f", "jsonl")
+    assert (gone.code, gone.json["result"]) == (0, "deleted")
+    assert at("topics", "list", topic, "-f", "json").json == []
+
+
+def test_every_row_is_done_and_one_failure_fails_the_command(at: Run, fresh: Fresh) -> None:
+    old, new = fresh("old"), fresh("new")
+    assert at("topics", "create", old).code == 0
+    both = at("topics", "create", old, new, "-f", "json")
+    assert both.code == 1
+    assert [(r["topic"], r["error"]) for r in both.json] == [
+        (old, "TOPIC_ALREADY_EXISTS"),
+        (new, None),
+    ]
+    assert old in both.err and "--if-not-exists" in both.err
+    assert at("topics", "create", old, "--if-not-exists").code == 0
+    deleted = at("topics", "delete", old, new, f"{new}x", "-y", "-f", "json")
+    assert deleted.code == 1
+    assert [r["error"] for r in deleted.json] == [None, None, "UNKNOWN_TOPIC_OR_PARTITION"]
+
+
+def test_a_dry_run_changes_nothing(at: Run, fresh: Fresh) -> None:
+    topic = fresh("dry")
+    assert at("topics", "create", topic, "--dry-run").code == 0
+    assert at("topics", "list", topic, "-f", "name").text == ""
+    at("topics", "create", topic)
+    assert at("topics", "delete", topic, "-d").code == 0
+    assert at("topics", "add-partitions", topic, "-n", "3", "-d").code == 0
+    assert at("topics", "alter", topic, "-c", "retention.ms=1", "-d").code == 0
+    (described,) = at("topics", "describe", topic, "-f", "json").json
+    assert described["partition_count"] == 1
+    assert not [c for c in described["configs"] if c["name"] == "retention.ms"]
+
+
+def test_without_a_terminal_and_without_yes_a_change_is_refused(at: Run, fresh: Fresh) -> None:
+    topic = fresh("guarded")
+    at("topics", "create", topic)
+    for words in (
+        ("topics", "delete", topic),
+        ("topics", "add-partitions", topic, "-n", "1"),
+        ("topics", "alter", topic, "-c", "retention.ms=1"),
+        ("configs", "alter", "topic", topic, "-c", "retention.ms=1"),
+    ):
+        refused = at(*words)
+        assert (refused.code, "-y does it" in refused.err) == (5, True), words
+    assert at("topics", "list", topic, "-f", "name").text == f"{topic}\n"
+
+
+def test_a_read_only_profile_refuses_even_with_yes(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("readonly")
+    at("topics", "create", topic)
+    assert at("profile", "add", "prod", "-b", kafka.bootstrap, "--guard", "readonly").code == 0
+    refused = at("topics", "delete", topic, "-y", "--profile", "prod")
+    assert (refused.code, "read-only" in refused.err) == (5, True)
+    assert at("topics", "list", topic, "-f", "name", "--profile", "prod").text == f"{topic}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("topics", "describe", "TOPICx"), "did you mean TOPIC"),
+        (("topics", "offsets", "TOPICx"), "did you mean TOPIC"),
+        (("consume", "TOPICx", "-e"), "did you mean TOPIC"),
+        (("consume", "TOPIC", "-e", "-p", "7"), "has no partition 7"),
+        (("topics", "create", "bad/name"), "bad/name"),
+        (("topics", "create", "TOPIC-r", "-r", "99"), "brokers"),
+        (("topics", "create", "TOPIC-c", "-c", "no.such=1"), "no.such"),
+        (("topics", "alter", "TOPIC", "-c", "retention.ms=abc", "-y"), "retention.ms"),
+        (("topics", "add-partitions", "TOPIC", "-p", "1", "-y"), "only grows"),
+        (("topics", "delete", "--regex", "no-such-.*", "-y"), "No topic"),
+        (("isr", "TOPICx"), "did you mean TOPIC"),
+    ],
+)
+def test_a_failure_is_a_sentence(at: Run, fresh: Fresh, words: tuple[str, ...], said: str) -> None:
+    topic = fresh("sentence")
+    at("topics", "create", topic)
+    failed = at(*(word.replace("TOPIC", topic) for word in words))
+    assert failed.code == 1
+    assert said.replace("TOPIC", topic) in failed.err
+    assert "Traceback" not in failed.err
+    more = at(*(w.replace("TOPIC", topic) for w in words), "--debug").err
+    assert len(more) > len(failed.err)
+
+
+def test_an_unknown_config_is_refused_with_the_nearest_name(at: Run, fresh: Fresh) -> None:
+    topic = fresh("config")
+    at("topics", "create", topic)
+    refused = at("topics", "alter", topic, "-c", "retention.mss=1", "-y")
+    assert (refused.code, "did you mean retention.ms" in refused.err) == (2, True)
+
+
+def test_isr_knows_ends_and_watermarks(at: Run, fresh: Fresh) -> None:
+    topic = fresh("isr")
+    at("topics", "create", topic, "-p", "2")
+    at("produce", topic, "-p", "1", stdin=b"a\nb\nc\n")
+    rows = at("isr", topic, "-f", "json").json
+    assert [(r["partition"], r["log_end_offset"], r["high_watermark"]) for r in rows] == [
+        (0, 0, 0),
+        (1, 3, 3),
+    ]
+    assert all(r["replicas"] == r["isr"] == [r["leader"]] and r["out_of_sync"] == [] for r in rows)
+    assert at("isr", topic, "--under-replicated", "-f", "json").json == []
+
+
+def test_offsets_of_positions(at: Run, fresh: Fresh) -> None:
+    topic = fresh("offsets")
+    at("topics", "create", topic)
+    at("produce", topic, stdin=b"".join(b"%d\n" % i for i in range(20)))
+    (row,) = at("topics", "offsets", topic, "-o", "-5..+18", "-f", "json").json
+    del row["leader_epoch"]
+    assert row == {
+        "topic": topic,
+        "partition": 0,
+        "start": 0,
+        "end": 20,
+        "records": 20,
+        "begin": 15,
+        "until": 18,
+    }
+    (row,) = at("topics", "offsets", topic, "-o", "@-1h..@tomorrow", "-f", "json").json
+    assert (row["begin"], row["until"]) == (0, 20)
+    (row,) = at("topics", "offsets", topic, "-o", "0=7", "-f", "json").json
+    assert (row["begin"], row["until"]) == (7, None)
+
+
+def test_brokers_and_cluster(at: Run, kafka: Kafka) -> None:
+    (broker,) = at("brokers", "list", "-f", "json").json
+    assert (broker["host"], broker["port"]) == (kafka.host, kafka.port)
+    (cluster,) = at("cluster", "describe", "-f", "json").json
+    assert cluster["brokers"] == [broker]
+    assert len(cluster["cluster_id"]) == 22
+    assert cluster["offline"] == cluster["under_replicated"] == 0
+
+
+def test_configs_of_a_topic_and_of_brokers(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("configs")
+    at("topics", "create", topic)
+    assert (
+        at(
+            "configs",
+            "alter",
+            "--topic",
+            topic,
+            "--add-config",
+            "retention.ms=5,cleanup.policy=[compact,delete]",
+            "-y",
+        ).code
+        == 0
+    )
+    found = {
+        c["name"]: c for c in at("configs", "describe", "--topic", topic, "-a", "-f", "json").json
+    }
+    assert found["retention.ms"]["value"] == "5"
+    assert found["cleanup.policy"]["value"] == "compact,delete"
+    assert found["segment.bytes"]["source"] == "default"
+    at("configs", "alter", "topic", topic, "--subtract", "cleanup.policy=delete", "-y")
+    (row,) = at("configs", "describe", "topic", topic, "-c", "cleanup.policy", "-f", "json").json
+    assert row["value"] == "compact"
+    (broker,) = at("brokers", "list", "-f", "json").json
+    kept = at(
+        "configs",
+        "describe",
+        "broker",
+        str(broker["broker"]),
+        "-a",
+        "--where",
+        "name = num.partitions",
+        "-f",
+        "json",
+    ).json
+    assert kept[0]["value"] == "1"
+
+
+def test_piped_tables_are_plain(at: Run, fresh: Fresh) -> None:
+    topic = fresh("plain-" + "x" * 100)
+    at("topics", "create", topic)
+    shown = at("topics", "list", topic)
+    assert topic in shown.text
+    assert "\x1b" not in shown.text and "│" not in shown.text and "…" not in shown.text

@@ -1,0 +1,103 @@
+"""`--where`: what is asked, and that nothing is ever evaluated."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pk.cli.where import WhereError, parse_where
+
+ROW = {
+    "topic": "orders",
+    "partitions": 12,
+    "lag": 150,
+    "ratio": 0.5,
+    "internal": False,
+    "leader": None,
+    "isr": [1, 2],
+    "replicas": [1, 2, 3],
+    "text": "it's",
+    "number": "9",
+    "value": '{"amount": 9.5, "user": {"id": 7}, "tags": ["a", "b"]}',
+    "headers": [["region", "eu"], ["retry", "2"]],
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("topic = orders", True),
+        ("topic == 'orders'", True),
+        ("topic != orders", False),
+        ("partitions > 9", True),
+        ("partitions>9", True),
+        ("partitions < 9", False),
+        ("number > 10", False),
+        ("number = 9.0", True),
+        ("ratio >= .5", True),
+        ("topic ~ '^ord'", True),
+        ("topic !~ ^ord", False),
+        ("topic > nothing", True),
+        ("isr contains 2", True),
+        ("isr contains 3", False),
+        ("topic contains der", True),
+        ("partitions in (1, 12)", True),
+        ("topic in (a, b)", False),
+        ("internal", False),
+        ("not internal", True),
+        ("internal = false", True),
+        ("leader = null", True),
+        ("leader != null", False),
+        ("leader > 0", False),
+        ("lag > 100 and topic ~ order", True),
+        ("lag > 200 or topic = orders", True),
+        ("lag > 200 or topic = x and internal", False),
+        ("(lag > 200 or topic = orders) and not internal", True),
+        ("not (lag > 100)", False),
+        ('text = "it\'s"', True),
+        ("value.amount > 9", True),
+        ("value.user.id = 7", True),
+        ("value.tags contains b", True),
+        ("value.nothing = 1", False),
+        ("headers.region = eu", True),
+        ("headers.nothing = eu", False),
+        ("headers.retry > 1", True),
+        ("topic = and", None),
+    ],
+)
+def test_a_condition(condition: str, expected: bool | None) -> None:
+    if expected is None:
+        with pytest.raises(WhereError):
+            parse_where(condition)
+    else:
+        assert parse_where(condition, ROW)(ROW) is expected
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("", "a condition is missing"),
+        ("lag >", "a value is missing"),
+        ("lag > 1 topic", "not expected"),
+        ("(lag > 1", "not closed"),
+        ("lga > 1", "did you mean lag"),
+        ("topic ~ '('", "not a regular expression"),
+        ("topic in a", "wants a list"),
+        ("topic in (a", "not closed"),
+        ("= 5", "a field is expected"),
+        ("topic = 'x", "cannot read"),
+        ("__import__('os')", "there is no field"),
+    ],
+)
+def test_what_is_no_condition(condition: str, said: str) -> None:
+    with pytest.raises(WhereError, match=said):
+        parse_where(condition, ROW)
+
+
+@given(st.text(alphabet="ab1 .'\"()=<>!~,andornti", max_size=30))
+def test_any_text_is_a_condition_or_a_sentence(text: str) -> None:
+    try:
+        holds = parse_where(text)
+    except WhereError as e:
+        assert str(e).startswith("--where")
+    else:
+        assert holds({"a": "1", "b": [1], "ab": None}) in (True, False)
