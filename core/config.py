@@ -144,13 +144,20 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
 """Feature that does not exist here -> beginnings of the broker keys that would steer it."""
 
 TOPIC_KEYS_NOT_ENFORCED: Final = (
+    "delete.retention.ms",
     "follower.replication.throttled.replicas",
     "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
+    "max.compaction.lag.ms",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "preallocate",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",
+    "retention.bytes",
+    "retention.ms",
 )
 """Topic keys that are validated, stored and described, and steer nothing."""
 

@@ -1,5 +1,8 @@
 """Keys, their types and bounds, the views made of them, and what is refused."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +28,13 @@ from pk.core.config import (
     value_text,
     without_secrets,
 )
+
+CORE = Path(__file__).resolve().parents[2] / "core"
+SOURCES = [
+    path.read_text()
+    for folder in ("api", "broker", "log", "meta")
+    for path in (CORE / folder).glob("*.py")
+]
 
 TABLES = [BROKER_KEYS, TOPIC_KEYS, GROUP_KEYS, CLIENT_METRICS_KEYS, DYNAMIC_ONLY_KEYS]
 ALL = [pytest.param(key, id=key.name) for table in TABLES for key in table.values()]
@@ -291,6 +301,15 @@ def test_dynamic_keys_lie_above_static_ones() -> None:
     # What a newer controller wrote must not bring a running broker down.
     odd = static.with_dynamic({"log.retention.ms": "odd", "new.key": "1"}, {})
     assert odd.topic({}).retention_ms == 1
+
+
+@pytest.mark.parametrize("name", TOPIC_KEYS)
+def test_a_topic_key_steers_something_or_is_listed_as_not_enforced(name: str) -> None:
+    """The README takes that list: a feature that begins to honour a key takes it out of there."""
+    attributes = {"cleanup.policy": "compact"}
+    attribute = re.compile(rf"\b{attributes.get(name, name.replace('.', '_'))}\b")
+    used = any(attribute.search(text) for text in SOURCES)
+    assert used != (name in TOPIC_KEYS_NOT_ENFORCED)
 
 
 def test_every_attribute_has_a_value() -> None:
