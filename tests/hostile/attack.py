@@ -1,0 +1,137 @@
+"""Three thousand connections that mean no good, to one address on loopback, from a process of its own.
+
+    python -m hostile.attack HOST PORT
+
+Half of them stay open and silent, fifty stop inside a frame of which they claimed a hundred megabytes,
+the rest send what a broker must not choke on and go. When all have had their turn it prints one JSON line
+of what became of them, and holds the open ones until its standard input ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+import resource
+import struct
+import sys
+from collections import Counter
+from collections.abc import Callable
+
+import trio
+
+SILENT, STALLED, BAD = 1_500, 50, 1_450
+CLAIMED_BYTES = 100_000_000  # below Kafka's own limit for a frame, 104,857,600
+STALLED_BYTES = 1_000_000
+AT_ONCE = 50
+PATIENCE_S = 2.0
+
+Chance = random.Random
+
+
+def _header(chance: Chance, key: int, version: int) -> bytes:
+    client = b"hostile"
+    return struct.pack(">hhih", key, version, chance.randrange(1 << 31), len(client)) + client
+
+
+def _frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def random_bytes(chance: Chance) -> bytes:
+    """Noise; its first four bytes are a size like any other."""
+    return chance.randbytes(chance.randrange(1, 5_000))
+
+
+def truncated_frame(chance: Chance) -> bytes:
+    """A frame that ends before the end it announced."""
+    body = _header(chance, 3, 1) + bytes(200)
+    return _frame(body)[: chance.randrange(1, len(body))]
+
+
+def oversized_frame(chance: Chance) -> bytes:
+    """A size above every limit, or below zero."""
+    size = chance.choice((0x7FFFFFFF, 104_857_601, -1, -(1 << 31), 0x47455420))  # the last is GET
+    return struct.pack(">i", size) + bytes(100)
+
+
+def unknown_api(chance: Chance) -> bytes:
+    """A key that is no API, or a version that never was."""
+    key, version = chance.choice(((999, 0), (-1, 0), (3, 999), (0, -5), (18, 77)))
+    return _frame(_header(chance, key, version) + bytes(20))
+
+
+def garbage_body(chance: Chance) -> bytes:
+    """A good header of a real API before noise."""
+    key, version = chance.choice(((0, 9), (1, 12), (2, 6), (3, 12), (8, 8), (11, 9), (19, 7)))
+    return _frame(_header(chance, key, version) + chance.randbytes(chance.randrange(300)))
+
+
+def huge_counts(chance: Chance) -> bytes:
+    """An array that claims two billion entries in a frame of a few bytes."""
+    return _frame(_header(chance, 3, 1) + struct.pack(">i", 0x7FFFFFF0))
+
+
+BAD_KINDS: tuple[Callable[[Chance], bytes], ...] = (
+    random_bytes,
+    truncated_frame,
+    oversized_frame,
+    unknown_api,
+    garbage_body,
+    huge_counts,
+)
+
+
+async def _bad(address: tuple[str, int], chance: Chance, number: int, seen: Counter[str]) -> None:
+    kind = BAD_KINDS[number % len(BAD_KINDS)]
+    try:
+        stream = await trio.open_tcp_stream(*address)
+        async with stream:
+            await stream.send_all(kind(chance))
+            if kind is truncated_frame:
+                return  # goes without a word
+            with trio.move_on_after(PATIENCE_S) as scope:
+                while await stream.receive_some(4096):
+                    pass
+            seen["left waiting" if scope.cancelled_caught else "closed by the broker"] += 1
+    except (trio.BrokenResourceError, OSError):
+        seen["closed by the broker"] += 1
+
+
+async def _attack(host: str, port: int) -> None:
+    chance = random.Random(1)
+    address = (host, port)
+    seen: Counter[str] = Counter()
+    held: list[trio.SocketStream] = []
+    for _ in range(STALLED):
+        stream = await trio.open_tcp_stream(*address)
+        held.append(stream)
+        start = struct.pack(">i", CLAIMED_BYTES) + _header(chance, 0, 9)
+        await stream.send_all(start + bytes(STALLED_BYTES - len(start)))
+        seen["stalled"] += 1
+    for _ in range(SILENT):
+        held.append(await trio.open_tcp_stream(*address))
+        seen["silent"] += 1
+    numbers = itertools.count()
+    async with trio.open_nursery() as nursery:
+
+        async def worker() -> None:
+            while (number := next(numbers)) < BAD:
+                await _bad(address, chance, number, seen)
+
+        for _ in range(AT_ONCE):
+            nursery.start_soon(worker)
+    print(json.dumps(seen), flush=True)
+    await trio.to_thread.run_sync(sys.stdin.read)
+    for stream in held:
+        await trio.aclose_forcefully(stream)
+
+
+def main() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
+    trio.run(_attack, sys.argv[1], int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()
