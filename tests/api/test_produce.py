@@ -98,6 +98,7 @@ async def test_offsets_follow_each_other() -> None:
         ("zstd too early", batch(codec=Codec.ZSTD), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         ("transactional", batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), 9, ErrorCode.INVALID_TXN_STATE),
     ],
+    ids=lambda value: value if isinstance(value, str) else "-",
 )  # fmt: skip
 def test_bad_batches_are_refused(name: str, data: bytes | None, version: int, error: int) -> None:
     @trio_test
