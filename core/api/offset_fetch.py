@@ -38,16 +38,16 @@ def handle(context: Context, request: OffsetFetchRequest) -> Any:
         group = _only_group(request)
         answer = _fetch(context, group, request.require_stable)
         if isinstance(answer, OffsetFetchResponseGroup):
-            return _old(answer, version)
-        return _wait_old(answer, version)
+            return _old(answer)
+        return _wait_old(answer)
     answers = [_fetch(context, group, request.require_stable) for group in request.groups]
     if all(isinstance(a, OffsetFetchResponseGroup) for a in answers):
         return OffsetFetchResponse(groups=answers)
     return _wait(answers)
 
 
-async def _wait_old(answer: Any, version: int) -> OffsetFetchResponse:
-    return _old(await answer, version)
+async def _wait_old(answer: Any) -> OffsetFetchResponse:
+    return _old(await answer)
 
 
 async def _wait(answers: list[Any]) -> OffsetFetchResponse:
@@ -67,7 +67,7 @@ def _fetch(context: Context, group: OffsetFetchRequestGroup, require_stable: boo
             lambda machine, _, now_ms: machine.fetch(asked, now_ms, require_stable=require_stable),
         )
     except KafkaError as e:
-        return _failed(group, e)
+        return _failed(group, e, context.api_version)
     if isinstance(answer, OffsetFetchResponseGroup):
         return _finish(context, answer, refused)
     return _finish_later(context, group, answer, refused)
@@ -82,7 +82,7 @@ async def _finish_later(
     try:
         return _finish(context, await answer, refused)
     except KafkaError as e:
-        return _failed(group, e)
+        return _failed(group, e, context.api_version)
 
 
 def _finish(
@@ -144,17 +144,17 @@ def _failed_topic(topic: OffsetFetchRequestTopics, error: int) -> OffsetFetchRes
     )
 
 
-def _failed(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
-    """The group's error; its partitions are kept for version 1, which has no other place to say it."""
+def _failed(
+    group: OffsetFetchRequestGroup, error: KafkaError, version: int
+) -> OffsetFetchResponseGroup:
+    """The group's error; version 1 can say it only partition by partition."""
     answer = OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-    if group.topics is not None and all(t.topic_id == ZERO_UUID for t in group.topics):
-        answer.topics = [_failed_topic(topic, error.code) for topic in group.topics]
+    if version < TOP_LEVEL_ERROR_SINCE:
+        answer.topics = [_failed_topic(topic, error.code) for topic in group.topics or ()]
     return answer
 
 
-def _old(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
-    failed = group.error_code != ErrorCode.NONE
-    topics = [] if failed and version >= TOP_LEVEL_ERROR_SINCE else group.topics
+def _old(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=[
@@ -171,7 +171,7 @@ def _old(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
                     for p in topic.partitions
                 ],
             )
-            for topic in topics
+            for topic in group.topics
         ],
     )
 
@@ -180,13 +180,8 @@ def _error_response(
     request: OffsetFetchRequest, error: KafkaError, version: int
 ) -> OffsetFetchResponse:
     if version < SEVERAL_GROUPS_SINCE:
-        return _old(_failed(_only_group(request), error), version)
-    return OffsetFetchResponse(
-        groups=[
-            OffsetFetchResponseGroup(group_id=g.group_id, error_code=error.code)
-            for g in request.groups
-        ]
-    )
+        return _old(_failed(_only_group(request), error, version))
+    return OffsetFetchResponse(groups=[_failed(group, error, version) for group in request.groups])
 
 
 API = Api(

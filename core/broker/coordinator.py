@@ -14,7 +14,7 @@ again, and so is any in which something went wrong that nobody foresaw.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
@@ -389,5 +389,13 @@ def told(error: KafkaError) -> KafkaError:
 
 
 async def all_of(answers: list[Any]) -> list[Any]:
-    """Answers of several coordinators: those that must be waited for are, one after another."""
-    return [await a if isinstance(a, Awaitable) else a for a in answers]
+    """Answers of several coordinators: those that must be waited for are, one after another. Raises the first error."""
+    results: list[Any] = []
+    try:
+        for answer in answers:
+            results.append(await answer if isinstance(answer, Awaitable) else answer)
+    finally:
+        for answer in answers[len(results) :]:
+            if isinstance(answer, Coroutine):
+                answer.close()
+    return results
