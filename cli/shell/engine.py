@@ -120,6 +120,7 @@ class Engine:
             try:
                 job.done.wait()
             except KeyboardInterrupt:
+                context.say()  # the prompt is not to overwrite what stands on the line
                 token.run_sync_soon(job.scope.cancel)
         return job.code
 
