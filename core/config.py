@@ -26,6 +26,7 @@ from pk.core.config_keys import (
     value_text,
     without_secrets,
 )
+from pk.core.config_missing import PLUGIN_KEYS, TOPIC_KEYS_NOT_ENFORCED, UNSUPPORTED
 from pk.core.config_topic import CLIENT_METRICS, GROUP, TOPIC
 
 __all__ = [
@@ -108,58 +109,6 @@ GROUP_SYNONYMS: Final = {
 """Group key -> the broker key that gives its default."""
 
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
-
-PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
-"""Keys that Kafka's own authorizer reads, though no table of Kafka's has them."""
-
-UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "transactions": ("transaction.", "transactional.", "add.partitions.to.txn."),
-    "share groups": ("share.", "group.share."),
-    "streams groups": ("group.streams.",),
-    "remote storage": ("remote.", "log.local.", "follower.fetch.last.tiered."),
-    "KRaft quorums": ("controller.quorum.", "metadata."),
-    "TLS": ("ssl.", "security.providers"),
-    "SASL": ("sasl.", "connections.max.reauth.ms", "connection.failed.authentication."),
-    "delegation tokens": ("delegation.token.",),
-    "authorization": ("authorizer.", "principal.builder.", *sorted(PLUGIN_KEYS)),
-    "quotas": ("client.quota.", "quota.window.", "controller.quota.", "max.connection.creation."),
-    "Java plug-ins": (
-        "alter.config.policy.",
-        "config.providers",
-        "create.topic.policy.",
-        "kafka.metrics.",
-        "metric.reporters",
-    ),
-    "Java's threads": (
-        "background.threads",
-        "group.coordinator.background.threads",
-        "group.coordinator.threads",
-        "num.io.threads",
-        "num.network.threads",
-        "num.recovery.threads.",
-        "num.replica.alter.log.dirs.threads",
-        "queued.max.requests",
-    ),
-}
-"""Feature that does not exist here -> beginnings of the broker keys that would steer it."""
-
-TOPIC_KEYS_NOT_ENFORCED: Final = (
-    "delete.retention.ms",
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
-    "local.retention.bytes",
-    "local.retention.ms",
-    "max.compaction.lag.ms",
-    "min.cleanable.dirty.ratio",
-    "min.compaction.lag.ms",
-    "preallocate",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-    "remote.storage.enable",
-    "retention.bytes",
-    "retention.ms",
-)
-"""Topic keys that are validated, stored and described, and steer nothing."""
 
 
 def unsupported_keys(given: Iterable[str]) -> list[str]:

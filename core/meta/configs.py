@@ -59,6 +59,9 @@ _THROTTLED: Final = (
     "leader.replication.throttled.replicas",
     "follower.replication.throttled.replicas",
 )
+_NEEDS_A_RESTART: Final = frozenset({"listeners", "listener.security.protocol.map"})
+"""Keys that Kafka's brokers take while they run, and ours do not."""
+
 _REPLICA: Final = re.compile(r"\s*[0-9]+\s*:\s*[0-9]+\s*")
 _DURATION: Final = re.compile(
     r"by_duration:P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]+)?S)?)?",
@@ -110,7 +113,7 @@ def _check_broker(own: Mapping[str, str], resource: str, touched: Iterable[str])
             key = broker_key(name)
         except ConfigError as e:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(e)) from e
-        if not key.dynamic:
+        if not key.dynamic or name in _NEEDS_A_RESTART:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"{name} cannot be changed while the broker runs"
             )

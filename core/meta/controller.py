@@ -151,13 +151,21 @@ def allocate_producer_ids(
 def internal_topic(name: str, config: BrokerConfig) -> CreatableTopic | None:
     """How an internal topic is made when it is first needed; None where `name` is none."""
     if name == OFFSETS_TOPIC:
-        prefix, codec = "offsets.topic", Codec(config.offsets_topic_compression_codec)
+        codec = Codec(config.offsets_topic_compression_codec)
+        partitions, factor, segment_bytes = (
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            config.offsets_topic_segment_bytes,
+        )
         own = {
             "cleanup.policy": "compact",
             "compression.type": "producer" if codec is Codec.NONE else codec.name.lower(),
         }
     elif name == TRANSACTIONS_TOPIC:
-        prefix = "transaction.state.log"
+        partitions, factor, segment_bytes = (
+            _whole(config, f"transaction.state.log.{key}")
+            for key in ("num.partitions", "replication.factor", "segment.bytes")
+        )
         own = {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
@@ -167,11 +175,11 @@ def internal_topic(name: str, config: BrokerConfig) -> CreatableTopic | None:
     else:
         return None
     # Brokers know a smaller segment than topics do: a topic's own bounds count.
-    own["segment.bytes"] = str(max(_whole(config, f"{prefix}.segment.bytes"), 1 << 20))
+    own["segment.bytes"] = str(max(segment_bytes, 1 << 20))
     return CreatableTopic(
         name=name,
-        num_partitions=_whole(config, f"{prefix}.num.partitions"),
-        replication_factor=_whole(config, f"{prefix}.replication.factor"),
+        num_partitions=partitions,
+        replication_factor=factor,
         configs=[CreatableTopicConfig(name=k, value=v) for k, v in own.items()],
     )
 

@@ -29,12 +29,16 @@ from pk.core.config import (
     without_secrets,
 )
 
-CORE = Path(__file__).resolve().parents[2] / "core"
-SOURCES = [
-    path.read_text()
-    for folder in ("api", "broker", "log", "meta")
-    for path in (CORE / folder).glob("*.py")
-]
+ROOT = Path(__file__).resolve().parents[2]
+WORDS = {
+    word
+    for folder in ("core/api", "core/broker", "core/group", "core/log", "core/meta", "net", "cli")
+    for path in (ROOT / folder).rglob("*.py")
+    # The client and its command line have keys of their own.
+    if path.parent.name != "client" and path.name not in ("client_config.py", "configs.py")
+    for word in re.findall(r"\w+", path.read_text())
+}
+"""Every word of the code that may honour a key."""
 
 TABLES = [BROKER_KEYS, TOPIC_KEYS, GROUP_KEYS, CLIENT_METRICS_KEYS, DYNAMIC_ONLY_KEYS]
 ALL = [pytest.param(key, id=key.name) for table in TABLES for key in table.values()]
@@ -306,10 +310,34 @@ def test_dynamic_keys_lie_above_static_ones() -> None:
 @pytest.mark.parametrize("name", TOPIC_KEYS)
 def test_a_topic_key_steers_something_or_is_listed_as_not_enforced(name: str) -> None:
     """The README takes that list: a feature that begins to honour a key takes it out of there."""
-    attributes = {"cleanup.policy": "compact"}
-    attribute = re.compile(rf"\b{attributes.get(name, name.replace('.', '_'))}\b")
-    used = any(attribute.search(text) for text in SOURCES)
-    assert used != (name in TOPIC_KEYS_NOT_ENFORCED)
+    attribute = {"cleanup.policy": "compact"}.get(name, name.replace(".", "_"))
+    assert (attribute in WORDS) != (name in TOPIC_KEYS_NOT_ENFORCED)
+
+
+ATTRIBUTES = {
+    "broker.id": "node_id",
+    "listener.security.protocol.map": "listeners",
+    "log.dir": "log_dirs",
+    "security.inter.broker.protocol": "listeners",
+}
+"""Keys that are seen through an attribute of another name."""
+
+HONOURED_HERE = {"pk.metadata.store"}
+"""Its one value is the only one that is taken."""
+
+
+@pytest.mark.parametrize("name", BROKER_KEYS)
+def test_a_broker_key_steers_something_or_is_warned_of(name: str) -> None:
+    enforced = {
+        synonym
+        for key, synonyms in TOPIC_SYNONYMS.items()
+        if key not in TOPIC_KEYS_NOT_ENFORCED
+        for synonym in synonyms
+    }
+    attribute = ATTRIBUTES.get(name, name.replace(".", "_"))
+    steers = (attribute in WORDS) or name in enforced or name in HONOURED_HERE
+    warned = bool(unsupported_keys([name]))
+    assert steers or warned
 
 
 def test_every_attribute_has_a_value() -> None:

@@ -1,0 +1,105 @@
+"""Keys that are accepted, stored and described, and steer nothing: what they are for does not exist
+here (yet).
+
+Whoever builds a feature takes its keys out of here; a test compares these lists with what the code
+reads.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"})
+"""Keys that Kafka's own authorizer reads, though no table of Kafka's has them."""
+
+UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
+    "transactions": ("transaction.", "transactional.", "add.partitions.to.txn."),
+    "share groups": ("share.", "group.share."),
+    "streams groups": ("group.streams.",),
+    "remote storage": ("remote.", "log.local.", "follower.fetch.last.tiered."),
+    "KRaft quorums": (
+        "controller.listener.names",
+        "controller.quorum.",
+        "metadata.",
+        "process.roles",
+    ),
+    "the consumer group protocol": (
+        "group.consumer.",
+        "group.coordinator.append.",
+        "group.coordinator.cached.",
+        "group.coordinator.rebalance.protocols",
+    ),
+    "replication": (
+        "auto.leader.rebalance.",
+        "broker.heartbeat.",
+        "broker.session.",
+        "controlled.shutdown.",
+        "controller.socket.",
+        "initial.broker.registration.",
+        "inter.broker.listener.name",
+        "leader.imbalance.",
+        "num.replica.fetchers",
+        "replica.fetch.",
+        "replica.lag.",
+        "replica.selector.",
+        "replica.socket.",
+        "replication.quota.",
+        "socket.connection.setup.",
+    ),
+    "retention and compaction": (
+        "log.cleaner.",
+        "log.preallocate",
+        "log.retention.",
+    ),
+    "moves between log directories": (
+        "alter.log.dirs.",
+        "cordoned.log.dirs",
+        "log.dir.failure.",
+    ),
+    "metrics": ("metrics.", "telemetry."),
+    "socket buffers": ("socket.receive.buffer.", "socket.send.buffer."),
+    "TLS": ("ssl.", "security.providers"),
+    "SASL": ("sasl.", "connections.max.reauth.ms", "connection.failed.authentication."),
+    "delegation tokens": ("delegation.token.",),
+    "authorization": ("authorizer.", "principal.builder.", *sorted(PLUGIN_KEYS)),
+    "quotas": ("client.quota.", "quota.window.", "controller.quota.", "max.connection.creation."),
+    "Java plug-ins": (
+        "alter.config.policy.",
+        "config.providers",
+        "create.topic.policy.",
+        "kafka.metrics.",
+        "metric.reporters",
+    ),
+    "Java's threads and queues": (
+        "background.threads",
+        "delete.records.purgatory.",
+        "early.start.listeners",
+        "fetch.purgatory.",
+        "group.coordinator.background.threads",
+        "group.coordinator.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.",
+        "num.replica.alter.log.dirs.threads",
+        "producer.purgatory.",
+        "queued.max.",
+    ),
+}
+"""Feature that does not exist here -> beginnings of the broker keys that would steer it."""
+
+TOPIC_KEYS_NOT_ENFORCED: Final = (
+    "delete.retention.ms",
+    "follower.replication.throttled.replicas",
+    "leader.replication.throttled.replicas",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "max.compaction.lag.ms",
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "preallocate",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "remote.storage.enable",
+    "retention.bytes",
+    "retention.ms",
+)
+"""Topic keys that are validated, stored and described, and steer nothing."""
