@@ -36,7 +36,7 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, done: int, note: str = "") -> None:
+    def update(self, done: int, note: str = "", *, total: int | None = None) -> None:
         """Says that `done` of the total is done."""
         if not self._shows:
             return
@@ -46,7 +46,8 @@ class Progress:
         self._last = now
         if self._bar is None:
             self._bar = self._start()
-        self._bar.update(self._task, completed=done, note=note)
+        self._total = total if total is not None else self._total
+        self._bar.update(self._task, completed=done, note=note, total=self._total or None)
 
     def _start(self) -> Any:
         from rich.console import Console
@@ -72,6 +73,6 @@ class Progress:
             console=Console(stderr=True),
             transient=True,
         )
-        self._task = bar.add_task(self._what, total=self._total, note="")
+        self._task = bar.add_task(self._what, total=self._total or None, note="")
         bar.start()
         return bar

@@ -121,7 +121,7 @@ class Shell:
 
     def _command(self, parsed: Parsed, streams: Streams) -> int:
         assert isinstance(parsed.node, Command)
-        if parsed.path == ("broker", "start") and not parsed.args.detach:
+        if parsed.path == ("broker", "start") and not parsed.args.values()["detach"]:
             raise UsageError("in the shell, `broker start` wants --detach")
         context = Context(parsed.args, parsed.path, streams)
         if not any(parsed.args.given(name) for name in _CONNECTING):

@@ -103,8 +103,6 @@ ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in comma
 
 @pytest.mark.parametrize(("path", "command"), ALL)
 def test_every_command_has_its_function(path: tuple[str, ...], command: Command) -> None:
-    if path[0] == "spark-export":
-        pytest.importorskip("pyspark")
     assert callable(load(command))
     assert command.help.endswith(".")
 

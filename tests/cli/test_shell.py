@@ -109,7 +109,9 @@ def test_the_same_commands_with_toolbar_and_prompt(
 
 def test_completion_of_commands_topics_and_configs(shell: tuple[Terminal, str]) -> None:
     one, topic = shell
-    one.send("topics descr\t")
+    one.send("topics descr")
+    one.until("Partitions, replicas")
+    one.send("\t")
     one.until("topics describe")
     one.send(f" {topic[:5]}")
     one.until("2 partitions")
