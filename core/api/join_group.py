@@ -13,7 +13,6 @@ from pk.core.errors import KafkaError
 from pk.core.group.settings import Client
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
-
 NO_PROTOCOL_SINCE: Final = 7
 """The answer that says with null that there is no protocol; older ones say it with an empty name."""
 

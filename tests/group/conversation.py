@@ -285,6 +285,8 @@ async def generations(c: Conversation) -> None:
     """Two dynamic members: joining, rebalancing, leaving."""
     required = await c.ask(c.join(), 9, "a")
     a = required.member_id
+    # Apache answers before the group's first record is committed, and describes what is committed.
+    await c.until("Empty", 0)
     await c.describe()
     await c.ask(c.join("nobody"), 9, "a")
     joined = await c.ask(c.join(a), 9, "a")
@@ -370,6 +372,7 @@ async def refusals(c: Conversation) -> None:
             await c.ask(join, 9)
             await c.ask(join, 5)
             setattr(join, name, was)
+    await c.until("Empty", 0)
     await c.describe()
     unknown = c.join("m")
     unknown.group_id = f"unknown{c.mark}"
