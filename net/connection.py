@@ -40,7 +40,7 @@ MEMORY_WAIT_S = 10
 """How long a connection that cannot grow its buffer waits for others to finish before it is closed."""
 
 GOODBYE_S = 0.5
-"""How long a peer that broke the protocol gets to take the answers to what it asked before."""
+"""How long a peer whose connection we close gets to take the answers to what it asked before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,10 @@ class Connection:
         self._parked: deque[_Slot] = deque()
         self._less_parked = trio.Event()
         self._reading = trio.CancelScope()
+        self._receiving = False
+        """Whether the reader waits for bytes: only there may it be cancelled."""
+        self._stopped = False
+        self._serving = trio.CancelScope()
         self._nursery: trio.Nursery
 
     @property
@@ -97,22 +101,41 @@ class Connection:
         return bool(self._parked or self._out or self._sending)
 
     def stop_reading(self) -> None:
-        """Take no more requests; `serve` returns when the answers that are owed are sent."""
-        self._reading.cancel()
+        """Take no more requests; `serve` returns when the answers that are owed are sent.
+
+        What is being handled or sent goes on: half an answer on the wire would spoil those behind it.
+        """
+        self._stopped = True
+        if self._receiving:
+            self._reading.cancel()
+
+    def close_if_idle(self, since: float) -> None:
+        """Close where nothing has moved since then: a peer that owes us a request, or does not take our answer."""
+        if self._sending:
+            if max(self.last_active, self._transport.last_sent) < since:
+                logger.info("%s takes no answers; connection closed", self.peer)
+                self._serving.cancel()
+        elif self.last_active < since and not self.busy:
+            self.stop_reading()
 
     async def serve(self) -> None:
         """Read, handle and answer until the end."""
         try:
-            async with trio.open_nursery() as nursery:
-                self._nursery = nursery
-                with self._reading:
-                    try:
-                        await self._read()
-                    except ProtocolError:
-                        with trio.move_on_after(GOODBYE_S):
-                            await self._flush()
-                        raise
-                    nursery.cancel_scope.cancel()
+            with self._serving:
+                async with trio.open_nursery() as nursery:
+                    self._nursery = nursery
+                    with self._reading:
+                        try:
+                            await self._read()
+                        except ProtocolError:
+                            with trio.move_on_after(GOODBYE_S):
+                                await self._flush()
+                                await self._transport.finish()
+                            raise
+                    if not self._stopped:
+                        nursery.cancel_scope.cancel()
+                with trio.move_on_after(GOODBYE_S):
+                    await self._transport.finish()
         except* ProtocolError as group:
             logger.warning("%s: %s; connection closed", self.peer, _first(group))
         except* (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
@@ -122,14 +145,20 @@ class Connection:
             await self._transport.aclose()
 
     async def _read(self) -> None:
+        """Until the peer has sent everything, or reading is stopped."""
         buffer, limits = self._buffer, self._limits
-        while True:
+        while not self._stopped:
+            self._receiving = True
             count = await self._transport.receive(buffer)
-            if count == 0:
-                return
             if count is None:
                 await self._wait_for_memory()
                 continue
+            self._receiving = False
+            if count == 0:
+                return
+            if self._stopped:
+                # The scope is cancelled: handling what just came would be cut off at its first wait.
+                return
             started = perf_counter()
             self.last_active = trio.current_time()
             while (frame := buffer.next_frame()) is not None:

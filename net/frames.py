@@ -31,9 +31,14 @@ class RequestMemory:
         self.used = 0
         self._freed = freed
         self._pool: deque[bytearray] = deque(maxlen=POOLED)
+        self.at_rest: set[FrameBuffer] = set()
+        """Empty buffers that silent connections keep for the next large request, as long as nobody needs the memory."""
 
     def take(self, extra: int) -> bool:
         """Whether `extra` more bytes may be held; they are counted if so."""
+        if self.used + extra > self.limit:
+            while self.at_rest:
+                self.at_rest.pop().give_way()
         if self.used + extra > self.limit:
             return False
         self.used += extra
@@ -75,6 +80,8 @@ class FrameBuffer:
             self._start = self._end = 0
             if not capacity:
                 self.data = self._memory.small()
+            elif capacity > FREE_BYTES:
+                self._memory.at_rest.discard(self)
         elif self._end == capacity:
             waiting = self._end - self._start
             if self._start >= capacity // 2:
@@ -143,13 +150,21 @@ class FrameBuffer:
         if capacity == FREE_BYTES:
             self._memory.rest(self.data)
         elif capacity <= KEEP_BYTES:
+            self._memory.at_rest.add(self)
             return
         else:
             self._memory.give(capacity - FREE_BYTES)
         self.data = bytearray()
 
+    def give_way(self) -> None:
+        """Somebody needs the memory that this empty buffer holds."""
+        assert self._start == self._end
+        extra, self.data = len(self.data) - FREE_BYTES, bytearray()
+        self._memory.give(extra)
+
     def close(self) -> None:
         """Give everything back."""
+        self._memory.at_rest.discard(self)
         if len(self.data) > FREE_BYTES:
             self._memory.give(len(self.data) - FREE_BYTES)
         self.data = bytearray()

@@ -43,6 +43,9 @@ logger = logging.getLogger("pk.node")
 DRAIN_S = 5.0
 """How long answers that are owed may take to leave when the node ends."""
 
+PATIENCE = 0.2
+"""The share of it after which those who wait for their group are sent away."""
+
 
 class Node:
     """One broker with its controller, in one process."""
@@ -66,6 +69,7 @@ class Node:
         self._cluster_id = ""
         self._store: EmbeddedStore
         self.broker: Broker
+        self.server: Server
         self.listeners: list[BoundListener] = []
 
     @property
@@ -89,13 +93,14 @@ class Node:
             self.listeners = await bind(config)
             async with trio.open_nursery() as nursery:
                 upkeep = await self._start(dirs, nursery)
-                server = Server(self.broker, APIS, config)
+                server = self.server = Server(self.broker, APIS, config)
                 for listener in self.listeners:
                     await nursery.start(server.serve, listener.name, listener.listeners)
                 ready(self)
                 await self._stopping.wait()
-                await server.drain(DRAIN_S)
+                await server.drain(DRAIN_S * PATIENCE)
                 await self.broker.coordinators.stop()
+                await server.drain(DRAIN_S * (1 - PATIENCE))
                 high_watermarks = upkeep.high_watermarks()
                 nursery.cancel_scope.cancel()
             clean = True

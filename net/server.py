@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import socket
 from collections import Counter
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from pk.core.api.registry import Api
 from pk.core.broker.broker import Broker
 from pk.core.broker.context import Context
 from pk.core.config import BrokerConfig
+from pk.core.log.disk import SHARE_OF_DESCRIPTORS
 from pk.net.connection import Connection, Limits
 from pk.net.frames import RequestMemory
 from pk.net.transport import SocketTransport
@@ -22,7 +24,22 @@ logger = logging.getLogger("pk.server")
 SWEEP_S = 5
 """How often idle connections are looked for."""
 
-BACKLOG = 1024
+REFUSALS_LOGGED_S = 1.0
+"""Refusals are logged once in so many seconds: a flood of clients must not become a flood of lines."""
+
+RESERVED_DESCRIPTORS = 32
+"""For listeners, locks, the loop's own, and files that are open for a moment."""
+
+
+def descriptors_for_connections() -> int:
+    """How many descriptors of this process are neither the logs' (core/log/disk.py) nor reserved.
+
+    Beyond them an append that has to open its file would fail, and with it its log directory.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if limit == resource.RLIM_INFINITY:
+        return 1 << 31
+    return max(int(limit * (1 - SHARE_OF_DESCRIPTORS)) - RESERVED_DESCRIPTORS, 1)
 
 
 class Server:
@@ -31,7 +48,6 @@ class Server:
     def __init__(self, broker: Broker, apis: Iterable[Api], config: BrokerConfig) -> None:
         self._broker = broker
         self._apis = {api.key: api for api in apis}
-        self._config = config
         self._limits = Limits(
             frame_bytes_max=config.socket_request_max_bytes,
             parked_max=config.pk_connection_max_parked,
@@ -42,6 +58,10 @@ class Server:
         )
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
+        self._idle_s = config.connections_max_idle_ms / 1000
+        self._descriptors = descriptors_for_connections()
+        self._refused = 0
+        self._refusal_logged = float("-inf")
         self._ids = 0
         self._accepting = trio.CancelScope()
         self._empty = trio.Event()
@@ -75,7 +95,7 @@ class Server:
             nursery.cancel_scope.cancel()
 
     async def drain(self, grace_s: float) -> None:
-        """Stop accepting and reading; give the answers that are owed `grace_s` seconds to leave."""
+        """Stop accepting and reading; give the answers that are owed `grace_s` seconds to leave. May be called again."""
         self._accepting.cancel()
         for connection in list(self._connections):
             connection.stop_reading()
@@ -90,11 +110,10 @@ class Server:
         except OSError:
             await trio.aclose_forcefully(stream)
             return
-        if not self._admits(host):
+        if self._accepting.cancel_called or not self._admits(host):
             await trio.aclose_forcefully(stream)
             return
-        sock = socket.socket(fileno=stream.socket.detach())
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock = socket.socket(fileno=stream.socket.detach())  # trio has set TCP_NODELAY
         self._ids += 1
         context = Context(
             self._broker,
@@ -126,24 +145,31 @@ class Server:
                 self._empty.set()
 
     def _admits(self, host: str) -> bool:
-        config = self._config
-        if len(self._connections) >= config.max_connections:
-            logger.warning("%s refused: max.connections is %d", host, config.max_connections)
-            return False
+        """Whether one more may come from `host`. The limits may change while the broker runs."""
+        config, count = self._broker.config, len(self._connections)
+        if count >= config.max_connections:
+            return self._refuse(host, f"max.connections is {config.max_connections}")
+        if count >= self._descriptors:
+            return self._refuse(host, f"no more than {count} descriptors are for connections")
         limit = config.max_connections_per_ip_overrides.get(host, config.max_connections_per_ip)
         if self._by_host[host] >= limit:
-            logger.warning("%s refused: it has its %d connections", host, limit)
-            return False
+            return self._refuse(host, f"it has the {limit} connections of max.connections.per.ip")
         return True
+
+    def _refuse(self, host: str, why: str) -> bool:
+        self._refused += 1
+        if trio.current_time() - self._refusal_logged >= REFUSALS_LOGGED_S:
+            logger.warning("%s refused: %s (%d since the last such line)", host, why, self._refused)
+            self._refused, self._refusal_logged = 0, trio.current_time()
+        return False
 
     async def _sweep(self) -> None:
         """Close who has been silent for `connections.max.idle.ms` and is owed nothing."""
-        idle_s = self._config.connections_max_idle_ms / 1000
+        idle_s = self._idle_s
         if idle_s < 0:
             return
         while True:
             await trio.sleep(min(SWEEP_S, max(idle_s / 2, 0.05)))
             oldest = trio.current_time() - idle_s
             for connection in list(self._connections):
-                if connection.last_active < oldest and not connection.busy:
-                    connection.stop_reading()
+                connection.close_if_idle(oldest)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import trio
 
+from pk.core.broker.offload import offload
 from pk.core.log.slices import FileSlice
 from pk.core.wire.types import Part
 from pk.net.frames import FrameBuffer
@@ -28,12 +29,21 @@ CHUNK_BYTES = 1 << 20
 class Transport(Protocol):
     """Where a connection's bytes come from and go to."""
 
+    @property
+    def last_sent(self) -> float:
+        """When a send that had to wait for the peer last moved, by trio's clock."""
+        ...
+
     async def receive(self, buffer: FrameBuffer) -> int | None:
         """Receive into `buffer`: the bytes that came, 0 at the end, None where the server's memory is spent."""
         ...
 
     async def send(self, parts: Sequence[Part]) -> None:
         """Send everything. Raises OSError or trio.BrokenResourceError when the peer is gone."""
+        ...
+
+    async def finish(self) -> None:
+        """Say that nothing more is sent, so that what was sent arrives before `aclose`."""
         ...
 
     async def aclose(self) -> None:
@@ -55,6 +65,7 @@ class SocketTransport:
         sock.setblocking(False)
         self._socket = sock
         self._closed = False
+        self.last_sent = float("-inf")
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
         """See Transport. A checkpoint only where nothing has come yet."""
@@ -105,13 +116,17 @@ class SocketTransport:
             try:
                 sent = self._socket.send(view)
             except BlockingIOError:
-                await trio.lowlevel.wait_writable(self._socket)
+                await self._wait_writable()
                 continue
             except OSError as e:
                 raise trio.BrokenResourceError(str(e)) from e
             if sent == len(view):
                 return
             view = view[sent:]
+
+    async def _wait_writable(self) -> None:
+        await trio.lowlevel.wait_writable(self._socket)
+        self.last_sent = trio.current_time()
 
     async def _send_file(self, part: FileSlice) -> None:
         """The slice, by sendfile where its pages are in memory, else read in a thread first.
@@ -125,14 +140,14 @@ class SocketTransport:
             while left:
                 count = min(left, CHUNK_BYTES)
                 if not file.resident(position, count):
-                    await trio.to_thread.run_sync(file.pread, count, position)
+                    await offload(file.pread, count, position, directory="cold reads")
                 descriptor = part.fileno()
                 if descriptor is None:
                     raise trio.BrokenResourceError(f"{part!r} has no descriptor")
                 try:
                     sent = os.sendfile(self._socket.fileno(), descriptor, position, count)
                 except BlockingIOError:
-                    await trio.lowlevel.wait_writable(self._socket)
+                    await self._wait_writable()
                     continue
                 except OSError as e:
                     raise trio.BrokenResourceError(str(e)) from e
@@ -144,6 +159,26 @@ class SocketTransport:
                     await trio.lowlevel.checkpoint()
         finally:
             part.unpin()
+
+    async def finish(self) -> None:
+        """See Transport. A socket that is closed with bytes unread resets the connection, and takes from the peer what
+        it has not read yet: so where there are any they are read away, until the peer has seen our end."""
+        waste, unread = bytearray(64 * 1024), False
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+            while True:
+                try:
+                    if not self._socket.recv_into(waste):
+                        return
+                    unread = True
+                except BlockingIOError:
+                    if not unread:
+                        return
+                    await trio.lowlevel.wait_readable(self._socket)
+                    continue
+                await trio.lowlevel.checkpoint()
+        except OSError:
+            return
 
     async def aclose(self) -> None:
         """See Transport."""
@@ -159,6 +194,7 @@ class StreamTransport:
     def __init__(self, stream: trio.abc.Stream) -> None:
         self._stream = stream
         self._left = b""
+        self.last_sent = float("-inf")
 
     async def receive(self, buffer: FrameBuffer) -> int | None:
         """See Transport."""
@@ -173,6 +209,10 @@ class StreamTransport:
     async def send(self, parts: Sequence[Part]) -> None:
         """See Transport."""
         await self._stream.send_all(b"".join(map(_bytes_of, parts)))
+        self.last_sent = trio.current_time()
+
+    async def finish(self) -> None:
+        """See Transport. A stream's own close does it."""
 
     async def aclose(self) -> None:
         """See Transport."""

@@ -1,0 +1,427 @@
+"""The server on loopback: broken frames, limits, idle connections, order of answers, and the end."""
+
+import logging
+import struct
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from nodes import Caller, caller_of, config_of, make_topic, running_node, trio_test
+
+from pk.core.errors import ErrorCode
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.record.build import build_batch
+from pk.core.wire.header import frame_request
+from pk.core.wire.messages.api_versions import ApiVersionsRequest
+from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pk.core.wire.messages.metadata import MetadataRequest
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from pk.net.node import Node
+
+CLIENT = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+API_VERSIONS = 18
+PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
+
+
+def head(api_key: int, version: int, correlation_id: int = 1, client_id: bytes = b"test") -> bytes:
+    return struct.pack(">hhih", api_key, version, correlation_id, len(client_id)) + client_id
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def produce_request(value: bytes, topic: str = "t", acks: int = -1) -> ProduceRequest:
+    data = build_batch([(int(time.time() * 1000), None, value, ())])
+    return ProduceRequest(
+        transactional_id=None,
+        acks=acks,
+        timeout_ms=5000,
+        topic_data=[
+            TopicProduceData(
+                name=topic, partition_data=[PartitionProduceData(index=0, records=data)]
+            )
+        ],
+    )
+
+
+def fetch_request(
+    offset: int = 0, wait_ms: int = 0, topic: str = "t", bytes_max: int = 1 << 20
+) -> FetchRequest:
+    return FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=bytes_max,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=bytes_max)
+                ],
+            )
+        ],
+    )
+
+
+@asynccontextmanager
+async def two_callers(node: Node) -> AsyncIterator[tuple[Caller, Caller]]:
+    async with caller_of(node) as one, caller_of(node) as other:
+        yield one, other
+
+
+async def is_served(caller: Caller) -> bool:
+    answer = await caller.call(CLIENT, 3)
+    return answer.error_code == 0
+
+
+MALFORMED = {
+    "a negative size": struct.pack(">i", -1),
+    "a size beyond the limit": struct.pack(">i", (1 << 31) - 1),
+    "an empty frame": struct.pack(">i", 0),
+    "a header cut off": framed(b"\x00\x12\x00"),
+    "an unknown key": framed(head(999, 0)),
+    "a negative key": framed(head(-1, 0)),
+    "a version beyond": framed(head(METADATA, 99)),
+    "a negative version": framed(head(METADATA, -1)),
+    "a body cut off": framed(head(METADATA, 1) + b"\x00\x00"),
+    "a count beyond the bytes": framed(head(METADATA, 1) + struct.pack(">i", (1 << 31) - 1)),
+    "a string that is no UTF-8": framed(head(METADATA, 1) + struct.pack(">ih", 1, 2) + b"\xff\xfe"),
+    "a varint without end": framed(head(METADATA, 9) + b"\x00" + b"\xff" * 12),
+    "another protocol": b"GET / HTTP/1.1\r\n\r\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_frame_closes_its_connection_only(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    @trio_test
+    async def run() -> None:
+        async with running_node() as node, two_callers(node) as (one, other):
+            assert await is_served(one)
+            assert await is_served(other)
+            caplog.clear()
+            await one.stream.send_all(MALFORMED[name])
+            assert await one.at_end()
+            assert await is_served(other)
+            host, port = one.stream.socket.getsockname()
+            said = [record for record in caplog.records if record.name == "pk.server"]
+            assert [f"{host}:{port}" in record.getMessage() for record in said] == [True]
+            assert not said[0].exc_info
+
+    run()
+
+
+@trio_test
+async def test_what_came_before_a_malformed_frame_is_answered() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        good = frame_request(CLIENT, 3, 7, "test")
+        await caller.stream.send_all(good + MALFORMED["an unknown key"])
+        answer = await caller.receive(API_VERSIONS, 3)
+        assert (answer.error_code, caller.last_correlation_id) == (0, 7)
+        assert await caller.at_end()
+
+
+@trio_test
+async def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await caller.stream.send_all(framed(head(API_VERSIONS, 99, 5) + b"\x00anything at all"))
+        answer = await caller.receive(API_VERSIONS, 0)
+        assert (caller.last_correlation_id, answer.error_code) == (
+            5,
+            ErrorCode.UNSUPPORTED_VERSION,
+        )
+        served = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        assert served[API_VERSIONS] == (0, 4)
+        assert await is_served(caller)
+
+
+@trio_test
+async def test_frames_may_come_a_byte_at_a_time() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        frames = frame_request(produce_request(b"slowly"), 9, 1, "test")
+        frames += frame_request(fetch_request(), 11, 2, "test")
+        for byte in frames:
+            await caller.stream.send_all(bytes([byte]))
+        produced = await caller.receive(PRODUCE, 9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+        fetched = await caller.receive(FETCH, 11)
+        assert b"slowly" in bytes(fetched.responses[0].partitions[0].records)
+
+
+@trio_test
+async def test_bytes_behind_a_message_are_not_read() -> None:
+    """librdkafka ends a Metadata request for all topics with three bytes too many; Kafka does not look."""
+    async with running_node() as node, caller_of(node) as caller:
+        body = frame_request(MetadataRequest(topics=None), 1, 3, "test")[4:]
+        await caller.stream.send_all(framed(body + b"\x00\x00\x00"))
+        answer = await caller.receive(METADATA, 1)
+        assert (caller.last_correlation_id, len(answer.brokers)) == (3, 1)
+        assert await is_served(caller)
+
+
+@trio_test
+async def test_answers_keep_the_order_of_requests() -> None:
+    """A long poll, and behind it produces that wake it and are handled while it waits."""
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        await caller.send(fetch_request(wait_ms=30_000), 11)
+        await caller.send(produce_request(b"a"), 9)
+        await caller.send(MetadataRequest(topics=None), 9)
+        fetched = await caller.receive(FETCH, 11)
+        assert b"a" in bytes(fetched.responses[0].partitions[0].records)
+        produced = await caller.receive(PRODUCE, 9)
+        assert produced.responses[0].partition_responses[0].base_offset == 0
+        await caller.receive(METADATA, 9)
+
+
+@trio_test
+async def test_no_more_than_so_many_requests_are_parked() -> None:
+    async with running_node(pk__connection__max__parked="3") as node, two_callers(node) as (a, b):
+        await make_topic(a, "t")
+        for _ in range(5):
+            await a.send(fetch_request(wait_ms=30_000), 11)
+        await a.send(produce_request(b"behind"), 9)
+        # Three are parked and nothing behind them is read, so the produce is not: only another client wakes them.
+        partition = node.broker.replicas.partition("t", 0)
+        while len(next(iter(_connections(node, 3)), ())) < 3:
+            await trio.testing.wait_all_tasks_blocked()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert partition.log.log_end_offset == 0
+        await b.call(produce_request(b"wakes"), 9)
+        for _ in range(5):
+            fetched = await a.receive(FETCH, 11)
+            assert b"wakes" in bytes(fetched.responses[0].partitions[0].records)
+        assert (await a.receive(PRODUCE, 9)).responses[0].partition_responses[0].base_offset == 1
+
+
+def _connections(node: Node, parked: int) -> list[list[object]]:
+    """The parked requests of the node's connections, of those that have `parked` of them."""
+    server = node.server
+    return [list(c._parked) for c in server._connections if len(c._parked) == parked]
+
+
+@trio_test
+async def test_max_connections() -> None:
+    async with (
+        running_node(max__connections="2") as node,
+        two_callers(node) as (one, other),
+        caller_of(node) as third,
+    ):
+        assert await is_served(one)
+        assert await is_served(other)
+        assert await third.at_end()
+        await one.stream.aclose()
+        with trio.fail_after(5):
+            while node.server.connections > 1:
+                await trio.testing.wait_all_tasks_blocked()
+        async with caller_of(node) as fourth:
+            assert await is_served(fourth)
+
+
+@trio_test
+async def test_max_connections_per_ip() -> None:
+    keys = {
+        "max__connections__per__ip": "1",
+        "max__connections__per__ip__overrides": "127.0.0.2:2",
+    }
+    async with running_node(**keys) as node, two_callers(node) as (one, other):
+        assert await is_served(one)
+        assert await other.at_end()
+        port = node.listeners[0].advertised.port
+        held: list[Caller] = []
+        for _ in range(2):
+            stream = await trio.open_tcp_stream("127.0.0.1", port, local_address="127.0.0.2")
+            held.append(Caller(stream))
+        for caller in held:
+            assert await is_served(caller)
+        stream = await trio.open_tcp_stream("127.0.0.1", port, local_address="127.0.0.2")
+        assert await Caller(stream).at_end()
+        await stream.aclose()
+        for caller in held:
+            await caller.stream.aclose()
+
+
+@trio_test
+async def test_a_descriptor_is_left_for_the_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients may not take the descriptors that logs need: without them a produce would fail its directory."""
+    monkeypatch.setattr("pk.net.server.descriptors_for_connections", lambda: 2)
+    async with running_node() as node, two_callers(node) as (one, other):
+        assert await is_served(one)
+        assert await is_served(other)
+        async with caller_of(node) as third:
+            assert await third.at_end()
+
+
+@trio_test
+async def test_idle_connections_are_closed_but_not_those_that_wait() -> None:
+    async with (
+        running_node(connections__max__idle__ms="300") as node,
+        two_callers(node) as (silent, waiting),
+    ):
+        await make_topic(silent, "t")
+        await waiting.send(fetch_request(wait_ms=1500), 11)
+        assert await silent.at_end()
+        fetched = await waiting.receive(FETCH, 11)
+        assert fetched.error_code == 0
+
+
+@trio_test
+async def test_a_client_that_never_reads_is_closed_when_idle() -> None:
+    async with (
+        running_node(connections__max__idle__ms="400") as node,
+        caller_of(node) as deaf,
+    ):
+        await make_topic(deaf, "t")
+        await deaf.call(produce_request(bytes(900_000)), 9)
+        for _ in range(40):
+            await deaf.send(fetch_request(), 11)
+        with trio.fail_after(20):
+            while node.server.connections:
+                await trio.sleep(0.05)
+
+
+@trio_test
+async def test_request_memory_is_bounded_and_comes_back() -> None:
+    """One holds all the memory for requests with half a frame: another's large request waits until it is gone."""
+    async with (
+        running_node(pk__request__bytes__max=str(1 << 20)) as node,
+        two_callers(node) as (greedy, other),
+        trio.open_nursery() as nursery,
+    ):
+        await make_topic(other, "t")
+        large = frame_request(produce_request(bytes(900_000)), 9, 1, "test")
+        await greedy.stream.send_all(large[:-1])
+        memory = node.server._memory
+        with trio.fail_after(5):
+            while memory.used < 1 << 19:
+                await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(other.stream.send_all, large)
+        with trio.move_on_after(0.3) as waited:
+            await other.receive(PRODUCE, 9)
+        assert waited.cancelled_caught
+        assert memory.used <= memory.limit
+        await greedy.stream.aclose()
+        produced = await other.receive(PRODUCE, 9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+
+
+@trio_test
+async def test_buffers_at_rest_give_way() -> None:
+    """Connections that are silent keep large buffers only until somebody needs the memory."""
+    async with (
+        running_node(pk__request__bytes__max=str(4 << 20)) as node,
+        two_callers(node) as (one, other),
+    ):
+        await make_topic(one, "t")
+        for caller in (one, other, one, other):
+            for _ in range(3):
+                answer = await caller.call(produce_request(bytes(900_000)), 9)
+                assert answer.responses[0].partition_responses[0].error_code == 0
+        async with caller_of(node) as third, caller_of(node) as fourth:
+            for caller in (third, fourth, one):
+                with trio.fail_after(5):
+                    answer = await caller.call(produce_request(bytes(1_000_000)), 9)
+                assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+# --- the end ---
+
+
+@trio_test
+async def test_what_is_handled_is_answered_before_the_end() -> None:
+    """The reader is in the middle of a long answer when the end begins: it goes out whole, and so do those behind."""
+    disk = MemoryDisk()
+    node = Node(config_of(), disk=disk)
+    async with trio.open_nursery() as nursery:
+        ready = trio.Event()
+        nursery.start_soon(node.run, lambda _: ready.set())
+        await ready.wait()
+        async with caller_of(node) as caller:
+            await make_topic(caller, "t")
+            value = bytes(900_000)
+            for _ in range(4):
+                await caller.call(produce_request(value), 9)
+            for _ in range(12):
+                await caller.send(fetch_request(bytes_max=4 << 20), 11)
+            await caller.receive(FETCH, 11)
+            with trio.fail_after(5):
+                while not any(c._sending for c in node.server._connections):
+                    await trio.testing.wait_all_tasks_blocked()
+            node.stop()
+            await trio.testing.wait_all_tasks_blocked()
+            handled = 1
+            try:
+                while True:
+                    answer = await caller.receive(FETCH, 11)
+                    assert len(answer.responses[0].partitions[0].records) > 3_000_000
+                    handled += 1
+            except EOFError:
+                pass
+            assert not caller._data, "an answer was cut off"
+            assert handled > 1
+
+
+@trio_test
+async def test_a_topic_under_way_is_made_and_answered_before_the_end() -> None:
+    disk = MemoryDisk()
+    node = Node(config_of(), disk=disk)
+    async with trio.open_nursery() as nursery:
+        ready = trio.Event()
+        nursery.start_soon(node.run, lambda _: ready.set())
+        await ready.wait()
+        async with caller_of(node) as caller:
+            topic = CreatableTopic(name="t", num_partitions=600, replication_factor=1)
+            await caller.send(CreateTopicsRequest(topics=[topic]), 7)
+            with trio.fail_after(10):
+                while "t" not in node.broker.controller.image.topics:
+                    await trio.sleep(0)
+            assert node.broker.replicas.find("t", 599) is None, "too late to be a test"
+            node.stop()
+            answer = await caller.receive(CREATE_TOPICS, 7)
+            assert answer.topics[0].error_code == 0
+    async with running_node(disk) as again, caller_of(again) as caller:
+        assert again.broker.replicas.find("t", 599) is not None
+        produced = await caller.call(produce_request(b"x"), 9)
+        assert produced.responses[0].partition_responses[0].error_code == 0
+
+
+@trio_test
+async def test_a_client_that_never_reads_does_not_hold_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pk.net.node.DRAIN_S", 0.5)
+    disk = MemoryDisk()
+    node = Node(config_of(), disk=disk)
+    async with trio.open_nursery() as nursery:
+        ready, ended = trio.Event(), trio.Event()
+
+        async def run() -> None:
+            await node.run(lambda _: ready.set())
+            ended.set()
+
+        nursery.start_soon(run)
+        await ready.wait()
+        async with caller_of(node) as deaf:
+            await make_topic(deaf, "t")
+            await deaf.call(produce_request(bytes(900_000)), 9)
+            for _ in range(40):
+                await deaf.send(fetch_request(), 11)
+            with trio.fail_after(5):
+                while not any(c._sending for c in node.server._connections):
+                    await trio.testing.wait_all_tasks_blocked()
+            node.stop()
+            with trio.fail_after(10):
+                await ended.wait()
+    assert disk.exists("/data/.kafka_cleanshutdown")
