@@ -36,10 +36,12 @@ from pk.spark.manifest import (
     open_directory,
 )
 from pk.spark.ranges import OffsetRange, split, total_offsets
+from pk.spark.read_options import ReadOptions
 from pk.spark.session import OwnSpark, launch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 Kind = Literal["bytes", "string", "json"]
 Mode = Literal["new", "resume", "overwrite"]
@@ -138,7 +140,7 @@ def export(
     started = time.monotonic()
     _check(options)
     require_pyspark()
-    with open_directory(options.directory) as directory, contextlib.ExitStack() as stack:
+    with open_directory(options.directory.absolute()) as directory, contextlib.ExitStack() as stack:
         before = _before(options, directory)
         own: OwnSpark | None = None
         cores = options.cores or _cores()
@@ -155,7 +157,7 @@ def export(
         written: dict[str, Path] = {}
         with directory.unfinished(work.run_id) as folder:
             done: list[ExportedRange] = []
-            columns = before.columns if before is not None else {}
+            columns = work.known
             if ranges:
                 progress(Progress("starting", 0, total_offsets(ranges), len(ranges)))
                 columns = work.write(folder, own, spark, progress)
@@ -232,11 +234,10 @@ class _Found:
 
 
 async def _resolve(options: ExportOptions, before: Manifest | None) -> _Found:
-    from pk.spark.plan import admin_config, describe, ids_of, isolation_of, whole, within
-    from pk.spark.reader import ReadOptions
+    from pk.spark.plan import describe, ids_of, whole, within
 
     read = ReadOptions(options.bootstrap, options.client)
-    async with open_admin(options.bootstrap, admin_config(read)) as admin:
+    async with open_admin(options.bootstrap, read.admin_config) as admin:
         topic = (await describe(admin, [options.topic]))[options.topic]
         topic_id = uuid_text(topic.topic_id)
         if before is not None and before.topic_id != topic_id:
@@ -246,7 +247,7 @@ async def _resolve(options: ExportOptions, before: Manifest | None) -> _Found:
                 " directory, or overwrite this one"
             )
         ids = ids_of([topic])
-        places = await whole(admin, ids, isolation_of(read))
+        places = await whole(admin, ids, read.isolation)
         wanted: Mapping[TopicPartition, tuple[int, int | None]] = {
             tp: (place.begin, place.end) for tp, place in places.items()
         }
@@ -283,6 +284,8 @@ class _Work:
         self.ranges = tuple(ranges)
         self.before = before
         self.run_id = run_id
+        self.known = before.columns if before is not None else {}
+        """The columns of the runs before; none where those found no records."""
 
     def write(
         self,
@@ -294,7 +297,7 @@ class _Work:
         """Have Spark write the files; the columns, as Spark's JSON has them."""
         from pyspark.errors import PySparkException
 
-        import pk.spark.footers  # noqa: F401, PLC0415  (imported while the JVM starts)
+        import pk.spark.footers  # noqa: F401 (here, while the JVM starts)
 
         states = folder / "states"
         states.mkdir()
@@ -303,7 +306,7 @@ class _Work:
             assert own is not None
             spark = own.session()
         try:
-            frame = self._frame(spark, states, folder, samples)
+            frame = self._frame(spark, states, samples)
             columns: dict[str, Any] = json.loads(frame.schema.json())
             self._run(spark, own, frame, folder, progress)
         except PySparkException as e:
@@ -316,11 +319,10 @@ class _Work:
         return columns
 
     def _frame(
-        self, spark: "SparkSession", states: Path, folder: Path, samples: dict[str, list[bytes]]
+        self, spark: "SparkSession", states: Path, samples: dict[str, list[bytes]]
     ) -> "DataFrame":
         from pyspark.sql import functions
 
-        from pk.spark.reader import ReadOptions
         from pk.spark.task import SCHEMA, ReadRanges
 
         options = self.options
@@ -338,7 +340,7 @@ class _Work:
         frame = spark.range(0, count, 1, count).mapInArrow(lambda rows: task(rows), schema)
         for name, given in (("key", options.key_schema), ("value", options.value_schema)):
             if getattr(options, name) == "json":
-                fields = self._json_schema(spark, name, given, folder, samples)
+                fields = self._json_schema(spark, name, given, samples)
                 how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
                 frame = frame.withColumn(name, functions.from_json(name, fields, how))
         return frame
@@ -351,11 +353,10 @@ class _Work:
                 ("key", self.options.key, self.options.key_schema),
                 ("value", self.options.value, self.options.value_schema),
             )
-            if kind == "json" and schema is None and self.before is None
+            if kind == "json" and schema is None and not self.known
         ]
         if not wanted:
             return {}
-        from pk.spark.reader import ReadOptions
         from pk.spark.sample import sample
 
         read = ReadOptions(
@@ -370,31 +371,24 @@ class _Work:
         spark: "SparkSession",
         name: str,
         given: str | None,
-        folder: Path,
         samples: dict[str, list[bytes]],
     ) -> Any:
         from pyspark.sql.types import StringType, StructField, StructType
 
-        if self.before is not None:
-            known = StructType.fromJson(self.before.columns)
-            return known[name].dataType
+        if self.known:
+            return StructType.fromJson(self.known)[name].dataType
         if given is not None:
-            try:
-                fields = StructType.fromDDL(given)
-            except Exception as e:
-                raise OptionError(
-                    f"the schema of the {name} is not one that Spark reads: {e}"
-                ) from e
+            fields = _parse_schema(name, given)
         else:
             from pk.spark.sample import infer
 
-            fields = infer(spark, samples[name], folder / f"sample-{name}.json")
-            if not fields.fields:
-                raise OptionError(
-                    f"no {name} among {len(samples[name]):,} looked at is a JSON object; give a schema,"
-                    f" or export the {name}s as string"
-                )
+            fields = infer(spark, samples[name])
         kept = [f for f in fields.fields if f.name != CORRUPT]
+        if not kept:
+            raise OptionError(
+                f"no {name} among {len(samples.get(name, ())):,} looked at is a JSON object; give a"
+                f" schema, or export the {name}s as string"
+            )
         return StructType([*kept, StructField(CORRUPT, StringType())])
 
     def _run(
@@ -410,8 +404,8 @@ class _Work:
         def write() -> None:
             try:
                 codec = CODECS[self.options.codec]
-                frame.write.option("compression", codec).parquet(str(folder / "data"))
-            except Exception as e:
+                frame.write.option("compression", codec).parquet(f"file://{folder / 'data'}")
+            except Exception as e:  # noqa: BLE001 (raised again below)
                 failure.append(e)
 
         thread = threading.Thread(target=write, name="pk spark-export", daemon=True)
@@ -492,6 +486,19 @@ class _Work:
             partitions=partitions,
             runs=runs,
         )
+
+
+def _parse_schema(name: str, text: str) -> "StructType":
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        found = StructType.fromDDL(text)
+    except PySparkException as e:
+        raise OptionError(f"the schema of the {name} is not one that Spark reads: {e}") from e
+    if not isinstance(found, StructType):
+        raise OptionError(f"the schema of the {name} must name columns, is {text!r}")
+    return found
 
 
 def exported_files(directory: Path) -> Iterator[Path]:

@@ -16,8 +16,9 @@ from pk.net.client.config import ClientConfig, ConsumerConfig, keys
 from pk.net.client.results import EARLIEST, LATEST
 from pk.spark.errors import OptionError
 from pk.spark.ranges import OFFSETS_A_RANGE
-from pk.spark.reader import WAIT_MS, ReadOptions
+from pk.spark.read_options import WAIT_MS, ReadOptions
 
+_WHOLE: Final = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _BOOTSTRAP: Final = "kafka.bootstrap.servers"
 _READ_KEYS: Final = {
     "check.crcs",
@@ -230,12 +231,11 @@ def _numbers(name: str, text: str) -> dict[TopicPartition, int]:
 
 
 def _number(name: str, value: object) -> int:
-    try:
-        if isinstance(value, bool) or not isinstance(value, int | str):
-            raise ValueError
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
         return int(value)
-    except ValueError:
-        raise OptionError(f"{name}: {value!r} is not a whole number") from None
+    raise OptionError(f"{name}: {value!r} is not a whole number")
 
 
 def _count(given: Mapping[str, str], name: str, default: int) -> int:

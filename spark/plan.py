@@ -6,7 +6,6 @@ from typing import TypeVar
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition, Uuid
 from pk.net.client.admin import Admin, open_admin
-from pk.net.client.config import AdminConfig, keys
 from pk.net.client.results import (
     EARLIEST,
     LATEST,
@@ -17,26 +16,15 @@ from pk.net.client.results import (
 from pk.spark.errors import DataLost, OptionError
 from pk.spark.options import Bound, SourceOptions
 from pk.spark.ranges import OffsetRange, split
-from pk.spark.reader import ReadOptions
 
 T = TypeVar("T")
 
 
-def isolation_of(read: ReadOptions) -> IsolationLevel:
-    """How far a read may see."""
-    return IsolationLevel[read.config.isolation_level.upper()]
-
-
-def admin_config(read: ReadOptions) -> dict[str, str]:
-    """Those of a read's client keys that an admin client has too."""
-    return {name: value for name, value in read.client.items() if name in keys(AdminConfig)}
-
-
 async def plan(options: SourceOptions) -> list[OffsetRange]:
     """The ranges to read, one a task. Raises OptionError, DataLost, KafkaError, ClientError."""
-    async with open_admin(options.read.bootstrap, admin_config(options.read)) as admin:
+    async with open_admin(options.read.bootstrap, options.read.admin_config) as admin:
         ids = await _partitions(admin, options)
-        places = await whole(admin, ids, isolation_of(options.read))
+        places = await whole(admin, ids, options.read.isolation)
         begins = await _bounds(admin, "startingOffsets", options.begin, places, options)
         ends = await _bounds(admin, "endingOffsets", options.end, places, options)
     ranges = [
@@ -119,7 +107,7 @@ async def _bounds(
     if bound.offsets is not None:
         return {tp: _special(places[tp], offset) for tp, offset in bound.offsets.items()}
     times = bound.times or dict.fromkeys(places, bound.everywhere or 0)
-    answers = await admin.list_offsets(times, isolation=isolation_of(options.read))
+    answers = await admin.list_offsets(times, isolation=options.read.isolation)
     found: dict[TopicPartition, int] = {}
     for tp, place in places.items():
         offset = _listed(answers, tp).offset

@@ -6,6 +6,7 @@ offsets, and only who has read a range knows its records.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from pk.core.values import ZERO_UUID, TopicPartition, Uuid
@@ -64,7 +65,7 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
     edges = [whole.begin + whole.offsets * i // count for i in range(count + 1)]
     return [
         OffsetRange(whole.topic, whole.partition, begin, end, whole.topic_id)
-        for begin, end in zip(edges, edges[1:], strict=False)
+        for begin, end in pairwise(edges)
     ]
 
 

@@ -10,9 +10,10 @@ transactions the offset of the last batch tells how far the log was read.
 
 import queue
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import trio
@@ -23,46 +24,21 @@ from pk.core.record.columns import to_arrow
 from pk.core.values import ZERO_UUID, uuid_text
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pk.net.client.cluster import Backoff, Cluster, open_cluster
-from pk.net.client.config import ConsumerConfig, parse
+from pk.net.client.config import AdminConfig, ConsumerConfig, parse
 from pk.net.client.connection import Connection
 from pk.net.client.errors import ClientError
 from pk.net.client.subscription import Chunk
 from pk.spark.errors import DataLost
 from pk.spark.ranges import OffsetRange
-
-FETCH_BYTES: Final = 8 << 20
-"""`max.partition.fetch.bytes` where the caller has not set it: a task reads one partition, not hundreds."""
+from pk.spark.read_options import ReadOptions
 
 ROWS_BYTES: Final = 4 << 20
 """Records of so many bytes become one Arrow batch."""
-
-WAIT_MS: Final = 120_000
-"""How long a record that should be there is waited for (`kafkaConsumer.pollTimeoutMs`; Spark's default)."""
 
 _FETCH: Final = 1
 _AHEAD: Final = 2
 _SLACK: Final = 1.1
 _SLACK_BYTES: Final = 65_536
-
-_GONE: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID)
-
-Batches = list[tuple[memoryview, BatchHeader]]
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How a range is read. `client` has Kafka's keys of a consumer."""
-
-    bootstrap: str
-    client: Mapping[str, str] = field(default_factory=dict)
-    headers: bool = False
-    fail_on_data_loss: bool = True
-    wait_ms: int = WAIT_MS
-
-    @property
-    def config(self) -> ConsumerConfig:
-        """`client` parsed. Raises ConfigError."""
-        return parse(ConsumerConfig, {"max.partition.fetch.bytes": FETCH_BYTES, **self.client})
 
 
 def read(wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -74,26 +50,36 @@ def read(wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     config = options.config
     fetching = _Fetching(wanted, options, config)
     try:
-        yield from to_arrow(
-            _checked(fetching.batches(), config.check_crcs),
-            wanted.topic,
-            wanted.partition,
-            start_offset=wanted.begin,
-            end_offset=wanted.end,
-            headers=options.headers,
-            chunk_bytes=ROWS_BYTES,
-        )
+        # The floor moves where records were lost on the way; a batch may begin before it.
+        for floor, batches in groupby(fetching.batches(), key=attrgetter("floor")):
+            yield from to_arrow(
+                _checked(batches, config.check_crcs),
+                wanted.topic,
+                wanted.partition,
+                start_offset=floor,
+                end_offset=wanted.end,
+                headers=options.headers,
+                chunk_bytes=ROWS_BYTES,
+            )
     finally:
         fetching.close()
 
 
 def _checked(
-    batches: Iterator[tuple[memoryview, BatchHeader]], check_crcs: bool
+    batches: "Iterator[_Batch]", check_crcs: bool
 ) -> Iterator[tuple[memoryview, BatchHeader]]:
-    for data, header in batches:
+    for batch in batches:
         if check_crcs:
-            check_crc(data, 0, header)
-        yield data, header
+            check_crc(batch.data, 0, batch.header)
+        yield batch.data, batch.header
+
+
+class _Batch(NamedTuple):
+    """A batch with records for us: those from `floor` on."""
+
+    floor: int
+    data: memoryview
+    header: BatchHeader
 
 
 class _Fetching:
@@ -103,7 +89,7 @@ class _Fetching:
         self._wanted = wanted
         self._options = options
         self._config = config
-        self._answers: queue.SimpleQueue[Batches | None] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[list[_Batch] | None] = queue.SimpleQueue()
         self._room = trio.Semaphore(_AHEAD)
         self._scope = trio.CancelScope()
         self._token: trio.lowlevel.TrioToken | None = None
@@ -112,7 +98,7 @@ class _Fetching:
         self._thread.daemon = True
         self._thread.start()
 
-    def batches(self) -> Iterator[tuple[memoryview, BatchHeader]]:
+    def batches(self) -> Iterator[_Batch]:
         """The batches with data for us, as they come. Raises what the fetching raised."""
         while True:
             batches = self._answers.get()
@@ -141,7 +127,7 @@ class _Fetching:
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as e:
+        except BaseException as e:  # noqa: BLE001 (raised again in the task's own thread)
             self._error = e
         finally:
             self._answers.put(None)
@@ -152,7 +138,7 @@ class _Fetching:
             async with open_cluster(self._options.bootstrap, self._config) as cluster:
                 await RangeFetch(cluster, self._wanted, self._options, self._config).run(self._hand)
 
-    async def _hand(self, batches: Batches) -> None:
+    async def _hand(self, batches: list[_Batch]) -> None:
         await self._room.acquire()
         self._answers.put(batches)
 
@@ -167,12 +153,12 @@ class RangeFetch:
         self._wanted = wanted
         self._options = options
         self._config = config
-        self._position = wanted.begin
-        self._isolation = 1 if config.isolation_level == "read_committed" else 0
+        self._position = self._floor = wanted.begin
+        self._isolation = options.isolation
         self._replica = -1
         self._bytes_an_offset = 0.0
 
-    async def run(self, hand: Callable[[Batches], Awaitable[None]]) -> None:
+    async def run(self, hand: Callable[[list[_Batch]], Awaitable[None]]) -> None:
         """Give `hand` the batches of each answer until the range is read.
 
         An answer that brings nothing is asked for again until `wait_ms` have passed without progress.
@@ -226,7 +212,7 @@ class RangeFetch:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, what)
         return await cluster.connection(self._replica if self._replica >= 0 else node_id), epoch
 
-    async def _fetch(self) -> Batches:
+    async def _fetch(self) -> list[_Batch]:
         wanted, config = self._wanted, self._config
         connection, epoch = await self._leader()
         topic_id = self._cluster.metadata.topic_id(wanted.topic)
@@ -243,7 +229,7 @@ class RangeFetch:
             max_wait_ms=config.fetch_max_wait_ms,
             min_bytes=config.fetch_min_bytes,
             max_bytes=max(bytes_max, config.fetch_max_bytes),
-            isolation_level=self._isolation,
+            isolation_level=int(self._isolation),
             topics=[FetchTopic(topic=wanted.topic, topic_id=topic_id, partitions=[partition])],
         )
         if version >= 7:
@@ -255,7 +241,12 @@ class RangeFetch:
             raise KafkaError(response.error_code, f"Fetch of {wanted.topic_partition}")
         for topic in response.responses:
             for data in topic.partitions:
-                return self._take(data)
+                if data.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                    return self._take(data)
+                if self._replica >= 0:
+                    self._replica = -1  # the leader may have it
+                else:
+                    await self._out_of_range()
         return []
 
     def _bytes_max(self) -> int:
@@ -266,13 +257,7 @@ class RangeFetch:
         left = (self._wanted.end - self._position) * self._bytes_an_offset
         return min(limit, int(left * _SLACK) + _SLACK_BYTES)
 
-    def _take(self, data: Any) -> Batches:
-        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            if self._replica >= 0:
-                self._replica = -1  # the leader may have it
-            else:
-                self._out_of_range(data)
-            return []
+    def _take(self, data: Any) -> list[_Batch]:
         if data.error_code:
             what = f"Fetch of {self._wanted.topic_partition} from offset {self._position}"
             raise KafkaError(data.error_code, what)
@@ -291,23 +276,28 @@ class RangeFetch:
             )
         first = max(chunk.batches[0][1].base_offset, self._position)
         self._bytes_an_offset = len(data.records) / max(chunk.next_offset - first, 1)
-        batches: Batches = []
+        batches: list[_Batch] = []
         while (found := chunk.next_batch(self._position)) is not None:
             header, batch = found
             if header.base_offset >= self._wanted.end:
                 break
-            batches.append((batch, header))
+            batches.append(_Batch(self._floor, batch, header))
         self._position = max(self._position, chunk.next_offset)
         return batches
 
-    def _out_of_range(self, data: Any) -> None:
+    async def _out_of_range(self) -> None:
+        """The leader does not have the offset: retention was quicker, or the log was cut."""
+        from pk.net.client.admin import Admin
+        from pk.spark.plan import whole
+
         wanted = self._wanted
-        if data.log_start_offset > self._position:
-            self._lost(
-                f"the partition begins at {data.log_start_offset} now", data.log_start_offset
-            )
+        admin = Admin(self._cluster, parse(AdminConfig, self._options.admin_config))
+        ids = {wanted.topic_partition: wanted.topic_id}
+        place = (await whole(admin, ids, self._isolation))[wanted.topic_partition]
+        if place.begin > self._position:
+            self._lost(f"the partition begins at {place.begin} now", place.begin)
         else:
-            self._lost("the partition ends before that", wanted.end)
+            self._lost(f"the partition ends at {place.end}", wanted.end)
 
     def _lost(self, why: str, go_on_at: int) -> None:
         """Raise DataLost, or, where that was asked for, go on at `go_on_at`."""
@@ -315,14 +305,12 @@ class RangeFetch:
         if self._options.fail_on_data_loss:
             raise DataLost(
                 f"{wanted.topic_partition}: offsets from {self._position} to {wanted.end} were asked"
-                f" for, but {why}; failOnDataLoss=false exports what there is"
+                f" for, but {why}; failOnDataLoss=false reads what there is"
             )
-        self._position = min(go_on_at, wanted.end)
+        self._position = self._floor = min(go_on_at, wanted.end)
 
 
 def _passing(error: Exception) -> bool:
     if isinstance(error, KafkaError):
-        return error.code not in _GONE and (
-            error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
-        )
+        return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
     return isinstance(error, ClientError)

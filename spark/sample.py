@@ -1,11 +1,12 @@
 """A look at some records, from which Spark infers what fields their JSON has."""
 
+import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pk.spark.ranges import OffsetRange
-from pk.spark.reader import ReadOptions, read
+from pk.spark.read_options import ReadOptions
+from pk.spark.reader import read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,8 +36,10 @@ def _ends(whole: OffsetRange, share: int) -> list[OffsetRange]:
     return [piece(whole.begin, whole.begin + share), piece(whole.end - share, whole.end)]
 
 
-def infer(spark: "SparkSession", texts: Sequence[bytes], path: Path) -> "StructType":
-    """The fields of the JSON objects among `texts`, as Spark infers them. `path` is written to."""
-    # Line breaks in JSON stand between its parts only, where a blank says the same.
-    path.write_bytes(b"\n".join(t.replace(b"\n", b" ").replace(b"\r", b" ") for t in texts))
-    return spark.read.json(str(path), mode="PERMISSIVE", dropFieldIfAllNull=False).schema
+def infer(spark: "SparkSession", texts: Sequence[bytes]) -> "StructType":
+    """The fields of the JSON objects among `texts`, as Spark infers them."""
+    with tempfile.NamedTemporaryFile(prefix="pk-sample-", suffix=".json") as file:
+        # Line breaks in JSON stand between its parts only, where a blank says the same.
+        file.write(b"\n".join(t.replace(b"\n", b" ").replace(b"\r", b" ") for t in texts))
+        file.flush()
+        return spark.read.json(f"file://{file.name}", mode="PERMISSIVE").schema

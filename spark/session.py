@@ -206,8 +206,8 @@ class OwnSpark:
         """Stop Spark, end the JVM and remove what it left. Idempotent."""
         from pyspark import SparkContext
 
-        alive = self._process.poll() is None
-        if self._session is not None and alive:
+        ready = self._session is not None and self._process.poll() is None
+        if self._session is not None and ready:
             self._session.stop()
         if self._gateway is not None and SparkContext._gateway is self._gateway:
             # pyspark keeps the gateway for the process's next session; this one is gone.
@@ -218,12 +218,13 @@ class OwnSpark:
         self._session = self._gateway = None
         assert self._process.stdin is not None
         self._process.stdin.close()
-        if alive:
-            try:
-                self._process.wait(_END_TIMEOUT_S if self._session else 0.2)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        self._process.wait()
+        if not ready:
+            self._process.kill()
+        try:
+            self._process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 

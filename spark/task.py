@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 from pk.core.errors import KafkaError
 from pk.spark.errors import DataLost, SparkFailed
 from pk.spark.ranges import OffsetRange
-from pk.spark.reader import ReadOptions, read
+from pk.spark.read_options import ReadOptions
+from pk.spark.reader import read
 
 _STATE: Final = struct.Struct("<q?")
 _ERROR: Final = ".error"

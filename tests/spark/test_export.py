@@ -1,0 +1,396 @@
+"""Exports by a real Spark: what is in the files is what was produced, however the runs before ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from clients import topics
+from clients.fixtures import Kafka
+from confluent_kafka import TopicPartition as ConfluentPartition
+from pyarrow import dataset, parquet
+from spark_records import CODECS, Made, produce, records
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.spark.errors import DataLost, DirectoryRefused, OptionError
+from pk.spark.exporter import ExportOptions, Progress, export, exported_files
+from pk.spark.manifest import LOCK, MANIFEST, Manifest
+from pk.spark.session import launch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.peer
+Fresh = Callable[[str], str]
+CRASH_TIMEOUT_S = 120
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """One Spark for all the tests that need not see it start."""
+    with launch(cores=2) as own:
+        yield own.session()
+
+
+def options(kafka: Kafka, topic: str, directory: Path, **given: Any) -> ExportOptions:
+    return ExportOptions(
+        bootstrap=kafka.bootstrap, topic=topic, directory=directory, cores=2, **given
+    )
+
+
+def table(directory: Path) -> pa.Table:
+    """All that counts in the directory, in order of partition and offset."""
+    files = [str(path) for path in exported_files(directory)]
+    found = dataset.dataset(files, format="parquet").to_table()
+    return found.sort_by([("partition", "ascending"), ("offset", "ascending")])
+
+
+def expected(got: dict[int, list[Made]], topic: str, first: int = 0) -> dict[str, list[Any]]:
+    """What the table is to hold, by column."""
+    rows = [
+        (partition, offset, made)
+        for partition in sorted(got)
+        for offset, made in enumerate(got[partition])
+        if offset >= first
+    ]
+    return {
+        "key": [m.key for _, _, m in rows],
+        "value": [m.value for _, _, m in rows],
+        "topic": [topic] * len(rows),
+        "partition": [p for p, _, _ in rows],
+        "offset": [o for _, o, _ in rows],
+        "timestamp": [m.timestamp for _, _, m in rows],
+        "timestampType": [0] * len(rows),
+        "headers": [[{"key": k, "value": v} for k, v in m.headers] or None for _, _, m in rows],
+    }
+
+
+def check(directory: Path, wanted: dict[str, list[Any]]) -> None:
+    found = table(directory)
+    assert found.num_rows == len(wanted["offset"])
+    assert found.column_names == list(wanted)
+    for name, values in wanted.items():
+        column = found.column(name)
+        if name == "timestamp":
+            column = column.cast(pa.timestamp("ms", "UTC")).cast(pa.int64())
+        assert column.to_pylist() == values, name
+
+
+def produce_all(kafka: Kafka, topic: str, count: int, partitions: int) -> dict[int, list[Made]]:
+    """`count` records, a fifth of them in each codec."""
+    got: dict[int, list[Made]] = {}
+    for index, codec in enumerate(CODECS):
+        made = records(count // len(CODECS), partitions, seed=index)
+        for partition, part in produce(kafka, topic, made, codec).items():
+            got.setdefault(partition, []).extend(part)
+    return got
+
+
+def test_what_is_exported_is_what_was_produced(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"), 3)
+    got = produce_all(apache, topic, 20_000, 3)
+    seen: list[Progress] = []
+    summary = export(options(apache, topic, tmp_path / "out"), seen.append, spark)
+    check(tmp_path / "out", expected(got, topic))
+    assert (summary.records, summary.records_before) == (20_000, 0)
+    assert summary.files == 3 and summary.bytes == sum(
+        path.stat().st_size for path in exported_files(tmp_path / "out")
+    )
+    assert [p.stage for p in seen[:2]] == ["planning", "starting"]
+    assert seen[-1] == Progress("finishing", 20_000, 20_000, 3, 3)
+    manifest = Manifest.load((tmp_path / "out" / MANIFEST).read_text())
+    assert manifest.partitions == {p: (0, len(made)) for p, made in got.items()}
+    assert {r.partition: r.records for r in manifest.runs[0].ranges} == {
+        p: len(made) for p, made in got.items()
+    }
+    assert set(os.listdir(tmp_path / "out")) == manifest.files | {MANIFEST, LOCK}
+
+
+@pytest.mark.slow
+def test_two_million_records(apache: Kafka, fresh: Fresh, tmp_path: Path) -> None:
+    topic = topics.create_topic(apache, fresh("export"), 4)
+    got = produce_all(apache, topic, 2_000_000, 4)
+    summary = export(options(apache, topic, tmp_path / "out", codec="zstd"))
+    assert summary.records == 2_000_000
+    check(tmp_path / "out", expected(got, topic))
+
+
+def test_a_resumed_export_adds_what_came_since(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"), 2)
+    given = options(apache, topic, tmp_path, mode="resume")
+    assert export(given, spark=spark).records == 0  # nothing there yet
+    got = produce(apache, topic, records(1_000, 2))
+    assert export(given, spark=spark).records == 1_000
+    before = set(exported_files(tmp_path))
+    assert export(given, spark=spark).records == 0
+    assert set(exported_files(tmp_path)) == before
+    for partition, part in produce(apache, topic, records(500, 2, seed=2), "zstd").items():
+        got[partition].extend(part)
+    summary = export(given, spark=spark)
+    assert (summary.records, summary.records_before) == (500, 1_000)
+    assert before < set(exported_files(tmp_path))
+    check(tmp_path, expected(got, topic))
+    with pytest.raises(DirectoryRefused, match="resume it, or overwrite it"):
+        export(options(apache, topic, tmp_path), spark=spark)
+    with pytest.raises(OptionError, match="values as bytes, not string"):
+        export(options(apache, topic, tmp_path, mode="resume", value="string"), spark=spark)
+    assert export(options(apache, topic, tmp_path, mode="overwrite"), spark=spark).records == 1_500
+    assert not before & set(exported_files(tmp_path))
+    check(tmp_path, expected(got, topic))
+
+
+def test_a_range_that_is_asked_for(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"), 2)
+    got = produce(apache, topic, records(1_000, 2))
+
+    async def resolve(_admin: object, partitions: Any) -> dict[Any, tuple[int, int | None]]:
+        return {tp: (100, 200) for tp in partitions if tp.partition == 1}
+
+    summary = export(options(apache, topic, tmp_path, resolve=resolve), spark=spark)
+    assert summary.records == 100
+    wanted = expected({1: got[1][:200]}, topic, first=100)
+    check(tmp_path, wanted)
+
+    async def beyond(_admin: object, partitions: Any) -> dict[Any, tuple[int, int | None]]:
+        return dict.fromkeys(partitions, (0, 5_000))
+
+    with pytest.raises(DataLost, match="are asked for, but it holds"):
+        export(options(apache, topic, tmp_path / "other", resolve=beyond), spark=spark)
+    assert not (tmp_path / "other").exists()
+
+
+def test_strings_and_json_become_columns(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"))
+    values = [
+        b'{"id": 1, "name": "a", "tags": ["x"]}',
+        b'{"id": 2,\n "name": "\xc3\xa4"}',
+        b"not json",
+        None,
+        b'{"id": 3, "deep": {"er": 1.5}}',
+    ]
+    made = [Made(0, n, b"k\xff" if n == 1 else b"k%d" % n, v, ()) for n, v in enumerate(values)]
+    produce(apache, topic, made)
+    export(options(apache, topic, tmp_path / "json", key="string", value="json"), spark=spark)
+    found = table(tmp_path / "json")
+    assert found.column("key").to_pylist() == ["k0", "k�", "k2", "k3", "k4"]
+    nothing = {"deep": None, "id": None, "name": None, "tags": None, "_corrupt_record": None}
+    assert found.column("value").to_pylist() == [
+        nothing | {"id": 1, "name": "a", "tags": ["x"]},
+        nothing | {"id": 2, "name": "ä"},
+        nothing | {"_corrupt_record": "not json"},
+        None,
+        nothing | {"id": 3, "deep": {"er": 1.5}},
+    ]
+    produce(apache, topic, [Made(0, 9, None, b'{"id": 9, "new": 1}', ())])
+    again = options(apache, topic, tmp_path / "json", mode="resume", key="string", value="json")
+    assert export(again, spark=spark).records == 1
+    assert table(tmp_path / "json").column("value").to_pylist()[-1] == nothing | {"id": 9}
+    given = options(apache, topic, tmp_path / "schema", value="json", value_schema="new BIGINT")
+    export(given, spark=spark)
+    assert table(tmp_path / "schema").column("value").to_pylist()[-1] == {
+        "new": 1,
+        "_corrupt_record": None,
+    }
+    with pytest.raises(OptionError, match="no key among 5 looked at is a JSON object"):
+        export(options(apache, topic, tmp_path / "no", key="json"), spark=spark)
+    with pytest.raises(OptionError, match="not one that Spark reads"):
+        wrong = options(apache, topic, tmp_path / "no", value="json", value_schema="a b c")
+        export(wrong, spark=spark)
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "lz4", "zstd"])
+def test_files_are_compressed_as_asked(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path, codec: str
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"))
+    got = produce(apache, topic, records(200, 1))
+    export(options(apache, topic, tmp_path, codec=codec), spark=spark)
+    check(tmp_path, expected(got, topic))
+    (path,) = exported_files(tmp_path)
+    column = parquet.read_metadata(path).row_group(0).column(0)
+    names = {"none": "UNCOMPRESSED"}
+    assert column.compression == names.get(codec, codec.upper())
+
+
+def test_a_topic_made_again_is_refused(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"))
+    produce(apache, topic, records(100, 1))
+    export(options(apache, topic, tmp_path), spark=spark)
+    before = (tmp_path / MANIFEST).read_text()
+    topics.admin(apache).delete_topics([topic])[topic].result(topics.TIMEOUT_S)
+
+    def made_again() -> bool:
+        try:
+            topics.create_topic(apache, topic)
+        except Exception as e:  # the deletion is on its way
+            assert "TOPIC_ALREADY_EXISTS" in str(e), e
+            return False
+        return True
+
+    topics.wait_until("the topic made again", made_again)
+    with pytest.raises(DirectoryRefused, match="deleted and made again"):
+        export(options(apache, topic, tmp_path, mode="resume"), spark=spark)
+    assert (tmp_path / MANIFEST).read_text() == before
+
+
+def test_records_that_went_before_they_were_exported(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"))
+    got = produce(apache, topic, records(100, 1))
+    given = options(apache, topic, tmp_path, mode="resume")
+    export(given, spark=spark)
+    got[0] += produce(apache, topic, records(100, 1, seed=2))[0]
+    at = [ConfluentPartition(topic, 0, 150)]
+    for future in topics.admin(apache).delete_records(at).values():
+        future.result(topics.TIMEOUT_S)
+    with pytest.raises(DataLost, match="offsets from 100 to 200"):
+        export(given, spark=spark)
+    lossy = options(apache, topic, tmp_path, mode="resume", fail_on_data_loss=False)
+    assert export(lossy, spark=spark).records == 50
+    offsets = table(tmp_path).column("offset").to_pylist()
+    assert offsets == [*range(100), *range(150, 200)]
+
+
+def test_a_topic_that_is_not_there_leaves_nothing_behind(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    with pytest.raises(KafkaError) as raised:
+        export(options(apache, fresh("none"), tmp_path / "out"), spark=spark)
+    assert raised.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not (tmp_path / "out").exists()
+
+
+CRASH = """
+import sys
+from pathlib import Path
+from pk.spark.exporter import ExportOptions, export
+def progress(p):
+    if p.records > int(sys.argv[4]):
+        print("exporting", flush=True)
+export(ExportOptions(bootstrap=sys.argv[1], topic=sys.argv[2], directory=Path(sys.argv[3]), cores=2, mode="resume"), progress)
+print("done", flush=True)
+"""
+
+
+def test_a_killed_run_counts_for_nothing_and_the_next_one_makes_it_good(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"), 2)
+    got = produce(apache, topic, records(1_000, 2))
+    given = options(apache, topic, tmp_path, mode="resume")
+    export(given, spark=spark)
+    for partition, part in produce(apache, topic, records(200_000, 2, seed=2)).items():
+        got[partition].extend(part)
+    run: subprocess.Popen[str] = subprocess.Popen(
+        [sys.executable, "-c", CRASH, apache.bootstrap, topic, str(tmp_path), "0"],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "exporting\n"
+        run.kill()
+    assert run.returncode == -signal.SIGKILL
+    manifest = Manifest.load((tmp_path / MANIFEST).read_text())
+    assert manifest.records == 1_000
+    assert table(tmp_path).num_rows == 1_000
+    assert export(given, spark=spark).records == 200_000
+    check(tmp_path, expected(got, topic))
+    kept = Manifest.load((tmp_path / MANIFEST).read_text()).files | {MANIFEST, LOCK}
+    assert set(os.listdir(tmp_path)) == kept
+
+
+def test_a_session_of_its_own_ends_with_the_export(
+    apache: Kafka, fresh: Fresh, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"))
+    got = produce(apache, topic, records(100, 1))
+    environ = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "TMPDIR": str(tmp_path / "tmp"),
+    }
+    (tmp_path / "tmp").mkdir()
+    out = tmp_path / "an [odd] {name} ä"
+    run = subprocess.run(
+        [sys.executable, "-c", CRASH, apache.bootstrap, topic, str(out), "1000"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=CRASH_TIMEOUT_S,
+        check=False,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (0, "done\n", "")
+    check(out, expected(got, topic))
+    assert os.listdir(tmp_path / "tmp") == []
+
+
+def test_the_data_source_reads_as_sparks_own(
+    apache: Kafka, fresh: Fresh, spark: SparkSession
+) -> None:
+    from pk.spark.source import KafkaSource
+
+    topic = topics.create_topic(apache, fresh("source"), 2)
+    got = produce(apache, topic, records(2_000, 2))
+    spark.dataSource.register(KafkaSource)
+    source = spark.read.format("pk").option("kafka.bootstrap.servers", apache.bootstrap)
+    frame = source.option("subscribe", topic).option("minPartitions", "5").load()
+    assert json.loads(frame.schema.json()) == {
+        "type": "struct",
+        "fields": [
+            {"name": name, "type": kind, "nullable": True, "metadata": {}}
+            for name, kind in (
+                ("key", "binary"),
+                ("value", "binary"),
+                ("topic", "string"),
+                ("partition", "integer"),
+                ("offset", "long"),
+                ("timestamp", "timestamp"),
+                ("timestampType", "integer"),
+            )
+        ],
+    }
+    assert frame.rdd.getNumPartitions() == 5
+    found = sorted((r["partition"], r["offset"], r["key"], r["value"]) for r in frame.collect())
+    wanted = [(p, o, m.key, m.value) for p in sorted(got) for o, m in enumerate(got[p])]
+    assert [
+        (p, o, k if k is None else bytes(k), v if v is None else bytes(v)) for p, o, k, v in found
+    ] == wanted
+
+    ranges = source.option("assign", json.dumps({topic: [1]})).option("includeHeaders", "true")
+    ranges = ranges.option("startingOffsets", json.dumps({topic: {"1": 10}}))
+    cut = ranges.option("endingOffsets", json.dumps({topic: {"1": 300}})).load()
+    rows = sorted(cut.select("offset", "headers").collect())
+    assert [r["offset"] for r in rows] == list(range(10, 300))
+    for row in rows:
+        headers = tuple(
+            (h["key"], None if h["value"] is None else bytes(h["value"]))
+            for h in row["headers"] or ()
+        )
+        assert headers == got[1][row["offset"]].headers
+
+    since = got[0][400].timestamp
+    timed = source.option("subscribe", topic).option("startingTimestamp", str(since)).load()
+    first = next(o for o, m in enumerate(got[0]) if m.timestamp >= since)
+    least = timed.where("partition = 0").agg({"offset": "min"}).collect()[0][0]
+    assert least == first
