@@ -16,6 +16,11 @@ async def _main(handler: Handler, context: Context) -> int:
         return int(await handler(context) or 0)
 
 
+def run_loop(main: Callable[[], Awaitable[None]]) -> None:
+    """Runs `main` to its end, in whichever thread this is: the shell has a loop of its own."""
+    trio.run(main)
+
+
 def run(handler: Handler, context: Context) -> int:
     """Runs a command to its end and returns its exit code. Raises what the command raises."""
     return trio.run(_main, handler, context)

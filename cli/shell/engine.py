@@ -10,6 +10,7 @@ from typing import Self
 
 import trio
 
+from pk.cli.connect import run_loop
 from pk.cli.context import Context
 from pk.cli.exits import Exit
 from pk.cli.run import report
@@ -97,7 +98,7 @@ class Engine:
 
     def _main(self) -> None:
         try:
-            trio.run(self._serve)
+            run_loop(self._serve)
         finally:
             self._ready.set()
 
