@@ -1,12 +1,14 @@
 """The one place where trio runs."""
 
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import trio
 
 from pk.cli.context import Context
 from pk.cli.session import open_session
 
+T = TypeVar("T")
 Handler = Callable[[Context], Awaitable[int | None]]
 
 
@@ -16,11 +18,11 @@ async def _main(handler: Handler, context: Context) -> int:
         return int(await handler(context) or 0)
 
 
-def run_loop(main: Callable[[], Awaitable[None]]) -> None:
+def run_loop(main: Callable[..., Awaitable[T]], *args: object) -> T:
     """Runs `main` to its end, in whichever thread this is: the shell has a loop of its own."""
-    trio.run(main)
+    return trio.run(main, *args)
 
 
 def run(handler: Handler, context: Context) -> int:
     """Runs a command to its end and returns its exit code. Raises what the command raises."""
-    return trio.run(_main, handler, context)
+    return run_loop(_main, handler, context)
