@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from client.support import eventually, trio_test
@@ -154,8 +155,6 @@ def test_offsets_by_time_and_records_deleted(kafka: Kafka, fresh: Fresh) -> None
             states = (await admin.describe_producers([first]))[first]
             assert isinstance(states, tuple)
             assert states[0].last_sequence == 9
-            elected = await admin.elect_leaders(ElectionType.PREFERRED, [first])
-            assert code_of(elected[first]) == ErrorCode.ELECTION_NOT_NEEDED
             await admin.delete_topics([name])
 
     main()
@@ -258,10 +257,37 @@ def test_replicas_are_found_in_their_directories(kafka: Kafka, fresh: Fresh) -> 
             replicas = [replica for d in dirs for replica in d.replicas]
             assert [replica.partition for replica in replicas] == [partition]
             assert replicas[0].size_bytes > 1000
-            assert await admin.list_reassignments() == {}
-            answer = await admin.alter_reassignments({partition: None})
-            assert code_of(answer[partition]) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
             await admin.delete_topics([name])
+
+    main()
+
+
+def test_leaders_and_replicas_stay_where_they_are(kafka: Kafka, fresh: Fresh) -> None:
+    """With one broker nothing can move; a broker that does not serve these requests is said to."""
+    partition = TopicPartition(fresh("moves"), 0)
+
+    @trio_test
+    async def main() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await create(admin, partition.topic)
+            served = {a.api_key for a in await admin.api_versions()}
+
+            async def code(api_key: int, answers: Awaitable[dict[Any, Any]]) -> int:
+                if api_key in served:
+                    return code_of((await answers)[partition])
+                with pytest.raises(KafkaError, match="does not serve") as caught:
+                    await answers
+                assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
+                return expected
+
+            expected = ErrorCode.ELECTION_NOT_NEEDED
+            election = admin.elect_leaders(ElectionType.PREFERRED, [partition])
+            assert await code(43, election) == expected
+            expected = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            assert await code(45, admin.alter_reassignments({partition: None})) == expected
+            if 46 in served:
+                assert await admin.list_reassignments() == {}
+            await admin.delete_topics([partition.topic])
 
     main()
 

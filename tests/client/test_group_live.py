@@ -84,15 +84,18 @@ async def member(kafka: Kafka, config: Mapping[str, object]) -> AsyncIterator[Me
 async def until(ready: Callable[[], bool], *members: Member) -> None:
     """Wait until the members are as they should be."""
     with trio.fail_after(30):
-        while not ready():
+        while True:
+            events = [who.changed for who in members]  # taken before looking: no change is missed
+            if ready():
+                return
             async with trio.open_nursery() as nursery:
 
-                async def wait(who: Member) -> None:
-                    await who.changed.wait()
+                async def wait(event: trio.Event) -> None:
+                    await event.wait()
                     nursery.cancel_scope.cancel()
 
-                for who in members:
-                    nursery.start_soon(wait, who)
+                for event in events:
+                    nursery.start_soon(wait, event)
 
 
 def sizes(*members: Member) -> list[int]:
