@@ -60,6 +60,9 @@ CODECS: Final = {
 """The compressions of the files, with Spark's names for them."""
 
 OFFSETS_A_FILE: Final = 2_000_000
+OFFSETS_WORTH_A_TASK: Final = 100_000
+"""A partition is not cut into smaller pieces than this only to keep every core busy."""
+
 LONG_OFFSETS: Final = 12_000_000
 """From so many offsets on the optimising compiler earns its keep (pk.spark.session)."""
 
@@ -148,7 +151,8 @@ def export(
             own = stack.enter_context(launch(cores=cores))
         progress(Progress("planning"))
         found = trio.run(_resolve, options, before)
-        ranges = split(found.ranges, min_ranges=cores, offsets_max=OFFSETS_A_FILE)
+        enough = min(cores, total_offsets(found.ranges) // OFFSETS_WORTH_A_TASK)
+        ranges = split(found.ranges, min_ranges=max(enough, 1), offsets_max=OFFSETS_A_FILE)
         if own is not None and ranges and total_offsets(ranges) >= LONG_OFFSETS:
             own.kill()
             own = stack.enter_context(launch(cores=cores, long=True))

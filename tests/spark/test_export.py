@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from clients import topics
 from clients.fixtures import Kafka
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ConfluentPartition
 from pyarrow import dataset, parquet
 from spark_records import CODECS, Made, produce, records
@@ -26,7 +27,7 @@ from pk.spark.manifest import LOCK, MANIFEST, Manifest
 from pk.spark.session import launch
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.peer
 Fresh = Callable[[str], str]
@@ -240,7 +241,7 @@ def test_a_topic_made_again_is_refused(
     def made_again() -> bool:
         try:
             topics.create_topic(apache, topic)
-        except Exception as e:  # the deletion is on its way
+        except KafkaException as e:  # the deletion is on its way
             assert "TOPIC_ALREADY_EXISTS" in str(e), e
             return False
         return True
@@ -353,8 +354,12 @@ def test_the_data_source_reads_as_sparks_own(
     topic = topics.create_topic(apache, fresh("source"), 2)
     got = produce(apache, topic, records(2_000, 2))
     spark.dataSource.register(KafkaSource)
-    source = spark.read.format("pk").option("kafka.bootstrap.servers", apache.bootstrap)
-    frame = source.option("subscribe", topic).option("minPartitions", "5").load()
+
+    def load(**given: str) -> DataFrame:
+        source = spark.read.format("pk").option("kafka.bootstrap.servers", apache.bootstrap)
+        return source.options(**given).load()
+
+    frame = load(subscribe=topic, minPartitions="5")
     assert json.loads(frame.schema.json()) == {
         "type": "struct",
         "fields": [
@@ -377,9 +382,12 @@ def test_the_data_source_reads_as_sparks_own(
         (p, o, k if k is None else bytes(k), v if v is None else bytes(v)) for p, o, k, v in found
     ] == wanted
 
-    ranges = source.option("assign", json.dumps({topic: [1]})).option("includeHeaders", "true")
-    ranges = ranges.option("startingOffsets", json.dumps({topic: {"1": 10}}))
-    cut = ranges.option("endingOffsets", json.dumps({topic: {"1": 300}})).load()
+    cut = load(
+        assign=json.dumps({topic: [1]}),
+        includeHeaders="true",
+        startingOffsets=json.dumps({topic: {"1": 10}}),
+        endingOffsets=json.dumps({topic: {"1": 300}}),
+    )
     rows = sorted(cut.select("offset", "headers").collect())
     assert [r["offset"] for r in rows] == list(range(10, 300))
     for row in rows:
@@ -390,7 +398,7 @@ def test_the_data_source_reads_as_sparks_own(
         assert headers == got[1][row["offset"]].headers
 
     since = got[0][400].timestamp
-    timed = source.option("subscribe", topic).option("startingTimestamp", str(since)).load()
+    timed = load(subscribe=topic, startingTimestamp=str(since))
     first = next(o for o, m in enumerate(got[0]) if m.timestamp >= since)
     least = timed.where("partition = 0").agg({"offset": "min"}).collect()[0][0]
     assert least == first
