@@ -1,0 +1,221 @@
+"""Between the old message formats (legacy.py) and record batches: up when a producer of 0.10 or before sends, or an old
+log is read; down when a consumer of that time fetches.
+
+Up, a set becomes one batch, as Apache Kafka does it; times that v0 has not are -1. Down, a batch becomes a set, or one
+wrapper in the same codec. Headers are dropped, and control batches (they are for consumers that know transactions). Both
+work on rows, since every message has a checksum of its own to be read or made: see `scripts/bench` for what that costs.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    CorruptBatch,
+    Timestamps,
+    check_crc,
+    iter_headers,
+    records,
+    write_crc,
+)
+from pk.core.record.build import seal
+from pk.core.record.compress import Codec
+from pk.core.record.legacy import (
+    LOG_APPEND_TIME_BIT,
+    OVERHEAD,
+    Buffer,
+    Row,
+    build_set,
+    iter_messages,
+    message_parts,
+    rows_within,
+)
+from pk.core.record.varint import VARINTS
+
+UPGRADED_BATCH_BYTES: Final = 256 * 1024
+"""Single messages of an old log are gathered into batches of about this size."""
+
+_LAST_OFFSET_DELTA_AT: Final = 23
+_INT32: Final = Struct(">i")
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+def batch_of(
+    rows: list[Row],
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+    *,
+    base_offset: int | None = None,
+    log_append_time_ms: int | None = None,
+) -> tuple[bytearray, Timestamps]:
+    """One batch of `rows`, which are not empty, and the least and greatest of their times.
+
+    Without `base_offset` they are numbered from 0, as a producer's batch; with it they keep their offsets, which grow
+    and begin there or above. Raises KafkaError(MESSAGE_TOO_LARGE) beyond what a batch can hold.
+    """
+    varints, parts = VARINTS, []
+    add, base_time = parts.append, rows[0][1]
+    offset_delta, last_offset = 0, -1
+    for index, (offset, timestamp, key, value) in enumerate(rows):
+        if base_offset is None:
+            offset_delta = index
+        else:
+            if offset <= last_offset:
+                raise CorruptBatch(f"offset {offset} after {last_offset}")
+            last_offset, offset_delta = offset, offset - base_offset
+        record = b"".join(
+            (
+                b"\0",
+                varints[timestamp - base_time],
+                varints[offset_delta],
+                b"\x01" if key is None else varints[len(key)],
+                key or b"",
+                b"\x01" if value is None else varints[len(value)],
+                value or b"",
+                b"\0",
+            )
+        )
+        add(varints[len(record)])
+        add(record)
+    if not 0 <= offset_delta <= _INT32_MAX:
+        raise CorruptBatch(f"offsets {base_offset} to {last_offset} in one batch")
+    times = [row[1] for row in rows]
+    timestamps = Timestamps(min(times), max(times))
+    batch = bytearray(HEADER_BYTES)
+    batch += b"".join(parts)
+    seal(
+        batch,
+        len(rows),
+        base_time,
+        timestamps.latest,
+        base_offset=base_offset or 0,
+        codec=codec,
+        level=level,
+        log_append_time_ms=log_append_time_ms,
+    )
+    if offset_delta != len(rows) - 1:
+        _INT32.pack_into(batch, _LAST_OFFSET_DELTA_AT, offset_delta)
+        write_crc(batch)
+    return batch, timestamps
+
+
+def upgrade(data: Buffer) -> Iterator[tuple[int, bytearray]]:
+    """The messages at the start of `data`, a piece of an old log, as batches with the same offsets and times; with each
+    the position in `data` after what it holds. Wrappers stay one batch each, single messages are gathered.
+
+    Ends before a message that is cut off, and where record batches begin. Raises CorruptBatch, KafkaError as
+    `legacy.message_records` does, after the batches that precede what is wrong.
+    """
+    with memoryview(data) as view:
+        rows: list[Row] = []
+        size = end = 0
+        stamped = False
+        messages = iter_messages(view)
+        while True:
+            try:
+                position, header = next(messages)
+                found = rows_within(
+                    bytes(view[position : position + header.size]), header, _INT32_MAX
+                )
+            except StopIteration:
+                break
+            except KafkaError:
+                if rows:
+                    yield end, _upgraded(rows, Codec.NONE, stamped)
+                raise
+            whole = header.codec != Codec.NONE
+            full = size + header.size > UPGRADED_BATCH_BYTES
+            times_differ = header.log_append_time and rows and found and found[0][1] != rows[0][1]
+            if rows and (whole or full or times_differ or header.log_append_time != stamped):
+                yield end, _upgraded(rows, Codec.NONE, stamped)
+                rows, size = [], 0
+            end = position + header.size
+            stamped = header.log_append_time
+            if whole and found:
+                yield end, _upgraded(found, header.codec, stamped)
+            elif not whole:
+                rows += found
+                size += header.size
+        if rows:
+            yield end, _upgraded(rows, Codec.NONE, stamped)
+
+
+def _upgraded(rows: list[Row], codec: Codec, stamped: bool) -> bytearray:
+    times_ms = rows[0][1] if stamped else None
+    return batch_of(rows, codec, base_offset=rows[0][0], log_append_time_ms=times_ms)[0]
+
+
+class Lowered(NamedTuple):
+    """Batches as a message set, ready to be sent."""
+
+    data: bytes
+    next_offset: int
+    """The offset after the last batch that was looked at, whether it gave messages or not."""
+
+
+def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowered:
+    """The records at or after `from_offset` as messages of format `magic` (0 or 1).
+
+    `batches` begins with a whole batch and may end inside one. At most `bytes_max` bytes, the last message perhaps cut
+    off (old clients know that), but the first one whole. What is wrong with a batch is raised only if nothing
+    precedes it: CorruptBatch, KafkaError(INVALID_RECORD, MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE for zstd).
+    """
+    parts: list[bytes] = []
+    size = first_size = 0
+    next_offset = from_offset
+    try:
+        for position, header in iter_headers(batches):
+            if size >= bytes_max:
+                break
+            if header.last_offset >= from_offset and not header.is_control and header.count:
+                check_crc(batches, position, header)
+                with memoryview(batches)[position : position + header.size] as batch:
+                    added = _lowered(batch, header, magic, from_offset, bytes_max - size)
+                if not first_size:
+                    first_size = sum(map(len, added[:2]))
+                elif len(added) == 1 and size + len(added[0]) > bytes_max:
+                    break  # of a wrapper that is cut off nothing can be read
+                parts += added
+                size += sum(map(len, added))
+            next_offset = max(next_offset, header.next_offset)
+    except KafkaError:
+        if not size:
+            raise
+    data = b"".join(parts)
+    limit = max(bytes_max, first_size)
+    return Lowered(data[:limit] if len(data) > limit else data, next_offset)
+
+
+def _lowered(
+    batch: Buffer, header: BatchHeader, magic: int, from_offset: int, bytes_max: int
+) -> list[bytes]:
+    """The parts of the messages that `batch` becomes: two each, up to about `bytes_max`; or the one of a wrapper."""
+    codec = header.codec
+    if codec == Codec.ZSTD:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10 (KIP-110)"
+        )
+    rows: list[Row] = [record[:4] for record in records(batch, header)]
+    if header.base_offset < from_offset:
+        rows = [row for row in rows if row[0] >= from_offset]
+    if not rows:
+        return []
+    if codec != Codec.NONE:
+        return [build_set(rows, magic, codec, log_append_time=header.log_append_time)]
+    if header.size + len(rows) * OVERHEAD[magic] > bytes_max:
+        rows = _first_rows(rows, magic, bytes_max)
+    bit = LOG_APPEND_TIME_BIT if header.log_append_time and magic else 0
+    return message_parts(rows, magic, bit)
+
+
+def _first_rows(rows: list[Row], magic: int, bytes_max: int) -> list[Row]:
+    """As many of `rows` as `bytes_max` takes, and the one that no longer fits."""
+    size, overhead = 0, OVERHEAD[magic]
+    for count, (_, _, key, value) in enumerate(rows, 1):
+        size += overhead + len(key or b"") + len(value or b"")
+        if size >= bytes_max:
+            return rows[:count]
+    return rows
