@@ -1,0 +1,187 @@
+"""An idempotent producer whose broker forgets, refuses, moves away: a scripted broker that checks sequences as Kafka does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from client.support import ScriptedBroker, scripted_broker, trio_test
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.batch import read_header, records
+from pk.core.wire.messages.init_producer_id import InitProducerIdResponse
+from pk.core.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pk.core.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pk.net.client.producer import open_producer
+
+TOPIC_ID = bytes(15) + b"\1"
+CONFIG = {"linger.ms": 0, "batch.size": 100, "retry.backoff.ms": 1, "retry.backoff.max.ms": 2}
+
+
+class Log:
+    """One partition with Kafka's rules for sequences, and a list of answers to give instead."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes | None] = []
+        self.producers: dict[int, tuple[int, int]] = {}
+        """Producer id → (epoch, next sequence)."""
+
+        self.batches: list[tuple[int, int, int, int]] = []
+        """(epoch, sequence, count, error) as they came."""
+
+        self.instead: dict[int, int] = {}
+        """Batch, counted from 0 → the error to answer."""
+
+        self.forget_at: int | None = None
+        self.leaders: list[ScriptedBroker] = []
+        self.leader = 0
+
+    def append(self, data: Any) -> int:
+        """The error code of appending a batch."""
+        header = read_header(data)
+        number = len(self.batches)
+        if number == self.forget_at:
+            self.producers.clear()
+            self.producers[header.producer_id] = (header.producer_epoch, 10_000)
+        error = self.instead.get(number) or self._check(header)
+        self.batches.append((header.producer_epoch, header.base_sequence, header.count, error))
+        if not error:
+            self.producers[header.producer_id] = (
+                header.producer_epoch,
+                header.base_sequence + header.count,
+            )
+            self.values += [record.value for record in records(data)]
+        return error
+
+    def _check(self, header: Any) -> int:
+        known = self.producers.get(header.producer_id)
+        if known is None:
+            return 0
+        epoch, expected = known
+        if header.producer_epoch < epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        fresh = header.producer_epoch > epoch
+        if header.base_sequence != (0 if fresh else expected):
+            return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        return 0
+
+    async def handle(self, request: Any, version: int) -> Any:
+        """Metadata, InitProducerId, Produce."""
+        name = type(request).__name__
+        if name == "InitProducerIdRequest":
+            return InitProducerIdResponse(producer_id=9, producer_epoch=0)
+        if name == "MetadataRequest":
+            return self._metadata()
+        partition = request.topic_data[0].partition_data[0]
+        answer = PartitionProduceResponse(index=0, base_offset=len(self.values))
+        answer.error_code = self.append(partition.records)
+        if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self.leader = 1 - self.leader
+            answer.current_leader = LeaderIdAndEpoch(leader_id=self.leader + 1, leader_epoch=5)
+        topic = TopicProduceResponse(topic_id=TOPIC_ID, partition_responses=[answer])
+        return ProduceResponse(responses=[topic])
+
+    def _metadata(self) -> MetadataResponse:
+        return MetadataResponse(
+            cluster_id="c",
+            controller_id=1,
+            brokers=[
+                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=broker.port)
+                for number, broker in enumerate(self.leaders, 1)
+            ],
+            topics=[
+                MetadataResponseTopic(
+                    name="t",
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        MetadataResponsePartition(
+                            leader_id=self.leader + 1, leader_epoch=self.leader
+                        )
+                    ],
+                )
+            ],
+        )
+
+
+async def produce(log: Log, count: int, brokers: int = 1) -> list[Exception | None]:
+    """Produce so many records, a few a batch; what became of each."""
+    async with scripted_broker(log.handle) as first, scripted_broker(log.handle) as second:
+        log.leaders = [first, second][:brokers]
+        outcomes: list[Exception | None] = []
+        async with open_producer(first.address, CONFIG) as producer:
+            deliveries = [await producer.send("t", b"%03d" % n) for n in range(count)]
+            for delivery in deliveries:
+                try:
+                    await delivery
+                except KafkaError as e:
+                    outcomes.append(e)
+                else:
+                    outcomes.append(None)
+        return outcomes
+
+
+EXPECTED = [b"%03d" % number for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+    ],
+    ids=lambda e: e.name,
+)
+@pytest.mark.parametrize("at", [0, 1, 4])
+@trio_test
+async def test_what_is_refused_in_passing_arrives_once_and_in_order(
+    error: ErrorCode, at: int
+) -> None:
+    log = Log()
+    log.instead = {at: error}
+    assert await produce(log, 60) == [None] * 60
+    assert log.values == EXPECTED
+    lost = error not in (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert max(epoch for epoch, _, _, _ in log.batches) == (1 if lost else 0)
+
+
+@trio_test
+async def test_a_broker_that_remembers_otherwise_gets_a_new_epoch_from_sequence_0() -> None:
+    log = Log()
+    log.forget_at = 3
+    assert await produce(log, 60) == [None] * 60
+    assert log.values == EXPECTED
+    first = next(b for b in log.batches if b[0] == 1)
+    assert first[1] == 0
+
+
+@trio_test
+async def test_a_batch_refused_for_good_fails_alone() -> None:
+    log = Log()
+    log.instead = {2: ErrorCode.INVALID_RECORD}
+    outcomes = await produce(log, 60)
+    failed = [number for number, error in enumerate(outcomes) if error is not None]
+    _, sequence, count, _ = log.batches[2]
+    assert failed == list(range(sequence, sequence + count))
+    assert log.values == [v for number, v in enumerate(EXPECTED) if number not in failed]
+
+
+@trio_test
+async def test_a_leader_that_moved_is_followed_at_its_word() -> None:
+    log = Log()
+    log.instead = {2: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert await produce(log, 60, brokers=2) == [None] * 60
+    assert log.values == EXPECTED
+    assert log.leader == 1
