@@ -24,7 +24,7 @@ from benchmark import report, work
 from benchmark.systems import Apache, Pk, System, running
 
 DESCRIPTION = "Measures pk and Apache Kafka side by side and prints a table of ratios."
-PARTS = ("start", "produce", "requests", "latency", "java", "cli")
+PARTS = ("start", "produce", "requests", "latency", "java", "cli", "hostile")
 
 
 def main() -> int:
@@ -131,6 +131,10 @@ def _measure_work(
                     measurements[part](systems[name])
         for name in names:
             work.memory(systems[name], results, "after load")
+        if "hostile" in parts and "pk" in systems:
+            for number in range(rounds):
+                log.print(f"round {number + 1} of {rounds}: hostile connections to pk")
+                work.hostile(systems["pk"], size, results)
 
 
 if __name__ == "__main__":

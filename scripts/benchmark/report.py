@@ -20,7 +20,7 @@ class Row:
     """One figure of both systems. Values are one a round; a system's figure is their median.
 
     `goal` is the bound of pk's figure over Apache's: a floor where more is better (`higher`), else a
-    ceiling; None where the ratio is only reported.
+    ceiling; None where the ratio is only reported. `limit` is a ceiling of pk's figure itself.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Row:
     driver: str
     higher: bool
     goal: float | None = None
+    limit: float | None = None
     values: dict[str, list[float]] = dataclasses.field(default_factory=dict)
 
     def add(self, system: str, value: float) -> None:
@@ -45,7 +46,9 @@ class Row:
 
     def met(self) -> bool | None:
         """Whether the goal is met; None without a goal or a ratio."""
-        ratio = self.ratio()
+        ours, ratio = self.median("pk"), self.ratio()
+        if self.limit is not None and ours is not None:
+            return ours <= self.limit
         if ratio is None or self.goal is None:
             return None
         return ratio >= self.goal if self.higher else ratio <= self.goal
@@ -58,10 +61,17 @@ class Results:
         self.rows: dict[str, Row] = {}
 
     def row(
-        self, name: str, unit: str, driver: str, *, higher: bool, goal: float | None = None
+        self,
+        name: str,
+        unit: str,
+        driver: str,
+        *,
+        higher: bool,
+        goal: float | None = None,
+        limit: float | None = None,
     ) -> Row:
         """The row of that name, made at the first call."""
-        return self.rows.setdefault(name, Row(name, unit, driver, higher, goal))
+        return self.rows.setdefault(name, Row(name, unit, driver, higher, goal, limit))
 
 
 def show(results: Results, console: Console) -> None:
@@ -70,10 +80,11 @@ def show(results: Results, console: Console) -> None:
     for heading in ("", "driver"):
         table.add_column(heading, no_wrap=True)
     for heading in ("unit", "pk", "Apache", "ratio", "goal"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     for row in results.rows.values():
         goal = "" if row.goal is None else f"{'≥' if row.higher else '≤'} {row.goal:g}"
+        goal = goal if row.limit is None else f"≤ {row.limit:g} {row.unit}"
         met = {True: "[green]met[/]", False: "[red]short[/]", None: ""}[row.met()]
         figures = [_figure(row.median("pk")), _figure(row.median("apache")), _figure(row.ratio())]
         table.add_row(row.name, row.driver, row.unit, *figures, goal, met)

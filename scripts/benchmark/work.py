@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import json
 import re
+import selectors
 import subprocess
 import sys
 import time
@@ -280,4 +281,37 @@ def command_line(system: System, size: Size, results: Results, lines: Path) -> N
         else:
             row = results.row(name, "records/s", "own tool", higher=True)
             row.add(system.name, size.console_lines / seconds)
+    topics.delete(topic)
+
+
+def hostile(system: System, size: Size, results: Results) -> None:
+    """Round trips of a good client while three thousand connections mean no good.
+
+    For pk alone: fifty frames that claim 100 MB each are more than Apache's heap of a gigabyte.
+    """
+    topics = Topics(system)
+    topic = topics.make(1)
+    host, _, port = system.bootstrap.rpartition(":")
+    config = producer_config(system, linger_ms=0)
+    options = {"topic": topic, "config": config, "size": 100, "count": size.round_trips, "warm": 0}
+    with subprocess.Popen(
+        [sys.executable, "-m", "hostile.attack", host, port],
+        env=environment_of_driver() | {"PYTHONPATH": str(SCRIPTS.parent / "tests")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as attack:
+        times: list[float] = []
+        assert attack.stdin is not None and attack.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(attack.stdout, selectors.EVENT_READ)
+            while not times or not selector.select(0):  # until every attacker had its turn
+                times += drive("round_trip", options)["times_ms"]
+        memory_mb = rss_mb(system.pid())
+        attack.stdin.close()
+    times.sort()
+    name = "under 3,000 hostile connections"
+    row = results.row(f"{name}: p99", "ms", LIBRDKAFKA, higher=False, limit=50)
+    row.add(system.name, times[int(len(times) * 0.99)])
+    row = results.row(f"{name}: memory", "MB", "/proc", higher=False, limit=200)
+    row.add(system.name, memory_mb)
     topics.delete(topic)

@@ -48,7 +48,7 @@ def _produce(bootstrap: str, first: int, count: int) -> None:
         {
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
-            "linger.ms": 500,
+            "linger.ms": 100,
             "log_level": 0,
         }
     )
