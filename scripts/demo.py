@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 ROOT = Path(__file__).resolve().parents[1]
 PK = str(Path(sys.executable).with_name("pk"))
@@ -35,12 +36,12 @@ def show(*words: str) -> None:
     print(f"{DIM}$ {shlex.join(('pk', *words))}{PLAIN}", flush=True)
 
 
-def pk(*words: str, shown: int | None = None, **options: object) -> str:
+def pk(*words: str, shown: int | None = None, stdin: TextIO | None = None) -> str:
     """Run a command of pk; print what it prints, at most `shown` lines of it. Ends the demo where it fails."""
     show(*words)
     done = subprocess.run(
-        [PK, *words], check=False, text=True, encoding="utf-8", stdout=subprocess.PIPE, **options
-    )  # type: ignore[call-overload]
+        [PK, *words], check=False, text=True, encoding="utf-8", stdout=subprocess.PIPE, stdin=stdin
+    )
     lines = done.stdout.splitlines()
     for line in lines[:shown]:
         print(line)
@@ -82,13 +83,12 @@ def start_broker(data: Path) -> tuple[subprocess.Popen[str], str]:
 
 def show_parquet(directory: Path) -> None:
     """The parquet's row count and first rows."""
-    import pyarrow.compute as compute
-    import pyarrow.parquet as parquet
+    from pyarrow import parquet
 
     table = parquet.read_table(directory)
     print(f"{table.num_rows:,} rows: {', '.join(table.column_names)}")
-    order = compute.sort_indices(table, [("partition", "ascending"), ("offset", "ascending")])
-    for row in table.take(order[:SHOWN]).to_pylist():
+    rows = table.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    for row in rows.slice(0, SHOWN).to_pylist():
         value = row["value"]
         text = value.decode() if isinstance(value, bytes) else str(value)
         print(f"  {row['partition']}@{row['offset']}  {row['key']!s:12.12}  {text:.80}")
@@ -99,7 +99,8 @@ def run(source: Path, key: str | None, home: Path) -> None:
     topic = re.sub(r"[^a-zA-Z0-9._-]", "-", source.stem)[:200]
     step("1. A broker of our own")
     broker, address = start_broker(home / "data")
-    os.environ["PK_BOOTSTRAP_SERVER"] = address
+    # Where reset-offsets keeps what undoes it: that goes with the rest.
+    os.environ |= {"PK_BOOTSTRAP_SERVER": address, "XDG_STATE_HOME": str(home / "state")}
     try:
         step("2. A topic, and the file in it, with keys")
         pk("topics", "create", topic, "-p", "3")
@@ -112,17 +113,26 @@ def run(source: Path, key: str | None, home: Path) -> None:
         pk("topics", "offsets", topic)
 
         step("3. A consumer reads it in a group")
-        read = ("consume", topic, "-g", GROUP, "--from-beginning", "-n", str(count), "-f", "%p@%o %k %v\\n")
-        pk(*read, shown=SHOWN)
+        read = ("consume", topic, "-g", GROUP, "--from-beginning", "-f", "%p@%o %k %v\\n", "-n")
+        pk(*read, str(count * 3 // 5), shown=SHOWN)
         pk("groups", "describe", GROUP)
 
         step("4. Back to the start, and again")
         pk("groups", "reset-offsets", GROUP, "--topic", topic, "--to", "start", "-y")
-        again = pk(*read, shown=SHOWN).count("\n")
+        again = pk(*read, str(count), shown=SHOWN).count("\n")
         print(f"{DIM}# {again:,} records read again{PLAIN}")
 
         step("5. To parquet, by Spark")
-        pk("spark-export", topic, "--to", str(home / "parquet"), "--value", "string", "--key", "string")
+        pk(
+            "spark-export",
+            topic,
+            "--to",
+            str(home / "parquet"),
+            "--value",
+            "string",
+            "--key",
+            "string",
+        )
         show_parquet(home / "parquet")
     finally:
         step("6. The broker drains and ends; all it wrote is removed")
