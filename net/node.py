@@ -21,17 +21,20 @@ from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock
 from pk.core.broker.controller import Controller
 from pk.core.broker.coordinators import GroupCoordinators
+from pk.core.broker.metadata_log import DIRECTORY as METADATA_DIRECTORY
 from pk.core.broker.metadata_log import EmbeddedStore
-from pk.core.broker.offload import offload
+from pk.core.broker.offload import THREADS_PER_DIRECTORY, is_inline, offload
 from pk.core.broker.producer_ids import ProducerIds
+from pk.core.broker.retainer import Retainer
 from pk.core.broker.upkeep import Upkeep
 from pk.core.config import BrokerConfig, unsupported_keys
-from pk.core.errors import error_name
+from pk.core.errors import KafkaError, error_name
 from pk.core.log.dirs import LogDirs, cluster_of
 from pk.core.log.disk import RealDisk, this_process
-from pk.core.log.failures import LogDirError
+from pk.core.log.failures import LogDirBroken, LogDirError, StorageError
 from pk.core.log.files import Disk
 from pk.core.meta.controller import allocate_producer_ids, register_broker
+from pk.core.meta.store import StoreFailed
 from pk.core.values import TopicPartition, Uuid, uuid_text
 from pk.core.wire.messages.broker_registration import BrokerRegistrationRequest
 from pk.core.wire.messages.broker_registration import Listener as RegisteredListener
@@ -96,6 +99,7 @@ class Node:
                 server = self.server = Server(self.broker, APIS, config)
                 for listener in self.listeners:
                     await nursery.start(server.serve, listener.name, listener.listeners)
+                nursery.start_soon(self._watch)
                 ready(self)
                 await self._stopping.wait()
                 await server.drain(DRAIN_S * PATIENCE)
@@ -110,6 +114,20 @@ class Node:
                     for one in listener.listeners:
                         await trio.aclose_forcefully(one)
                 await self._close(dirs, high_watermarks, clean)
+
+    async def _watch(self) -> None:
+        """End with a reason when the broker cannot go on. Nothing is marked as clean then."""
+        await self.broker.doomed.wait()
+        raise LogDirBroken(
+            self._config.log_dirs[0], f"The broker stopped: {self.broker.doomed_because}."
+        )
+
+    async def _control(
+        self, controller: Controller, broker: Broker, *, task_status: trio.TaskStatus[None]
+    ) -> None:
+        """Run the controller. A broker without one could do nothing right for long."""
+        await controller.run(broker.publish, task_status=task_status)
+        broker.doom("the metadata log failed, so there is no controller")
 
     async def _hold_directories(self) -> LogDirs:
         config, paths = self._config, list(self._config.log_dirs)
@@ -126,7 +144,25 @@ class Node:
                 new_id=self._new_id,
             )
 
-        return await offload(hold)
+        try:
+            return await offload(hold)
+        except OSError as e:
+            raise LogDirBroken(paths[0], f"The log directories cannot be used: {e}.") from e
+
+    def _metadata_directory(self, dirs: LogDirs) -> str:
+        """Where the metadata log lies: the first directory of `log.dirs`, or that in which it was found.
+
+        Raises StartError rather than begin an empty one while the directory that may hold it is out of service.
+        """
+        for directory in dirs.usable:
+            if self._disk.exists(f"{directory.path}/{METADATA_DIRECTORY}"):
+                return directory.path
+        failed = [directory.path for directory in dirs.directories if directory.failed]
+        if failed:
+            raise StartError(
+                f"the metadata log is in none of the log directories that work; {', '.join(failed)} may hold it"
+            )
+        return dirs.usable[0].path
 
     def _new_id(self) -> Uuid:
         """An id that nobody has: 128 random bits, none that prints with a leading dash."""
@@ -137,11 +173,15 @@ class Node:
     async def _start(self, dirs: LogDirs, nursery: trio.Nursery) -> Upkeep:
         """Put the broker together, and bring it to where the metadata log is."""
         config, node_id = self._config, self._config.node_id
-        store = self._store = EmbeddedStore(self._disk, dirs.usable[0].path, self._clock.now_ms)
+        path = self._metadata_directory(dirs)
+        store = self._store = EmbeddedStore(self._disk, path, self._clock.now_ms)
         controller = Controller(
             store, node_id, snapshot_bytes=config.pk_metadata_log_bytes_between_snapshots
         )
-        await controller.open(self._cluster_id)
+        try:
+            await controller.open(self._cluster_id)
+        except (StoreFailed, KafkaError) as e:
+            raise StartError(f"the metadata log in {path} cannot be used: {e}") from e
         broker = self.broker = Broker(
             config,
             node_id=node_id,
@@ -149,7 +189,7 @@ class Node:
             dirs=dirs,
             clock=self._clock,
             random=self._random,
-            served=[(api.key, *(api.advertised or api.versions)) for api in APIS],
+            served=[(api.key, *api.versions) for api in APIS],
         )
         broker.controller = controller
         broker.coordinators = GroupCoordinators(broker)
@@ -160,13 +200,22 @@ class Node:
                 lambda image: allocate_producer_ids(image, node_id, broker.broker_epoch)
             )
         )
-        await nursery.start(controller.run, broker.publish)
+        await nursery.start(self._control, controller, broker)
         await self._register(broker, dirs)
-        strays = {partition.tp for partition in broker.replicas}
-        await offload(dirs.rename_strays, strays)
+        known = {
+            TopicPartition(topic.name, partition.partition)
+            for topic in broker.image.topics.values()
+            for partition in topic.partitions
+            if node_id in partition.replicas
+        }
+        try:
+            await offload(dirs.rename_strays, known)
+        except StorageError as e:
+            broker.replicas.storage_failed(e)
         broker.replicas.remove_leftovers()
         upkeep = Upkeep(broker.replicas, dirs, config)
         nursery.start_soon(upkeep.run)
+        nursery.start_soon(Retainer(broker.replicas, config).run)
         return upkeep
 
     async def _register(self, broker: Broker, dirs: LogDirs) -> None:
@@ -204,11 +253,19 @@ class Node:
         if not hasattr(self, "broker"):
             await offload(dirs.release)
             return
-        await self._store.close()
+        try:
+            await self._store.close()
+        except StoreFailed as e:
+            logger.error("the metadata log was not closed cleanly: %s", e)
         if clean:
-            await offload(dirs.close, high_watermarks, self.broker.broker_epoch)
+            await offload(self._close_logs, dirs, high_watermarks)
         else:
             await offload(dirs.release)
+
+    def _close_logs(self, dirs: LogDirs, high_watermarks: dict[TopicPartition, int]) -> None:
+        """In a thread, and in more of them where those have something to wait for."""
+        threads = 1 if is_inline() else THREADS_PER_DIRECTORY
+        dirs.close(high_watermarks, self.broker.broker_epoch, threads=threads)
 
 
 async def run_node(

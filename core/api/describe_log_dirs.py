@@ -3,7 +3,7 @@
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.broker.offload import offload
-from pk.core.errors import ErrorCode
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -40,7 +40,10 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
                 )
             )
         result.topics = list(topics.values())
-        result.total_bytes, result.usable_bytes = await offload(directory.free_bytes)
+        try:
+            result.total_bytes, result.usable_bytes = await offload(directory.free_bytes)
+        except KafkaError as e:
+            result.error_code = e.code
     return response
 
 

@@ -1,7 +1,10 @@
-"""ListOffsets (2), versions 1–11: the offset at a time, or at one of the places that have a name.
+"""ListOffsets (2), versions 0–11: the offset at a time, or at one of the places that have a name.
 
 KIP-79 (by time), KIP-98 (v2: isolation), KIP-207 (a new leader that does not know its high watermark), KIP-320 (v4: epochs),
 KIP-734 (v7: -3), KIP-405 (v8: -4, v9: -5), KIP-1005, KIP-1023 (v11: -6).
+
+Version 0, older than times in records, asks for up to `max_num_offsets` places at which to begin: starts of segments that
+were last written at or before the time, newest first, and the log's end.
 """
 
 from __future__ import annotations
@@ -14,6 +17,9 @@ from pk.core.broker.context import Context
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log import recovery
+from pk.core.log.failures import StorageError
+from pk.core.log.log import Log
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -35,6 +41,7 @@ FIRST_VERSION: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+VERSION_ONE_OFFSET: Final = 1
 VERSION_LEADER_EPOCH: Final = 4
 VERSION_OFFSET_NOT_AVAILABLE: Final = 5
 CONSUMER: Final = -1
@@ -63,6 +70,9 @@ async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
             try:
                 if (topic.name, wish.partition_index) in repeated:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition named twice")
+                if context.api_version < VERSION_ONE_OFFSET:
+                    answer.old_style_offsets = await _starts(context, request, topic.name, wish)
+                    continue
                 found = await _find(context, request, topic.name, wish)
                 answer.offset, answer.timestamp, epoch = found
                 if context.api_version >= VERSION_LEADER_EPOCH:
@@ -111,10 +121,57 @@ async def _find(
 
 async def _search(partition: Partition, end: int, search: Callable[[], Any]) -> Found:
     """A search through the log's files, off the loop; what lies at or above `end` is not told."""
-    found = await offload(search, directory=partition.log.directory)
+    found = await offload(search, directory=partition.log.log_dir.path)
     if found is None or found[0] >= end:
         return NOTHING
     return found[0], found[1], found[2]
 
 
-API = Api(key=2, versions=(1, 11), handle=handle, operation=Operation.DESCRIBE)
+async def _starts(
+    context: Context, request: ListOffsetsRequest, topic: str, wish: ListOffsetsPartition
+) -> list[int]:
+    """Version 0: offsets in falling order; a consumer is told none above the high watermark. Raises KafkaError."""
+    partition = context.broker.replicas.partition(topic, wish.partition_index)
+    if request.replica_id != DEBUGGING_CONSUMER:
+        partition.check_leader()
+    log, when = partition.log, wish.timestamp
+    if when in (LATEST, EARLIEST):
+        starts = _segment_starts(log)
+        if when == EARLIEST:
+            starts = starts[-1:]
+    else:
+        modified_ms = await offload(_modified_ms, log, directory=log.log_dir.path)
+        starts = _segment_starts(log, modified_ms, when, context.broker.clock.now_ms())
+    starts = starts[: max(wish.max_num_offsets, 0)]
+    if request.replica_id == CONSUMER and any(o > partition.high_watermark for o in starts):
+        below = [offset for offset in starts if offset <= partition.high_watermark]
+        starts = [partition.high_watermark, *below]
+    return starts
+
+
+def _segment_starts(
+    log: Log, modified_ms: dict[int, int] | None = None, when: int = 0, now_ms: int = 0
+) -> list[int]:
+    """Where segments start and the log ends, newest first; with `modified_ms` those not written to after `when`."""
+    segments = log.segments
+    places = [
+        (max(s.base_offset, log.log_start_offset), modified_ms.get(s.base_offset, now_ms))
+        if modified_ms is not None
+        else (max(s.base_offset, log.log_start_offset), when)
+        for s in segments
+    ]
+    if segments[-1].size:
+        places.append((log.log_end_offset, now_ms if modified_ms is not None else when))
+    last = max((i for i, (_, time_ms) in enumerate(places) if time_ms <= when), default=-1)
+    return [offset for offset, _ in reversed(places[: last + 1])]
+
+
+def _modified_ms(log: Log) -> dict[int, int]:
+    """When each segment was last written to, by base offset. Raises StorageError."""
+    try:
+        return recovery.find(log.disk, log.directory).modified_ms
+    except OSError as e:
+        raise StorageError(log.directory, "list", e) from e
+
+
+API = Api(key=2, versions=(0, 11), handle=handle, operation=Operation.DESCRIBE)

@@ -24,9 +24,8 @@ from pk.core.meta.events import BROKER
 from pk.core.meta.image import Changes, MetadataImage, changes
 
 if TYPE_CHECKING:
-    from pk.core.broker.coordinators import GroupCoordinators
-
     from pk.core.broker.controller import Controller
+    from pk.core.broker.coordinators import GroupCoordinators
     from pk.core.log.dirs import LogDirs
 
 logger = logging.getLogger("pk.broker")
@@ -68,6 +67,7 @@ class Broker:
             purgatory=self.purgatory,
             clock=clock,
             start_soon=self.start_soon,
+            doom=self.doom,
         )
         self.producer_ids: ProducerIds
         self.broker_epoch = -1
@@ -76,6 +76,9 @@ class Broker:
         self.coordinators: GroupCoordinators
         self.followers: list[Callable[[MetadataImage, Changes], None]] = []
         """Called with each image that comes into force, and what it changed."""
+        self.doomed = trio.Event()
+        """Set when the broker cannot go on; `doomed_because` says why."""
+        self.doomed_because = ""
         self._publishing = trio.Lock()
         self._nursery: trio.Nursery | None = None
 
@@ -87,6 +90,13 @@ class Broker:
         """Run a task of the broker's own."""
         assert self._nursery is not None, "the broker has not started"
         self._nursery.start_soon(fn, *args)
+
+    def doom(self, why: str) -> None:
+        """The broker cannot go on: its node is to end."""
+        if not self.doomed.is_set():
+            logger.critical("the broker stops: %s", why)
+            self.doomed_because = why
+            self.doomed.set()
 
     def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
         """Where clients that came through `listener` reach a node; None where it has no such listener."""

@@ -20,7 +20,7 @@ Args = TypeVarTuple("Args")
 THREADS_PER_DIRECTORY = 8
 
 _inline: ContextVar[bool] = ContextVar("inline", default=False)
-_limiters: ContextVar[dict[str, trio.CapacityLimiter] | None] = ContextVar("limiters", default=None)
+_limiters: trio.lowlevel.RunVar[dict[str, trio.CapacityLimiter]] = trio.lowlevel.RunVar("limiters")
 
 
 async def offload(fn: Callable[[*Args], T], *args: *Args, directory: str = "") -> T:
@@ -50,8 +50,9 @@ def is_inline() -> bool:
 
 
 def _limiter(directory: str) -> trio.CapacityLimiter:
-    limiters = _limiters.get()
-    if limiters is None:
+    try:
+        limiters = _limiters.get()
+    except LookupError:
         limiters = {}
         _limiters.set(limiters)
     limiter = limiters.get(directory)

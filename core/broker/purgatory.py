@@ -24,7 +24,9 @@ class Purgatory:
         `deadline` is in seconds of trio's clock. Returns what `ready()` says at the end: False means the time ran out.
         """
         with trio.CancelScope(deadline=deadline):
-            while not ready():
+            while True:
+                if ready():
+                    return True
                 touched = trio.Event()
                 for key in keys:
                     self._waiting.setdefault(key, set()).add(touched)

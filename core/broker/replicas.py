@@ -22,7 +22,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.failures import StorageError
 from pk.core.meta.events import BROKER, TOPIC
-from pk.core.meta.image import Changes, MetadataImage, PartitionChange
+from pk.core.meta.image import Changes, MetadataImage, PartitionChange, TopicImage
 from pk.core.values import TopicPartition
 
 if TYPE_CHECKING:
@@ -49,14 +49,22 @@ class Replicas:
         purgatory: Purgatory,
         clock: Clock,
         start_soon: Callable[..., None],
+        doom: Callable[[str], None],
     ) -> None:
-        """`start_soon(fn, *args)` runs a background task of the broker's."""
+        """`start_soon(fn, *args)` runs a background task of the broker's; `doom(why)` is called when no directory is left."""
         self._dirs = dirs
         self._broker_config = config
         self._node_id = node_id
         self._purgatory = purgatory
         self.clock = clock
         self._start_soon = start_soon
+        self._doom = doom
+        self._offline: dict[TopicPartition, PartitionChange] = {}
+        """Partitions whose logs could not be opened. Tried again with each image while their directory works."""
+        self._lost: dict[TopicPartition, bytes] = {}
+        """Partitions, with their topics' ids, whose logs lie in a directory that had failed at the start. An empty log
+        in another directory would be no replacement."""
+        self._loaded = False
         self._image = MetadataImage()
         self._by_topic: dict[str, dict[int, Partition]] = {}
 
@@ -65,11 +73,14 @@ class Replicas:
         return self._by_topic.get(topic, _NONE).get(partition)
 
     def partition(self, topic: str, partition: int) -> Partition:
-        """The partition. Raises NOT_LEADER_OR_FOLLOWER where others hold it, UNKNOWN_TOPIC_OR_PARTITION where nobody."""
+        """The partition. Raises NOT_LEADER_OR_FOLLOWER where others hold it, UNKNOWN_TOPIC_OR_PARTITION where nobody,
+        KAFKA_STORAGE_ERROR where its log could not be opened."""
         try:
             return self._by_topic[topic][partition]
         except KeyError:
             pass
+        if (topic, partition) in self._offline or (topic, partition) in self._lost:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log could not be opened")
         if self._image.partition(topic, partition) is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -90,14 +101,20 @@ class Replicas:
     async def prepare(
         self, image: MetadataImage, found: Changes, config: BrokerConfig
     ) -> list[Partition]:
-        """Make and open the logs of partitions that are new to this broker. Raises StorageError."""
+        """Make and open the logs of partitions that are new to this broker. One that cannot be is offline; the others go on."""
         self._broker_config = config
+        again = [topic for topic in found.topics_deleted if topic.name in image.topics]
+        if again:
+            # Made anew under its name: the old logs go first, or the new ones would be opened on top of them.
+            await self.retire(self._take_out(again))
         wanted = [
             change
             for change in found.partitions
             if self._node_id in change.new.replicas
             and not self._holds(change.topic.topic_id, change.tp)
         ]
+        wanted = [change for change in wanted if not self._is_lost(change)]
+        wanted += self._to_try_again(image, {change.tp for change in wanted})
         opened: list[Partition] = []
         configs: dict[str, TopicConfig] = {}
         for start in range(0, len(wanted), OPEN_AT_ONCE):
@@ -106,20 +123,72 @@ class Replicas:
                 name = change.topic.name
                 if name not in configs:
                     configs[name] = self._config(image, name)
-            logs = await offload(self._open, some, configs)
-            opened += [
-                self._enter(change, log, configs[change.topic.name])
-                for change, log in zip(some, logs, strict=True)
-            ]
+            for change, log in zip(some, await offload(self._open, some, configs), strict=True):
+                if isinstance(log, KafkaError):
+                    self._offline[change.tp] = change
+                    logger.error("%s is offline: %s", change.tp, log)
+                    if isinstance(log, StorageError):
+                        self.storage_failed(log)
+                else:
+                    self._offline.pop(change.tp, None)
+                    opened.append(self._enter(change, log, configs[change.topic.name]))
         return opened
+
+    def _is_lost(self, change: PartitionChange) -> bool:
+        """Whether its log lies where this broker cannot go (see `_lost`)."""
+        tp, topic_id = change.tp, change.topic.topic_id
+        if not self._loaded and len(self._dirs.usable) < len(self._dirs.directories):
+            if not any(tp in directory.found for directory in self._dirs.usable):
+                self._lost[tp] = topic_id
+                logger.error("%s is offline: its log lies in a directory that has failed", tp)
+        elif self._lost.get(tp, topic_id) != topic_id:
+            del self._lost[tp]
+        return tp in self._lost
+
+    def _to_try_again(
+        self, image: MetadataImage, wanted: set[TopicPartition]
+    ) -> list[PartitionChange]:
+        """What was offline and is not asked for by the image's changes; the rest is forgotten."""
+        again: list[PartitionChange] = []
+        for tp, change in list(self._offline.items()):
+            topic, new = image.topics.get(tp.topic), image.partition(*tp)
+            if topic is None or new is None or topic.topic_id != change.topic.topic_id:
+                del self._offline[tp]
+            elif tp not in wanted and self._dirs.usable:
+                again.append(PartitionChange(topic, None, new))
+        return again
 
     def commit(
         self, image: MetadataImage, found: Changes, opened: list[Partition]
     ) -> list[Partition]:
         """Enter what was opened, take the new leaders and configs, remove what is gone: that is returned, to retire."""
-        self._image = image
+        self._image, self._loaded = image, True
+        gone = self._take_out(found.topics_deleted)
+        changed = {change.tp: change.new for change in found.partitions}
+        for partition in opened:
+            name, number = partition.tp
+            self._by_topic.setdefault(name, {})[number] = partition
+            new = image.partition(name, number)
+            if new is not None:
+                changed[partition.tp] = new
+        for tp, new in changed.items():
+            partition = self.find(*tp)
+            if partition is not None:
+                try:
+                    partition.apply(new)
+                except StorageError as e:
+                    self.fail_directory(partition.log.log_dir, e)
+        self._reconfigure(image, found)
+        return gone
+
+    def _take_out(self, deleted: list[TopicImage]) -> list[Partition]:
+        """Take the partitions of deleted topics out; nobody finds them any more."""
         gone: list[Partition] = []
-        for topic in found.topics_deleted:
+        for topic in deleted:
+            for one in topic.partitions:
+                tp = TopicPartition(topic.name, one.partition)
+                if self._lost.get(tp) == topic.topic_id:
+                    del self._lost[tp]
             held = self._by_topic.get(topic.name, {})
             for number, partition in list(held.items()):
                 if partition.topic_id == topic.topic_id:
@@ -127,14 +196,6 @@ class Replicas:
                     partition.stop()
             if not held:
                 self._by_topic.pop(topic.name, None)
-        for partition in opened:
-            name, number = partition.tp
-            self._by_topic.setdefault(name, {})[number] = partition
-        for change in found.partitions:
-            partition = self.find(*change.tp)
-            if partition is not None:
-                partition.apply(change.new)
-        self._reconfigure(image, found)
         return gone
 
     async def retire(self, gone: list[Partition]) -> None:
@@ -162,15 +223,22 @@ class Replicas:
 
     def dropped(self, partition: Partition) -> None:
         """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may still be at them."""
-        self._start_soon(self._remove_segments, partition)
+        self._start_soon(self._remove_segments, partition, partition.log.deleted_files)
 
-    async def _remove_segments(self, partition: Partition) -> None:
+    async def _remove_segments(self, partition: Partition, names: list[str]) -> None:
         await trio.sleep(partition.config.file_delete_delay_ms / 1000)
         log = partition.log
+        if not self._is_here(partition):
+            return
         try:
-            await offload(log.remove_deleted, directory=log.log_dir.path)
+            await offload(log.remove_deleted, names, directory=log.log_dir.path)
         except StorageError as e:
-            self.fail_directory(log.log_dir, e)
+            if self._is_here(partition):
+                self.fail_directory(log.log_dir, e)
+
+    def _is_here(self, partition: Partition) -> bool:
+        """Whether it was not deleted meanwhile, its files with it."""
+        return self.find(*partition.tp) is partition
 
     def remove_leftovers(self) -> None:
         """Have the logs removed that were deleted in an earlier life of this broker."""
@@ -193,6 +261,16 @@ class Replicas:
         for partition in self.in_directory(directory):
             if partition.offline is None:
                 partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        if not self._dirs.usable:
+            self._doom(f"every log directory has failed, the last was {directory.path}: {error}")
+
+    def storage_failed(self, error: StorageError) -> None:
+        """What failed in a directory that the error names: it is offline, unless its disk is only full."""
+        if error.undone or error.disk_full:
+            return
+        for directory in self._dirs.usable:
+            if f"{error.directory}/".startswith(f"{directory.path}/"):
+                self.fail_directory(directory, error)
 
     def _holds(self, topic_id: bytes, tp: TopicPartition) -> bool:
         partition = self.find(*tp)
@@ -201,17 +279,23 @@ class Replicas:
     def _config(self, image: MetadataImage, topic: str) -> TopicConfig:
         return self._broker_config.topic(image.topic_configs(topic))
 
-    def _open(self, some: list[PartitionChange], configs: dict[str, TopicConfig]) -> list[Log]:
-        """In a thread."""
-        return [
-            self._dirs.open_log(
-                change.tp,
-                change.topic.topic_id,
-                self._log_config(configs[change.topic.name]),
-                self.clock.now_ms(),
-            )
-            for change in some
-        ]
+    def _open(
+        self, some: list[PartitionChange], configs: dict[str, TopicConfig]
+    ) -> list[Log | KafkaError]:
+        """In a thread: each log, or why it cannot be opened."""
+        opened: list[Log | KafkaError] = []
+        for change in some:
+            config = self._log_config(configs[change.topic.name])
+            try:
+                log = self._dirs.open_log(
+                    change.tp, change.topic.topic_id, config, self.clock.now_ms()
+                )
+                log.epochs  # noqa: B018  read here, not by the loop when the partition is led
+            except KafkaError as e:
+                opened.append(e)
+            else:
+                opened.append(log)
+        return opened
 
     def _delete(self, gone: list[Partition]) -> list[tuple[str, int]]:
         """In a thread: (where a log lies now, how long it is to be kept)."""

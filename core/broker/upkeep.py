@@ -19,6 +19,8 @@ logger = logging.getLogger("pk.broker")
 FLUSH_CHECK_S = 1.0
 """How often `flush.ms` is looked at; more often where a topic's is shorter."""
 FLUSH_CHECK_S_MIN = 0.01
+NEVER_MS = 1 << 53
+"""A `flush.ms` from here on, as its default is, never comes."""
 EXPIRATION_CHECK_S = 600.0
 """How often producers that were idle too long are looked for."""
 
@@ -64,6 +66,7 @@ class Upkeep:
                 await work()
             except StorageError as e:
                 logger.error("%s", e)
+                self._replicas.storage_failed(e)
 
     def _blocking(self, work: Callable[[], None]) -> Callable[[], Awaitable[None]]:
         async def run() -> None:
@@ -84,7 +87,11 @@ class Upkeep:
             shortest_s = FLUSH_CHECK_S
             now = trio.current_time()
             for partition in self._replicas:
-                wait_s = partition.config.flush_ms / 1000
+                wait_ms = partition.config.flush_ms
+                if wait_ms >= NEVER_MS:
+                    continue
+                wait_s = wait_ms / 1000
+                shortest_s = min(shortest_s, wait_s / 4)
                 log = partition.log
                 if log.recovery_point >= log.log_end_offset:
                     unsynced_since.pop(partition.tp, None)
@@ -93,5 +100,4 @@ class Upkeep:
                 if now - since >= wait_s:
                     del unsynced_since[partition.tp]
                     self._replicas.flush(partition)
-                shortest_s = min(shortest_s, wait_s / 4)
             await trio.sleep(max(shortest_s, FLUSH_CHECK_S_MIN))

@@ -236,7 +236,7 @@ async def test_max_connections_per_ip() -> None:
         "max__connections__per__ip": "1",
         "max__connections__per__ip__overrides": "127.0.0.2:2",
     }
-    async with running_node(**keys) as node, two_callers(node) as (one, other):
+    async with running_node(None, **keys) as node, two_callers(node) as (one, other):
         assert await is_served(one)
         assert await other.at_end()
         port = node.listeners[0].advertised.port
@@ -289,7 +289,7 @@ async def test_a_client_that_never_reads_is_closed_when_idle() -> None:
             await deaf.send(fetch_request(), 11)
         with trio.fail_after(20):
             while node.server.connections:
-                await trio.sleep(0.05)
+                await trio.testing.wait_all_tasks_blocked(0.05)
 
 
 @trio_test
@@ -386,7 +386,7 @@ async def test_a_topic_under_way_is_made_and_answered_before_the_end() -> None:
             await caller.send(CreateTopicsRequest(topics=[topic]), 7)
             with trio.fail_after(10):
                 while "t" not in node.broker.controller.image.topics:
-                    await trio.sleep(0)
+                    await trio.lowlevel.checkpoint()
             assert node.broker.replicas.find("t", 599) is None, "too late to be a test"
             node.stop()
             answer = await caller.receive(CREATE_TOPICS, 7)
