@@ -5,7 +5,6 @@ A key that Kafka's clients know and this one does not (yet) is refused with the 
 """
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -328,6 +327,8 @@ def _refuse(cls: type[ClientConfig], name: str, value: object) -> None:
     if owners:
         here = next((who for who, other in _OWNERS.items() if other is cls), "this client")
         raise ConfigError(f"{name} is a key of {' and of '.join(owners)}, not of {here}")
+    import difflib  # only for who mistyped
+
     near = difflib.get_close_matches(name, [*keys(cls), *_REFUSED], n=1)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise ConfigError(f"{name} is not a config key of Kafka's clients{hint}")

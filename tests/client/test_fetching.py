@@ -1,0 +1,181 @@
+"""Fetching from a scripted broker: truncation after a change of leader, replicas nearby, lost sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from client.support import ScriptedBroker, scripted_broker, trio_test
+
+from pk.core.errors import ErrorCode
+from pk.core.record.build import build_batch
+from pk.core.values import TopicPartition
+from pk.core.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from pk.core.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pk.core.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from pk.net.client.consumer import Consumer, open_consumer
+from pk.net.client.errors import LogTruncated
+
+TOPIC_ID = bytes(15) + b"\1"
+TP = TopicPartition("t", 0)
+
+
+class Partition:
+    """What the brokers of a one-partition cluster have."""
+
+    def __init__(self) -> None:
+        self.values = [b"%d" % number for number in range(5)]
+        self.epochs = [0] * 5
+        self.leader_epoch = 0
+        self.brokers: list[ScriptedBroker] = []
+        self.preferred = -1
+        self.session_id = 11
+        self.fetches: list[tuple[int, int, int]] = []
+        """(broker, session epoch, offset asked for or -1)."""
+
+        self.lose_session = False
+
+    def handler(self, node_id: int) -> Any:
+        async def handle(request: Any, version: int) -> Any:
+            name = type(request).__name__
+            if name == "MetadataRequest":
+                return self._metadata()
+            if name == "OffsetForLeaderEpochRequest":
+                asked = request.topics[0].partitions[0].leader_epoch
+                end = sum(epoch <= asked for epoch in self.epochs)
+                answer = EpochEndOffset(partition=0, leader_epoch=asked, end_offset=end)
+                topic = OffsetForLeaderTopicResult(topic="t", partitions=[answer])
+                return OffsetForLeaderEpochResponse(topics=[topic])
+            return self._fetch(node_id, request)
+
+        return handle
+
+    def _metadata(self) -> MetadataResponse:
+        partition = MetadataResponsePartition(leader_id=1, leader_epoch=self.leader_epoch)
+        return MetadataResponse(
+            controller_id=1,
+            brokers=[
+                MetadataResponseBroker(node_id=number, host="127.0.0.1", port=broker.port)
+                for number, broker in enumerate(self.brokers, 1)
+            ],
+            topics=[MetadataResponseTopic(name="t", topic_id=TOPIC_ID, partitions=[partition])],
+        )
+
+    def _fetch(self, node_id: int, request: Any) -> FetchResponse:
+        asked = [p for topic in request.topics for p in topic.partitions]
+        offset = asked[0].fetch_offset if asked else -1
+        self.fetches.append((node_id, request.session_epoch, offset))
+        if self.lose_session and request.session_epoch > 0:
+            self.lose_session = False
+            return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        response = FetchResponse(session_id=self.session_id)
+        if not asked:
+            return response
+        data = PartitionData(high_watermark=len(self.values))
+        if asked[0].current_leader_epoch < self.leader_epoch:
+            data.error_code = ErrorCode.FENCED_LEADER_EPOCH
+            data.current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=self.leader_epoch)
+        elif node_id == 1 and self.preferred >= 0:
+            data.preferred_read_replica = self.preferred
+        elif offset < len(self.values):
+            data.records = memoryview(
+                build_batch(
+                    [(0, None, self.values[offset], ())],
+                    base_offset=offset,
+                    leader_epoch=self.epochs[offset],
+                )
+            )
+        response.responses = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])]
+        return response
+
+
+async def values(consumer: Consumer, count: int) -> list[bytes | None]:
+    got: list[bytes | None] = []
+    while len(got) < count:
+        got += [record.value for record in await consumer.poll()]
+    return got
+
+
+@pytest.mark.parametrize("policy", ["latest", "none"])
+@trio_test
+async def test_truncation_by_a_new_leader_is_noticed(policy: str) -> None:
+    log = Partition()
+    async with scripted_broker(log.handler(1)) as broker:
+        log.brokers = [broker]
+        config = {"auto.offset.reset": policy, "fetch.max.wait.ms": 1, "retry.backoff.ms": 1}
+        async with open_consumer(broker.address, config) as consumer:
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            assert await values(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
+            # The new leader has only three of them, and went on with its own.
+            log.values[3:] = [b"three", b"four", b"five"]
+            log.epochs[3:] = [1, 1, 1]
+            log.leader_epoch = 1
+            if policy == "none":
+                with pytest.raises(LogTruncated, match="records from 3 to 5 were truncated"):
+                    await consumer.poll()
+                consumer.seek(TP, 3)
+            assert await values(consumer, 3) == [b"three", b"four", b"five"]
+
+
+@trio_test
+async def test_a_leader_without_truncation_is_followed_without_a_gap() -> None:
+    log = Partition()
+    async with scripted_broker(log.handler(1)) as broker:
+        log.brokers = [broker]
+        config = {"fetch.max.wait.ms": 1, "retry.backoff.ms": 1}
+        async with open_consumer(broker.address, config) as consumer:
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            assert await values(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
+            log.values.append(b"5")
+            log.epochs.append(1)
+            log.leader_epoch = 1
+            assert await values(consumer, 1) == [b"5"]
+
+
+@trio_test
+async def test_the_replica_that_the_leader_names_is_read_from() -> None:
+    log = Partition()
+    log.preferred = 2
+    async with scripted_broker(log.handler(1)) as one, scripted_broker(log.handler(2)) as two:
+        log.brokers = [one, two]
+        config = {"fetch.max.wait.ms": 1, "client.rack": "r"}
+        async with open_consumer(one.address, config) as consumer:
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            assert await values(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
+        assert {node for node, _, offset in log.fetches if offset > 0} == {2}
+
+
+@pytest.mark.parametrize("session_id", [0, 11], ids=["sessionless", "lost"])
+@trio_test
+async def test_a_session_that_is_lost_or_never_there_costs_nothing(session_id: int) -> None:
+    log = Partition()
+    log.session_id = session_id
+    log.lose_session = True
+    async with scripted_broker(log.handler(1)) as broker:
+        log.brokers = [broker]
+        async with open_consumer(broker.address, {"fetch.max.wait.ms": 1}) as consumer:
+            consumer.assign([TP])
+            consumer.seek(TP, 0)
+            assert await values(consumer, 5) == [b"0", b"1", b"2", b"3", b"4"]
+    epochs = [epoch for _, epoch, _ in log.fetches]
+    if session_id:
+        assert epochs[:3] == [0, 1, 0]
+    else:
+        assert set(epochs) == {0}
