@@ -48,7 +48,6 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "retention and compaction": (
         "log.cleaner.",
         "log.preallocate",
-        "log.retention.",
     ),
     "moves between log directories": (
         "alter.log.dirs.",
@@ -99,7 +98,5 @@ TOPIC_KEYS_NOT_ENFORCED: Final = (
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",
-    "retention.bytes",
-    "retention.ms",
 )
 """Topic keys that are validated, stored and described, and steer nothing."""

@@ -141,8 +141,9 @@ class RealFile:
                 self._open = None
 
     def rename(self, path: str) -> None:
-        os.rename(self.path, path)
-        self.path = path
+        with self._disk.mutex:  # who opens it meanwhile looks for the one name or the other
+            os.rename(self.path, path)
+            self.path = path
 
     def fileno(self) -> int | None:
         descriptor = self._open
@@ -208,9 +209,11 @@ class _RealLock:
 
 
 class RealDisk:
-    """The file system of this machine. `open_files_max` bounds the descriptors that logs keep open."""
+    """The file system of this machine. `open_files_max` bounds the descriptors that logs keep open; `read_only` opens
+    files so that nothing can be written into them, and files that may only be read can be."""
 
-    def __init__(self, open_files_max: int | None = None) -> None:
+    def __init__(self, open_files_max: int | None = None, *, read_only: bool = False) -> None:
+        self._access = os.O_RDONLY if read_only else os.O_RDWR
         self._open_max = open_files_max or int(raise_descriptor_limit() * SHARE_OF_DESCRIPTORS)
         self._ring: deque[RealFile] = deque()
         self.mutex = threading.Lock()
@@ -229,7 +232,8 @@ class RealDisk:
         a late reader of a removed one must not bring its name back."""
         with self.mutex:
             if file._open is None:
-                flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+                creates = create and self._access == os.O_RDWR
+                flags = self._access | os.O_CLOEXEC | (os.O_CREAT if creates else 0)
                 descriptor = _Descriptor(os.open(file.path, flags, 0o644))
                 if not file._listed:
                     if len(self._ring) >= self._open_max:
@@ -310,9 +314,11 @@ class RealDisk:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Java's lock, by which an Apache Kafka holds its directories, is this other kind.
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(fd, 0)
             os.pwrite(fd, text.encode(), 0)
-        except BlockingIOError:
+        except (BlockingIOError, PermissionError):
             holder = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip()
             os.close(fd)
             raise LockHeld(path, holder) from None

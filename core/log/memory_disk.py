@@ -111,8 +111,9 @@ class MemoryFile:
         self._node = None
 
     def rename(self, path: str) -> None:
-        self._disk.rename(self.path, path)
-        self.path = path
+        with self._disk.mutex:
+            self._disk.rename(self.path, path)
+            self.path = path
 
     def fileno(self) -> int | None:
         return None

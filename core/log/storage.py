@@ -18,7 +18,7 @@ from pk.core.log.failures import StorageError
 from pk.core.log.files import Disk
 from pk.core.log.logdir import LogDir
 from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
-from pk.core.log.segment import DELETED, SNAPSHOT, Segment, file_name
+from pk.core.log.segment import DELETED, LOG, SNAPSHOT, Segment, file_name
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.values import TopicPartition, Uuid
 
@@ -265,6 +265,7 @@ class StoredLog:
         except OSError as e:
             raise self._refuse("roll", e) from e
         if old.size:
+            old.modified_ms = now_ms
             old.rest()
             self.segments = [*self.segments, segment]
         else:
@@ -288,10 +289,14 @@ class StoredLog:
     def _drop(self, segments: list[Segment]) -> None:
         """Rename the files of segments for removal, and let them go. Raises OSError."""
         for segment in segments:
-            for path in segment.rename(self.directory, DELETED):
-                self._deleted[path] = (
-                    None  # the name may wait there already: a log can begin twice at an offset
+            suffix, number = DELETED, 0
+            while file_name(segment.base_offset, LOG + suffix) in self._deleted:
+                number += (
+                    1  # a log can begin twice at an offset: the readers of each are left alone
                 )
+                suffix = f".{number}{DELETED}"
+            for path in segment.rename(self.directory, suffix):
+                self._deleted[path.rpartition("/")[2]] = None
             segment.close()
         self._names_changed = True
 
@@ -301,21 +306,25 @@ class StoredLog:
         except OSError as e:
             raise self._die("drop an empty segment", e) from e
 
-    def remove_deleted(self) -> int:
-        """Remove the files of segments that were dropped `file.delete.delay.ms` ago or earlier: who dropped them calls
-        this then. How many those were. Raises StorageError."""
-        due, self._deleted = self._deleted, {}
-        try:
-            for path in due:
-                self.disk.remove(path)
-        except OSError as e:
-            raise self._die("remove a segment", e) from e
-        return len(due)
-
     @property
-    def deleted_files(self) -> int:
-        """How many files wait for `remove_deleted`."""
-        return len(self._deleted)
+    def deleted_files(self) -> list[str]:
+        """The names of the files that wait for `remove_deleted`."""
+        return list(self._deleted)
+
+    def remove_deleted(self, names: list[str] | None = None) -> int:
+        """Remove the files of dropped segments: `names`, which were `deleted_files` when `file.delete.delay.ms` began,
+        or all. How many those were. In a thread, perhaps. Raises StorageError."""
+        with self._flush_lock:
+            if self._abandoned:
+                return 0  # the whole directory goes
+            due = [n for n in (self._deleted if names is None else names) if n in self._deleted]
+            try:
+                for name in due:
+                    self._deleted.pop(name, None)
+                    self.disk.remove(f"{self.directory}/{name}")
+            except OSError as e:
+                raise self._die("remove a segment", e) from e
+        return len(due)
 
     def delete_before(self, offset: int) -> int:
         """Move the start of the log up to `offset` and drop the segments that lie wholly below; how many. The caller
@@ -324,10 +333,12 @@ class StoredLog:
             raise self.dead
         if offset > self.log_end_offset:
             raise self._out_of_range(offset)
-        if offset <= self.log_start_offset:
-            return 0
-        self.log_start_offset = offset
         segments = self.segments
+        if offset <= self.log_start_offset:
+            offset = self.log_start_offset
+            if len(segments) == 1 or segments[1].base_offset > offset:
+                return 0
+        self.log_start_offset = offset
         count = sum(following.base_offset <= offset for following in segments[1:])
         self.segments = segments[count:]
         self._touched = True
@@ -410,7 +421,6 @@ class StoredLog:
             raise self._die("rename the directory", e) from e
         for segment in self.segments:
             segment.moved(directory)
-        self._deleted = {f"{directory}/{path.rpartition('/')[2]}": None for path in self._deleted}
         self.directory = directory
 
     def flush(self, up_to: int | None = None, *, force: bool = False) -> None:

@@ -337,7 +337,13 @@ def test_dropped_segments_can_be_read_until_they_are_removed() -> None:
     assert log.delete_before(1) == 1
     assert [n for n in disk.list(PATH) if n.endswith(".deleted")]
     assert len(in_flight.pread(1000, 0)) == len(make_batch())
-    assert log.remove_deleted() == log.deleted_files + 3
+    names = log.deleted_files
+    append(log)
+    log.roll(NOW)
+    assert log.delete_before(3) == 1, "dropped later: not yet to be removed"
+    assert log.remove_deleted(names) == len(names) == 3
+    assert len(log.deleted_files) == 3
+    assert log.remove_deleted() == 3
     assert not [n for n in disk.list(PATH) if n.endswith(".deleted")]
 
 

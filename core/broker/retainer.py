@@ -1,0 +1,106 @@
+"""Dropping what `retention.ms`, `retention.bytes` and DeleteRecords leave over: every `log.retention.check.interval.ms`.
+
+What is due is found in a thread, since it may read time indexes; it is dropped on the loop, a few segments at a time. Files go `file.delete.delay.ms` later: a fetch that is being sent still
+reads them. Who asks for an offset that is gone is told OFFSET_OUT_OF_RANGE.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.broker.partition import Partition
+from pk.core.log import retention
+from pk.core.log.failures import StorageError
+from pk.core.log.retention import Retention
+
+if TYPE_CHECKING:
+    from pk.core.broker.replicas import Replicas
+    from pk.core.config import BrokerConfig
+    from pk.core.log.log import Log
+
+logger = logging.getLogger("pk.broker")
+
+FIRST_CHECK_S = 30.0
+"""After the start, if the interval is not shorter: what was due while the broker was down need not wait longer."""
+
+PLANNED_AT_ONCE = 256
+"""Logs that one turn through a thread looks at."""
+
+DROPPED_AT_ONCE = 32
+"""Segments whose files are renamed between two checkpoints."""
+
+
+class Retainer:
+    """Retention for all partitions of a broker, its internal topics included."""
+
+    def __init__(self, replicas: Replicas, config: BrokerConfig) -> None:
+        self._replicas = replicas
+        self._interval_s = config.log_retention_check_interval_ms / 1000
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await trio.sleep(min(self._interval_s, FIRST_CHECK_S))
+        while True:
+            await self.check()
+            await trio.sleep(self._interval_s)
+
+    async def check(self) -> None:
+        """Drop what is due now."""
+        partitions = [p for p in self._replicas if p.offline is None]
+        now_ms = self._replicas.clock.now_ms()
+        for first in range(0, len(partitions), PLANNED_AT_ONCE):
+            some = partitions[first : first + PLANNED_AT_ONCE]
+            asked = [(p, p.log, retention_of(p), p.high_watermark) for p in some]
+            for partition, start in await offload(_plan, asked, now_ms):
+                if self._replicas.find(*partition.tp) is partition and partition.offline is None:
+                    await self._drop(partition, start, now_ms)
+
+    async def _drop(self, partition: Partition, start: int, now_ms: int) -> None:
+        log = partition.log
+        first = log.segments[0].base_offset
+        try:
+            if start >= log.log_end_offset and log.segments[-1].size:
+                log.roll(now_ms)
+            while log.segments[0].base_offset < start:
+                bases = [segment.base_offset for segment in log.segments]
+                due = bisect_left(bases, start)
+                partition.delete_before(bases[DROPPED_AT_ONCE] if due > DROPPED_AT_ONCE else start)
+                await trio.lowlevel.checkpoint()
+                if self._replicas.find(*partition.tp) is not partition or log.dead is not None:
+                    return
+        except StorageError as e:
+            if e.undone:
+                logger.warning("%s keeps what retention would drop: %s", partition.tp, e)
+            else:
+                self._replicas.failed(partition, e)
+            return
+        logger.info("%s: retention dropped offsets %d to %d", partition.tp, first, start - 1)
+
+
+def retention_of(partition: Partition) -> Retention | None:
+    """What the topic asks for; None where it is only compacted."""
+    config = partition.config
+    if not config.delete:
+        return None
+    return Retention(config.retention_ms, config.retention_bytes)
+
+
+def _plan(
+    asked: list[tuple[Partition, Log, Retention | None, int]], now_ms: int
+) -> list[tuple[Partition, int]]:
+    """In a thread. A log that cannot be read is left as it is: who reads it next will find out."""
+    due: list[tuple[Partition, int]] = []
+    for partition, log, wanted, high_watermark in asked:
+        try:
+            start = retention.start_offset(log, wanted, high_watermark, now_ms)
+        except OSError as e:
+            logger.warning("%s: what is due cannot be found: %s", partition.tp, e)
+            continue
+        if start is not None:
+            due.append((partition, start))
+    return due

@@ -1,0 +1,66 @@
+"""What of a log is too old or too much: Kafka's rules for `cleanup.policy=delete`, as pure planning over segments.
+
+Segments go whole, and from the front. A segment is
+
+    too old     its latest timestamp lies more than `retention.ms` back; where no record in it has one, the time of its
+                last write counts
+    too much    without it the log would still have `retention.bytes`
+    before      the next segment begins at or before the start of the log (DeleteRecords, or a leader's start)
+
+and none that reaches above the high watermark, because a follower that becomes leader must have what was promised. The
+active segment may go too: then the log rolls first, so that there is one to append to. What DeleteRecords leaves behind
+goes whatever the policy; age and size count only where it holds `delete`.
+"""
+
+from dataclasses import dataclass
+
+from pk.core.log.log import Log
+from pk.core.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long and how much; negative: without end."""
+
+    retention_ms: int
+    retention_bytes: int
+
+
+def start_offset(
+    log: Log, retention: Retention | None, high_watermark: int, now_ms: int
+) -> int | None:
+    """Where the log is to begin, None where it stays as it is; `retention` is None for a log that is only compacted.
+
+    May read a time index: not on the loop. Raises OSError.
+    """
+    segments, end = log.segments, log.log_end_offset
+    excess = None
+    if retention is not None and retention.retention_bytes >= 0:
+        excess = sum(segment.size for segment in segments) - retention.retention_bytes
+    start = None
+    for i, segment in enumerate(segments):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
+        after = end if following is None else following
+        if following is None and not segment.size:
+            break
+        if after > high_watermark:
+            break
+        before = following is not None and following <= log.log_start_offset
+        much = excess is not None and excess >= segment.size
+        if not (before or much or _is_old(segment, retention, following is None, now_ms)):
+            break
+        if excess is not None:
+            excess -= segment.size
+        start = after
+    return start
+
+
+def _is_old(segment: Segment, retention: Retention | None, is_last: bool, now_ms: int) -> bool:
+    if retention is None or retention.retention_ms < 0:
+        return False
+    latest = segment.max_timestamp.timestamp
+    if latest < 0:
+        if is_last:  # still being written, for all we know: it rolls by `segment.ms`
+            return False
+        latest = segment.modified_ms
+    return now_ms - latest > retention.retention_ms
