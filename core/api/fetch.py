@@ -1,10 +1,11 @@
-"""Fetch (1), versions 4–18: read whole batches from each partition named.
+"""Fetch (1), versions 0–18: read whole batches from each partition named.
 
 KIP-74 (limits; the first batch goes out whole), KIP-98 (read_committed), KIP-227 (sessions: core/broker/sessions.py), KIP-320
 (epochs), KIP-392 (racks), KIP-516 (v13: topics by id), KIP-595 (diverging epochs), KIP-951 (the new leader in the answer).
 
 A fetch that finds less than `min_bytes` waits up to `max_wait_ms`, and looks again whenever one of its partitions moves.
-Records never pass through here: an answer carries slices of files, and the connection has the kernel send them.
+Records never pass through here: an answer carries slices of files, and the connection has the kernel send them. But for
+versions 0–3, which read messages of the formats v0 (0, 1) and v1 (2, 3), they are converted (core/broker/lowering.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
+from pk.core.broker.lowering import lower_slice
 from pk.core.broker.partition import READ_COMMITTED, Partition
 from pk.core.broker.sessions import (
     FINAL_EPOCH,
@@ -26,7 +28,7 @@ from pk.core.broker.sessions import (
 )
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.lookup import FetchSlice
-from pk.core.log.slices import EMPTY, Slice
+from pk.core.log.slices import EMPTY, BytesSlice, Slice
 from pk.core.record.compress import Codec
 from pk.core.values import NO_EPOCH, ZERO_UUID
 from pk.core.wire.messages.fetch import (
@@ -40,6 +42,8 @@ from pk.core.wire.messages.fetch import (
     PartitionData,
 )
 
+VERSION_MESSAGE_V1 = 2
+VERSION_BATCH = 4
 VERSION_SESSION = 7
 VERSION_ZSTD = 10
 VERSION_TOPIC_ID = 13
@@ -249,12 +253,36 @@ class _Fetch:
         if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
             return EMPTY, [] if committed else None, None
         limit = min(left, fetched.partition_max_bytes)
-        read = log.read(offset, limit, end, minimum_one=self.bytes == 0)
+        # Converted, the partitions before may come to nothing: then this one's first batch is the whole answer.
+        minimum_one = self.bytes == 0 or self.context.api_version < VERSION_BATCH
+        read = log.read(offset, limit, end, minimum_one=minimum_one)
         if self.context.api_version < VERSION_ZSTD and _holds_zstd(read.slice):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
         if not committed or not read.slice.length:
             return read.slice, [] if committed else None, None
         return read.slice, _aborted(partition, offset, read), None
+
+    async def lower(self) -> bool:
+        """Make messages of the batches that were found, in the format that the version reads; whether there are any,
+        or an error to tell."""
+        magic = 1 if self.context.api_version >= VERSION_MESSAGE_V1 else 0
+        left, any_found = self.max_bytes, self.urgent
+        for fetched, data in self.found:
+            partition = self.context.broker.replicas.find(fetched.topic, fetched.partition)
+            if partition is None or data.records is None or not data.records.length:
+                continue
+            log, limit = partition.log, min(left, fetched.partition_max_bytes)
+            end = data.high_watermark if self.replica_id == CONSUMER else log.log_end_offset
+            try:
+                messages = await lower_slice(
+                    log, data.records, magic, fetched.fetch_offset, limit, end
+                )
+                data.records = BytesSlice(messages)
+            except KafkaError as e:
+                data.error_code, data.records = e.code, EMPTY
+            left -= data.records.length
+            any_found |= bool(data.error_code or data.records.length)
+        return any_found
 
     def _name_leader(self, answer: PartitionData, fetched: FetchedPartition) -> None:
         """KIP-951: who leads now."""
@@ -309,6 +337,8 @@ class _Fetch:
 def handle(context: Context, request: FetchRequest) -> Any:
     """Answer at once where there is enough, or nothing to wait for; else wait."""
     fetch = _Fetch(context, request)
+    if context.api_version < VERSION_BATCH:
+        return _answer_messages(fetch)
     if fetch.look() or request.max_wait_ms <= 0 or not fetch.wanted:
         return fetch.answer()
     return _wait(fetch)
@@ -320,6 +350,25 @@ async def _wait(fetch: _Fetch) -> FetchResponse:
     deadline = broker.clock.time() + fetch.request.max_wait_ms / 1000
     await broker.purgatory.until(fetch.look, fetch.keys(), deadline)
     return fetch.answer()
+
+
+async def _answer_messages(fetch: _Fetch) -> FetchResponse:
+    """The same for versions 0–3. Where all that was found are control batches, of which nothing is left, wait for more:
+    an empty answer would be asked for again at once."""
+    broker = fetch.context.broker
+    deadline = broker.clock.time() + max(fetch.request.max_wait_ms, 0) / 1000
+    partitions = fetch.keys()
+    while True:
+        await broker.purgatory.until(fetch.look, partitions, deadline)
+        seen = [partition.high_watermark for partition in partitions]
+        if await fetch.lower() or fetch.request.min_bytes <= 0:
+            return fetch.answer()
+        if not await broker.purgatory.until(
+            lambda seen=seen: seen != [partition.high_watermark for partition in partitions],
+            partitions,
+            deadline,
+        ):
+            return fetch.answer()
 
 
 def _divergence(partition: Partition, fetched: FetchedPartition) -> EpochEndOffset | None:
@@ -341,8 +390,11 @@ def _aborted(partition: Partition, offset: int, read: FetchSlice) -> list[Aborte
 
 def _holds_zstd(records: Slice) -> bool:
     """Whether the first batch is one that a client of this version cannot read."""
-    head = records.read()[22:23] if records.length else b""
+    if isinstance(records, BytesSlice):
+        head = records.data[22:23]
+    else:
+        head = records.file.pread(1, records.position + 22)
     return bool(head) and head[0] & 0x07 == Codec.ZSTD
 
 
-API = Api(key=1, versions=(4, 18), handle=handle, operation=Operation.READ, parks=True)
+API = Api(key=1, versions=(0, 18), handle=handle, operation=Operation.READ, parks=True)

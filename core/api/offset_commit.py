@@ -1,6 +1,7 @@
-"""OffsetCommit (8), versions 2–10: a consumer stores how far it has read.
+"""OffsetCommit (8), versions 0–10: a consumer stores how far it has read.
 
-Versions 2–4 say how long to keep the offsets (KIP-186, KIP-211), v6 leader epochs (KIP-320), v7 static members (KIP-345), v9
+Version 0 names no member (Kafka of that time wrote to ZooKeeper; here it is a commit from outside of the group), v1 brings
+the time of each commit, versions 2–4 say how long to keep the offsets (KIP-186, KIP-211), v6 leader epochs (KIP-320), v7 static members (KIP-345), v9
 GROUP_ID_NOT_FOUND (KIP-848), v10 topics by id. Partitions that do not exist are told so here; the rest is the coordinator's
 (core/group/offsets.py), and the answer waits until the records are safe.
 """
@@ -119,7 +120,7 @@ def _error_response(
 
 API = Api(
     key=8,
-    versions=(2, 10),
+    versions=(0, 10),
     handle=handle,
     operation=Operation.READ,
     error_response=_error_response,

@@ -1,8 +1,9 @@
-"""OffsetFetch (9), versions 1–10: how far a group has read.
+"""OffsetFetch (9), versions 0–10: how far a group has read.
 
 KIP-88 (v2: all topics), KIP-320 (v5: leader epochs), KIP-447 (v7: RequireStable), KIP-709 (v8: several groups), KIP-848 (v9:
 members), v10 topics by id. With RequireStable a partition that an open transaction would commit to is
-UNSTABLE_OFFSET_COMMIT. What was never committed has offset -1 and no error.
+UNSTABLE_OFFSET_COMMIT. What was never committed has offset -1 and no error; in version 0,
+which knew offsets in ZooKeeper only, it is UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pk.core.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+NO_ERROR_FOR_NONE_SINCE: Final = 1
 TOP_LEVEL_ERROR_SINCE: Final = 2
 SEVERAL_GROUPS_SINCE: Final = 8
 TOPIC_ID_SINCE: Final = 10
@@ -38,16 +40,16 @@ def handle(context: Context, request: OffsetFetchRequest) -> Any:
         group = _only_group(request)
         answer = _fetch(context, group, request.require_stable)
         if isinstance(answer, OffsetFetchResponseGroup):
-            return _old(answer)
-        return _wait_old(answer)
+            return _old(answer, version)
+        return _wait_old(answer, version)
     answers = [_fetch(context, group, request.require_stable) for group in request.groups]
     if all(isinstance(a, OffsetFetchResponseGroup) for a in answers):
         return OffsetFetchResponse(groups=answers)
     return _wait(answers)
 
 
-async def _wait_old(answer: Any) -> OffsetFetchResponse:
-    return _old(await answer)
+async def _wait_old(answer: Any, version: int) -> OffsetFetchResponse:
+    return _old(await answer, version)
 
 
 async def _wait(answers: list[Any]) -> OffsetFetchResponse:
@@ -154,7 +156,12 @@ def _failed(
     return answer
 
 
-def _old(group: OffsetFetchResponseGroup) -> OffsetFetchResponse:
+def _old(group: OffsetFetchResponseGroup, version: int) -> OffsetFetchResponse:
+    if version < NO_ERROR_FOR_NONE_SINCE:
+        for topic in group.topics:
+            for partition in topic.partitions:
+                if partition.committed_offset == NO_OFFSET and not partition.error_code:
+                    partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return OffsetFetchResponse(
         error_code=group.error_code,
         topics=[
@@ -180,13 +187,13 @@ def _error_response(
     request: OffsetFetchRequest, error: KafkaError, version: int
 ) -> OffsetFetchResponse:
     if version < SEVERAL_GROUPS_SINCE:
-        return _old(_failed(_only_group(request), error, version))
+        return _old(_failed(_only_group(request), error, version), version)
     return OffsetFetchResponse(groups=[_failed(group, error, version) for group in request.groups])
 
 
 API = Api(
     key=9,
-    versions=(1, 10),
+    versions=(0, 10),
     handle=handle,
     operation=Operation.DESCRIBE,
     error_response=_error_response,

@@ -1,7 +1,8 @@
-"""Produce (0), versions 3–13: append a batch to each partition named.
+"""Produce (0), versions 0–13: append a batch to each partition named.
 
 KIP-98 (idempotence), KIP-467 (which record was wrong), KIP-516 (v13: topics by id), KIP-951 (the new leader in the answer).
-ApiVersions says 0–13 as Apache Kafka does (KAFKA-18659: librdkafka took the absence of 0 for the absence of compression).
+Apache Kafka says 0–13 too (KAFKA-18659: librdkafka took the absence of 0 for the absence of compression), but serves from
+3 on. Versions 0–2 bring message sets of the formats v0 and v1, which become one batch a partition (core/record/convert.py).
 
 From version 3 on there is exactly one batch a partition. The records inside are looked at before the append: small batches
 here and now, large and compressed ones in a thread, while the connection waits, since the batch lies in its buffer.
@@ -14,9 +15,17 @@ from typing import Any, NamedTuple
 
 from pk.core.api.registry import NO_RESPONSE, Api, Holding, Operation
 from pk.core.broker.context import Context
-from pk.core.broker.intake import Admitted, admit, is_small, read_one_batch
+from pk.core.broker.intake import (
+    Admitted,
+    admit,
+    admit_messages,
+    is_small,
+    is_small_set,
+    read_one_batch,
+)
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
+from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.log.log import Origin
 from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
@@ -36,6 +45,7 @@ from pk.core.wire.messages.produce import (
 
 ACKS_ALL = -1
 ACKS_NONE = 0
+VERSION_BATCH = 3
 VERSION_ZSTD = 7
 VERSION_CURRENT_LEADER = 10
 VERSION_TOPIC_ID = 13
@@ -92,11 +102,14 @@ class _Produce:
                 items.append((name, data, answer))
         return items
 
-    def find(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader]:
-        """The partition that takes the batch, and the batch's header; raises KafkaError where it may not."""
+    def find(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader | None]:
+        """The partition that takes the batch, and the batch's header (None for messages of an old format); raises
+        KafkaError where it may not."""
         if not name:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         partition = self.context.broker.replicas.partition(name, data.index)
+        if self.context.api_version < VERSION_BATCH:
+            return partition, None
         header = read_one_batch(data.records, partition.config)
         if header.attributes & UNUSUAL:
             self._check_unusual(header)
@@ -202,9 +215,9 @@ def handle(context: Context, request: ProduceRequest) -> Any:
     for i, (name, data, answer) in enumerate(items):
         try:
             partition, header = produce.find(name, data)
-            if not is_small(header, partition.config):
+            if not _is_small(data.records, header, partition.config):
                 return Holding(_continue(produce, items[i:]))
-            produce.append(partition, admit(data.records, header, partition.config), answer)
+            produce.append(partition, _admit(data.records, header, partition.config), answer)
         except KafkaError as e:
             produce.refuse(answer, e, name)
     return produce.finish()
@@ -216,14 +229,24 @@ async def _continue(produce: _Produce, items: list[Item]) -> Any:
         try:
             partition, header = produce.find(name, data)
             config = partition.config
-            if is_small(header, config):
-                admitted = admit(data.records, header, config)
+            if _is_small(data.records, header, config):
+                admitted = _admit(data.records, header, config)
             else:
-                admitted = await offload(admit, data.records, header, config)
+                admitted = await offload(_admit, data.records, header, config)
             produce.append(partition, admitted, answer)
         except KafkaError as e:
             produce.refuse(answer, e, name)
     return produce.finish()
+
+
+def _is_small(records: memoryview | None, header: BatchHeader | None, config: TopicConfig) -> bool:
+    """Whether `_admit` may run on the loop."""
+    return is_small_set(records) if header is None else is_small(header, config)
+
+
+def _admit(records: Any, header: BatchHeader | None, config: TopicConfig) -> Admitted:
+    """What to append: the batch, looked into, or the one that messages of an old format become."""
+    return admit_messages(records, config) if header is None else admit(records, header, config)
 
 
 def _error_response(request: ProduceRequest, error: KafkaError, version: int) -> ProduceResponse:
@@ -250,10 +273,9 @@ def _error_response(request: ProduceRequest, error: KafkaError, version: int) ->
 
 API = Api(
     key=0,
-    versions=(3, 13),
+    versions=(0, 13),
     handle=handle,
     operation=Operation.WRITE,
     error_response=_error_response,
     parks=True,
-    advertised=(0, 13),
 )

@@ -65,8 +65,6 @@ class Api:
     error_response: ErrorResponse | None = None
     """None: the response's own `error_code` (and `error_message`, where it has one)."""
     parks: bool = False
-    advertised: tuple[int, int] | None = None
-    """What ApiVersions says where it differs from `versions` (Produce: KAFKA-18659)."""
 
 
 def error_response(

@@ -3,6 +3,8 @@
 As Kafka does, the records inside are looked at one by one: a batch that lies about its count, its lengths or its times
 would be found out by every consumer, for ever. Small batches are looked at on the loop, where that costs less than a turn
 through a thread; large ones, compressed ones and those that the topic wants in another codec are not.
+
+Message sets of the formats v0 and v1, which producers of 0.10 and before send, become a batch here: the log holds v2 only.
 """
 
 from typing import Final, NamedTuple
@@ -17,12 +19,19 @@ from pk.core.record.batch import (
     validate_records,
 )
 from pk.core.record.compress import Codec
+from pk.core.record.convert import batch_of
+from pk.core.record.legacy import ATTRIBUTES_AT, OVERHEAD, produced_rows
 from pk.core.record.recode import recode
+from pk.core.record.walk import RecordError
 
 INLINE_RECORDS: Final = 4096
 """Batches up to so many records are looked at on the loop: a few milliseconds at the worst."""
 INLINE_COMPRESSED_BYTES: Final = 16 * 1024
 """Compressed batches up to this size are."""
+INLINE_SET_BYTES: Final = 16 * 1024
+"""Message sets of an old format up to this size are converted there."""
+INLINE_WRAPPER_BYTES: Final = 512
+"""Compressed ones up to this size: they may hold a thousand times as much, in messages of 26 bytes."""
 
 CODEC_BITS: Final = 0x07
 
@@ -77,6 +86,36 @@ def admit(batch: memoryview, header: BatchHeader, config: TopicConfig) -> Admitt
     check_crc(batch, 0, header)
     changed = recode(batch, header, Codec(codec), _level(config, Codec(codec)))
     return Admitted(changed, read_header(changed, 0), timestamps)
+
+
+def is_small_set(records: memoryview | None) -> bool:
+    """Whether `admit_messages` may run on the loop."""
+    if not records or len(records) < OVERHEAD[0]:
+        return True
+    compressed = records[ATTRIBUTES_AT] & CODEC_BITS
+    return len(records) <= (INLINE_WRAPPER_BYTES if compressed else INLINE_SET_BYTES)
+
+
+def admit_messages(records: memoryview | None, config: TopicConfig) -> Admitted:
+    """The batch that a message set of format v0 or v1 becomes, in the codec that the topic wants.
+
+    Raises KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE for a message or the batch,
+    UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    if not records:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a partition without messages")
+    rows, codec = produced_rows(bytes(records), config.max_message_bytes)
+    if config.compact:
+        keyless = next((i for i, row in enumerate(rows) if row[2] is None), None)
+        if keyless is not None:
+            raise RecordError(keyless, f"record {keyless} has no key, and the topic is compacted")
+    level = None
+    if config.compression_type != PRODUCER:
+        codec = Codec.from_name(config.compression_type)
+        level = _level(config, codec)
+    batch, timestamps = batch_of(rows, codec, level)
+    header = read_one_batch(memoryview(batch), config)
+    return Admitted(batch, header, timestamps)
 
 
 def _codec_wanted(config: TopicConfig, header: BatchHeader) -> int:

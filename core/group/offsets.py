@@ -116,7 +116,9 @@ class Offsets:
                             offset=partition.committed_offset,
                             leader_epoch=partition.committed_leader_epoch,
                             metadata=metadata,
-                            commit_timestamp_ms=now_ms,
+                            commit_timestamp_ms=now_ms
+                            if partition.commit_timestamp == NO_TIMESTAMP
+                            else partition.commit_timestamp,
                             expire_timestamp_ms=expire_ms,
                             topic_id=topic.topic_id,
                         )

@@ -1,0 +1,78 @@
+"""What consumers of 0.10 and before are sent: the log holds record batches, which become messages of their format here.
+
+The kernel cannot send these from the file; every record is read and written anew (core/record/convert.py). Little is done
+on the loop, the rest in a thread.
+"""
+
+from typing import Final
+
+from pk.core.broker.offload import offload
+from pk.core.log.failures import StorageError
+from pk.core.log.log import Log
+from pk.core.log.slices import BytesSlice, FileSlice, Slice
+from pk.core.record.convert import Lowered, lower
+
+INLINE_BYTES: Final = 16 * 1024
+"""So much is converted on the loop: about a millisecond of the smallest records."""
+INLINE_COMPRESSED_BYTES: Final = 512
+"""So much of what is compressed, which may hold a thousand times as much."""
+SEARCH_BYTES: Final = 64 * 1024
+"""How much is read at a time in search of a record, where a limit says less."""
+
+_ATTRIBUTES_AT: Final = 22
+_CODEC_BITS: Final = 0x07
+
+
+async def lower_slice(
+    log: Log, found: Slice, magic: int, offset: int, bytes_max: int, offset_end: int
+) -> bytes:
+    """The records of `log` from `offset` on as messages, `found` being what was read there; see `convert.lower`.
+
+    Where there are only control batches it reads on, since a client that got nothing would ask for the same again; it is
+    empty only if no record lies below `offset_end`. Raises KafkaError.
+    """
+    while True:
+        lowered = await _lower(log, found, magic, offset, bytes_max)
+        if lowered.data or not offset < lowered.next_offset < offset_end:
+            return lowered.data
+        offset = lowered.next_offset
+        found = log.read(offset, max(bytes_max, SEARCH_BYTES), offset_end).slice
+        if not found.length:
+            return b""
+
+
+async def _lower(log: Log, found: Slice, magic: int, offset: int, bytes_max: int) -> Lowered:
+    if isinstance(found, BytesSlice):
+        if _is_small(found.data):
+            return lower(found.data, magic, offset, bytes_max)
+        return await offload(lower, found.data, magic, offset, bytes_max)
+    try:
+        found.pin()
+    except OSError as e:
+        raise StorageError(log.directory, "read", e) from e
+    try:
+        if found.length <= INLINE_BYTES and found.resident():
+            data = _read(log, found)
+            if _is_small(data):
+                return lower(data, magic, offset, bytes_max)
+        return await offload(
+            _read_and_lower, log, found, magic, offset, bytes_max, directory=log.log_dir.path
+        )
+    finally:
+        found.unpin()
+
+
+def _is_small(data: bytes) -> bool:
+    compressed = len(data) > _ATTRIBUTES_AT and data[_ATTRIBUTES_AT] & _CODEC_BITS
+    return len(data) <= (INLINE_COMPRESSED_BYTES if compressed else INLINE_BYTES)
+
+
+def _read(log: Log, found: FileSlice) -> bytes:
+    try:
+        return found.read()
+    except OSError as e:
+        raise StorageError(log.directory, "read", e) from e
+
+
+def _read_and_lower(log: Log, found: FileSlice, magic: int, offset: int, bytes_max: int) -> Lowered:
+    return lower(_read(log, found), magic, offset, bytes_max)
