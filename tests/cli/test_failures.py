@@ -1,0 +1,68 @@
+"""Errors: the exit code of each kind, and one sentence with the next step."""
+
+import pytest
+
+from pk.cli.exits import CommandError, Exit, Refused, Unusable
+from pk.cli.failures import exit_code, exit_of_rows, leaf, sentence
+from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.errors import (
+    BufferExhausted,
+    ConfigError,
+    ConnectFailed,
+    Disconnected,
+    NoBrokers,
+    RequestTimedOut,
+)
+
+UNREACHABLE = NoBrokers(
+    [ConnectFailed("h:1", "connection refused"), ConnectFailed("h:2", "no such host")]
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (CommandError("It failed."), 1, "It failed."),
+        (Unusable("Wrong."), 2, "Wrong."),
+        (Refused("No."), 5, "No."),
+        (ConfigError("acks: must be 0"), 2, "acks: must be 0."),
+        (UNREACHABLE, 3, "h:2: no such host"),
+        (ConnectFailed("h:1", "refused"), 3, "-b HOST:PORT"),
+        (Disconnected("h:1 closed"), 3, "connection was lost"),
+        (RequestTimedOut("Metadata"), 124, "waits longer"),
+        (BufferExhausted("full"), 124, "full."),
+        (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 4, "TOPIC_AUTHORIZATION_FAILED"),
+        (KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "bad password"), 4, "bad password"),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 124, "did not finish in time"),
+        (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 1, "`pk topics list`"),
+        (KafkaError(ErrorCode.NON_EMPTY_GROUP), 1, "-m` names them"),
+        (KafkaError(12345), 1, "ERROR_12345"),
+        (KeyboardInterrupt(), 130, "Interrupted."),
+        (FileNotFoundError(2, "No such file or directory", "x.csv"), 1, "x.csv: No such file"),
+        (
+            ZeroDivisionError("division by zero"),
+            1,
+            "mistake in pk itself (ZeroDivisionError: division by zero)",
+        ),
+    ],
+)
+def test_code_and_sentence(error: BaseException, code: int, said: str) -> None:
+    assert exit_code(error) == code
+    text = sentence(error)
+    assert said in text
+    assert "\n" not in text and text.endswith((".", "?"))
+
+
+def test_rows_that_failed_alike_give_their_code_else_1() -> None:
+    denied = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert exit_of_rows([]) == Exit.OK
+    assert exit_of_rows([denied, denied]) == Exit.NOT_AUTHORISED
+    assert exit_of_rows([denied, KafkaError(ErrorCode.INVALID_CONFIG)]) == Exit.FAILED
+
+
+def test_the_error_that_says_most_speaks_for_a_group() -> None:
+    said = Unusable("Wrong.")
+    group = BaseExceptionGroup("g", [ValueError("x"), ExceptionGroup("h", [KeyError("y"), said])])
+    assert leaf(group) is said
+    interrupt = KeyboardInterrupt()
+    assert leaf(BaseExceptionGroup("g", [said, interrupt])) is interrupt

@@ -1,0 +1,72 @@
+"""`pk spark-export`: its plan and refusals, and (slow: it starts Spark) an export with its summary."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+
+@pytest.fixture
+def topic(at: Run, fresh: Fresh) -> str:
+    name = fresh("export")
+    at("topics", "create", name, "-p", "2")
+    for partition in ("0", "1"):
+        lines = [json.dumps({"key": str(i), "value": json.dumps({"n": i})}) for i in range(10)]
+        at("produce", name, "-p", partition, "-f", "jsonl", stdin="\n".join(lines).encode())
+    return name
+
+
+def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
+    plan = at("spark-export", topic, "--to", str(tmp_path / "out"), "-o", "-3", "-d", "-f", "json")
+    assert plan.code == 0
+    assert [(r["partition"], r["begin"], r["end"]) for r in plan.json] == [(0, 7, 10), (1, 7, 10)]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--to DIR"),
+        (("--to", "x", "--resume", "--overwrite"), "say one"),
+        (("--to", "x", "-o", "committed"), "has no group"),
+        (("--to", "x", "--value", "xml"), "bytes, string, json"),
+        (("--to", "x", "-o", "1..x"), "not a position"),
+    ],
+)
+def test_what_makes_no_sense_is_said(at: Run, words: tuple[str, ...], said: str) -> None:
+    wrong = at("spark-export", "t", *words)
+    assert (wrong.code, said in wrong.err) == (2, True), wrong.err
+
+
+def test_replacing_files_wants_an_answer(at: Run, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "mine").touch()
+    refused = at("spark-export", topic, "--to", str(tmp_path), "--overwrite")
+    assert (refused.code, "-y does it" in refused.err) == (5, True)
+    assert (tmp_path / "mine").exists()
+
+
+@pytest.mark.slow
+def test_an_export(at: Run, topic: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    import pyarrow.parquet as pq
+
+    out = tmp_path / "out"
+    done = at(
+        "spark-export", topic, "--to", str(out), "--value", "json", "-o", "2..end", "-f", "json"
+    )
+    assert done.code == 0, done.err
+    (summary,) = done.json
+    assert (summary["records"], summary["records_before"]) == (16, 0)
+    rows = pq.read_table(out).to_pylist()
+    assert sorted((r["partition"], r["offset"], r["value"]["n"]) for r in rows) == [
+        (p, i, i) for p in range(2) for i in range(2, 10)
+    ]
+    again = at("spark-export", topic, "--to", str(out))
+    assert (again.code, "resume" in again.err) == (5, True)
+    unknown = at("spark-export", f"{topic}x", "--to", str(tmp_path / "other"))
+    assert (unknown.code, topic in unknown.err) == (1, True)
