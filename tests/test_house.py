@@ -105,9 +105,10 @@ def type_checking_lines(tree: ast.AST) -> set[int]:
     """Lines under `if TYPE_CHECKING`: never run, so they bind nothing."""
     lines: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name):
-            if node.test.id == "TYPE_CHECKING":
-                lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        if not isinstance(node, ast.If) or not isinstance(node.test, ast.Name):
+            continue
+        if node.test.id == "TYPE_CHECKING":
+            lines.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return lines
 
 
@@ -123,9 +124,10 @@ def violations(name: str, text: str) -> list[str]:
             other = "/".join(module.split(".")[1:])
             target = stratum_of(other + "/")
             same_side = {stratum.number, target.number} == {7, 8} and stratum.number == 7
-            if target.number > stratum.number or same_side:
-                if line not in typing_only or target.number > stratum.number + 2:
-                    found.append(f"{name}:{line} imports {module}, which stands above it")
+            above = target.number > stratum.number or same_side
+            tolerated = line in typing_only and target.number <= stratum.number + 2
+            if above and not tolerated:
+                found.append(f"{name}:{line} imports {module}, which stands above it")
         elif top in allowed:
             continue
         elif top in stratum.never:

@@ -74,8 +74,10 @@ def fetch(
         for name in ("current_leader_epoch", "partition_max_bytes", "last_fetched_epoch")
         if name in fields
     }
+    common: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": MAX}
+    each: dict[str, Any] = {"partition_max_bytes": MAX} | per_partition
     return FetchRequest(
-        **{"max_wait_ms": 0, "min_bytes": 1, "max_bytes": MAX, "session_epoch": -1} | fields,
+        **common | {"session_epoch": -1} | fields,
         topics=[
             FetchTopic(
                 topic=topic,
@@ -84,7 +86,7 @@ def fetch(
                     FetchPartition(
                         partition=partition,
                         fetch_offset=offset,
-                        **{"partition_max_bytes": MAX} | per_partition,
+                        **each,
                     )
                     for partition, offset in wanted
                 ],

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from pk.core.broker.sessions import FetchedPartition, FetchSessions, forget
+from pk.core.broker.sessions import FetchedPartition, FetchSessions, Partitions, forget
 from pk.core.errors import ErrorCode, KafkaError
 
 MINUTE_MS = 60_000
@@ -15,8 +15,8 @@ def sessions(slots: int) -> FetchSessions:
 
 
 def open_one(cache: FetchSessions, now_ms: int = 0, privileged: bool = False) -> int | None:
-    partitions = {("t", 0): FetchedPartition("t", b"", 0)}
-    session = cache.open(dict(partitions), by_id=False, privileged=privileged, now_ms=now_ms)
+    partitions: Partitions = {("t", 0): FetchedPartition("t", b"", 0)}
+    session = cache.open(partitions, by_id=False, privileged=privileged, now_ms=now_ms)
     return session.id if session is not None else None
 
 
