@@ -11,7 +11,7 @@ import trio
 
 from pk.cli.commands.common import describe_topics, leader_of, partition_style
 from pk.cli.context import Context
-from pk.cli.output import Column, Listing
+from pk.cli.output import Column, Listing, render
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -52,6 +52,9 @@ async def isr(context: Context) -> None:
     """`pk isr`."""
     args = context.args
     admin = await context.admin()
+    if args.watch:
+        await _watch(context, admin)
+        return
     topics = await describe_topics(context, admin, args.topic or None)
     if not args.topic and not args.internal:
         topics = [t for t in topics if not t.internal]
@@ -143,3 +146,88 @@ async def _ask_ends(admin: Admin, broker: int, tps: Iterable[TopicPartition], en
                 ends.setdefault(TopicPartition(topic.name, p.partition_index), {})[broker] = (
                     p.offset
                 )
+
+
+Watched = dict[TopicPartition, tuple[int, tuple[int, ...]]]
+"""Partition → its leader and its in-sync replicas."""
+
+_EVENTS = (
+    Column("time"),
+    Column("topic"),
+    Column("partition", right=True),
+    Column("event"),
+    Column("brokers"),
+    Column("leader", right=True),
+    Column("isr", title="ISR"),
+)
+_WATCH_S = 1.0
+
+
+def changes(before: Watched, now: Watched, time: str) -> list[dict[str, Any]]:
+    """What happened between two looks: made, deleted, shrink, expand, leader, offline."""
+    rows = []
+
+    def add(
+        tp: TopicPartition, event: str, brokers: Iterable[int], state: tuple[int, tuple[int, ...]]
+    ) -> None:
+        rows.append(
+            {
+                "time": time,
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "event": event,
+                "brokers": sorted(brokers),
+                "leader": state[0] if state[0] >= 0 else None,
+                "isr": list(state[1]),
+            }
+        )
+
+    for tp in sorted({*before, *now}):
+        if tp not in before:
+            add(tp, "made", now[tp][1], now[tp])
+            continue
+        if tp not in now:
+            add(tp, "deleted", before[tp][1], (-1, ()))
+            continue
+        (old_leader, old), (leader, isr) = before[tp], now[tp]
+        if left := set(old) - set(isr):
+            add(tp, "shrink", left, now[tp])
+        if joined := set(isr) - set(old):
+            add(tp, "expand", joined, now[tp])
+        if leader != old_leader:
+            add(
+                tp,
+                "leader" if leader >= 0 else "offline",
+                [leader] if leader >= 0 else [old_leader],
+                now[tp],
+            )
+    return rows
+
+
+async def _watch(context: Context, admin: Admin) -> None:
+    """Shows changes until it is interrupted."""
+    from pk.cli.resolve import now_ms
+    from pk.cli.times import show_time
+
+    args = context.args
+    look = context.look
+    if look.format == "json":
+        look = look._replace(format="jsonl")
+    context.write(render(Listing(_EVENTS, []), look))
+    headed = look.format in ("table", "wide", "csv")
+    before: Watched | None = None
+    while True:
+        described = await admin.describe_topics(args.topic or None)
+        now: Watched = {
+            TopicPartition(topic.name, p.partition): (p.leader_id, p.isr)
+            for topic in described.values()
+            if isinstance(topic, r.TopicDescription)
+            and (args.topic or args.internal or not topic.internal)
+            for p in topic.partitions
+        }
+        rows = [] if before is None else changes(before, now, show_time(now_ms()))
+        if rows:
+            shown = render(Listing(_EVENTS, rows, partition_style), look._replace(terminal=False))  # pyright: ignore[reportArgumentType]
+            context.write(shown.split(b"\n", 1)[1] if headed else shown)
+        before = now
+        await trio.sleep(_WATCH_S)

@@ -158,10 +158,15 @@ ISR = Command(
             help="Only partitions with fewer in-sync replicas than replicas.",
         ),
         Option("--offline", "--unavailable-partitions", help="Only partitions without a leader."),
+        Option(
+            "-w",
+            "--watch",
+            help="Stay, and show who leaves and joins the in-sync replicas as it happens.",
+        ),
         *LISTING,
         *CONNECTION,
     ),
-    examples=("pk isr", "pk isr orders --where 'in_sync < 3'"),
+    examples=("pk isr", "pk isr -w", "pk isr orders --where 'in_sync < 3'"),
 )
 
 BROKERS = Group(

@@ -138,6 +138,7 @@ LETTERS = {
     "-z": {"--compression"},
     "-d": {"--dry-run"},
     "-y": {"--yes"},
+    "-w": {"--watch"},
 }
 
 

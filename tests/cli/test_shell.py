@@ -237,3 +237,20 @@ def test_tables_on_a_terminal_fit_it_and_ctrl_c_is_130(
     two.until("x marks it")
     two.send("\x03")
     assert two.end() == 130
+
+
+def test_isr_watches_until_interrupted(
+    at: Run, kafka: Kafka, fresh: Fresh, terminal: Callable[..., Terminal]
+) -> None:
+    one = terminal("isr", "-w", "-b", kafka.bootstrap, "-f", "{topic} {event}\\n")
+    topic = fresh("watched")
+
+    def seen(text: str) -> bool:
+        # A topic made before the first look would be no news: each round makes another.
+        if "made" not in text:
+            at("topics", "create", fresh(topic))
+        return "made" in text
+
+    one.until(seen)
+    one.send("\x03")
+    assert one.end() == 130
