@@ -75,9 +75,10 @@ def fetch(
         if name in fields
     }
     common: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": MAX}
+    common |= {"session_epoch": -1} | fields
     each: dict[str, Any] = {"partition_max_bytes": MAX} | per_partition
     return FetchRequest(
-        **common | {"session_epoch": -1} | fields,
+        **common,
         topics=[
             FetchTopic(
                 topic=topic,
