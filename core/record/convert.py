@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import (
+    DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES,
     BatchHeader,
     CorruptBatch,
@@ -109,38 +110,41 @@ def upgrade(data: Buffer) -> Iterator[tuple[int, bytearray]]:
     Ends before a message that is cut off, and where record batches begin. Raises CorruptBatch, KafkaError as
     `legacy.message_records` does, after the batches that precede what is wrong.
     """
-    with memoryview(data) as view:
-        rows: list[Row] = []
-        size = end = 0
-        stamped = False
-        messages = iter_messages(view)
-        while True:
-            try:
-                position, header = next(messages)
-                found = rows_within(
-                    bytes(view[position : position + header.size]), header, _INT32_MAX
-                )
-            except StopIteration:
-                break
-            except KafkaError:
-                if rows:
-                    yield end, _upgraded(rows, Codec.NONE, stamped)
-                raise
-            whole = header.codec != Codec.NONE
-            full = size + header.size > UPGRADED_BATCH_BYTES
-            times_differ = header.log_append_time and rows and found and found[0][1] != rows[0][1]
-            if rows and (whole or full or times_differ or header.log_append_time != stamped):
-                yield end, _upgraded(rows, Codec.NONE, stamped)
-                rows, size = [], 0
-            end = position + header.size
-            stamped = header.log_append_time
-            if whole and found:
-                yield end, _upgraded(found, header.codec, stamped)
-            elif not whole:
-                rows += found
-                size += header.size
-        if rows:
-            yield end, _upgraded(rows, Codec.NONE, stamped)
+    gathered: list[Row] = []
+    size = end = 0
+    last, stamped = -1, False
+    messages = iter_messages(data)
+    while True:
+        try:
+            position, header = next(messages)
+            piece = bytes(memoryview(data)[position : position + header.size])
+            found, codec = rows_within(piece, header, DECOMPRESSED_BYTES_MAX), header.codec
+            if found and found[0][0] <= last:
+                raise CorruptBatch(f"offset {found[0][0]} after {last}")
+            last = found[-1][0] if found else last
+        except StopIteration:
+            break
+        except KafkaError:
+            if gathered:
+                yield end, _upgraded(gathered, Codec.NONE, stamped)
+            raise
+        if gathered and (
+            codec != Codec.NONE
+            or size + header.size > UPGRADED_BATCH_BYTES
+            or found[0][0] - gathered[0][0] > _INT32_MAX
+            or header.log_append_time != stamped
+            or (stamped and found[0][1] != gathered[0][1])
+        ):
+            yield end, _upgraded(gathered, Codec.NONE, stamped)
+            gathered, size = [], 0
+        end, stamped = position + header.size, header.log_append_time
+        if codec == Codec.NONE:
+            gathered += found
+            size += header.size
+        elif found:
+            yield end, _upgraded(found, codec, stamped)
+    if gathered:
+        yield end, _upgraded(gathered, Codec.NONE, stamped)
 
 
 def _upgraded(rows: list[Row], codec: Codec, stamped: bool) -> bytearray:
@@ -168,7 +172,7 @@ def lower(batches: Buffer, magic: int, from_offset: int, bytes_max: int) -> Lowe
     next_offset = from_offset
     try:
         for position, header in iter_headers(batches):
-            if size >= bytes_max:
+            if first_size and size >= bytes_max:
                 break
             if header.last_offset >= from_offset and not header.is_control and header.count:
                 check_crc(batches, position, header)

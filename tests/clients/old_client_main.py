@@ -16,12 +16,13 @@ import six
 sys.modules["kafka.vendor.six"] = six
 sys.modules["kafka.vendor.six.moves"] = six.moves
 
-import kafka  # noqa: E402
-from kafka.record.legacy_records import (  # noqa: E402  # pyright: ignore[reportMissingImports]
+import kafka
+from kafka.record.legacy_records import (  # pyright: ignore[reportMissingImports]
     LegacyRecordBatch,
     LegacyRecordBatchBuilder,
 )
-from kafka.record.memory_records import MemoryRecords  # noqa: E402
+from kafka.record.memory_records import MemoryRecords
+from kafka.structs import TopicPartition
 
 BATCH_BYTES = 1 << 30
 POLL_MS = 30_000
@@ -89,7 +90,7 @@ def consume(
     )
     try:
         if group is None:
-            partition = kafka.TopicPartition(topic, 0)
+            partition = TopicPartition(topic, 0)
             consumer.assign([partition])
             if start is not None:
                 consumer.seek(partition, start)
@@ -112,7 +113,7 @@ def ends(bootstrap: str, api: list[int], topic: str, times: list[int]) -> Any:
     """(first, last) offsets of partition 0, and the offsets for times."""
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, api_version=tuple(api))
     try:
-        partition = kafka.TopicPartition(topic, 0)
+        partition = TopicPartition(topic, 0)
         first = consumer.beginning_offsets([partition])[partition]
         last = consumer.end_offsets([partition])[partition]
         found = []
@@ -130,7 +131,7 @@ def committed(bootstrap: str, api: list[int], topic: str, group: str) -> Any:
         bootstrap_servers=bootstrap, api_version=tuple(api), group_id=group
     )
     try:
-        return consumer.committed(kafka.TopicPartition(topic, 0))
+        return consumer.committed(TopicPartition(topic, 0))
     finally:
         consumer.close()
 

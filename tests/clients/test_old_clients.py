@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -66,7 +67,7 @@ def read_today(kafka: Kafka, topic: str, count: int) -> list[tuple[int, int, Sen
         }
     )
     consumer.subscribe([topic])
-    found: list[tuple[int, int, Sent]] = []
+    found: list[Any] = []
     deadline = time.monotonic() + TIMEOUT_S
     while len(found) < count and time.monotonic() < deadline:
         for message in consumer.consume(count, 0.2):
