@@ -135,13 +135,14 @@ async def _starts(
     if request.replica_id != DEBUGGING_CONSUMER:
         partition.check_leader()
     log, when = partition.log, wish.timestamp
+    now_ms = context.broker.clock.now_ms()
     if when in (LATEST, EARLIEST):
-        starts = _segment_starts(log)
+        starts = _segment_starts(log, {}, now_ms, now_ms)
         if when == EARLIEST:
             starts = starts[-1:]
     else:
         modified_ms = await offload(_modified_ms, log, directory=log.log_dir.path)
-        starts = _segment_starts(log, modified_ms, when, context.broker.clock.now_ms())
+        starts = _segment_starts(log, modified_ms, when, now_ms)
     starts = starts[: max(wish.max_num_offsets, 0)]
     if request.replica_id == CONSUMER and any(o > partition.high_watermark for o in starts):
         below = [offset for offset in starts if offset <= partition.high_watermark]
@@ -149,27 +150,29 @@ async def _starts(
     return starts
 
 
-def _segment_starts(
-    log: Log, modified_ms: dict[int, int] | None = None, when: int = 0, now_ms: int = 0
-) -> list[int]:
-    """Where segments start and the log ends, newest first; with `modified_ms` those not written to after `when`."""
+def _segment_starts(log: Log, modified_ms: dict[int, int], when: int, now_ms: int) -> list[int]:
+    """Where segments start and the log ends, newest first, from the last that was not written to after `when` on."""
     segments = log.segments
     places = [
         (max(s.base_offset, log.log_start_offset), modified_ms.get(s.base_offset, now_ms))
-        if modified_ms is not None
-        else (max(s.base_offset, log.log_start_offset), when)
         for s in segments
     ]
     if segments[-1].size:
-        places.append((log.log_end_offset, now_ms if modified_ms is not None else when))
+        places.append((log.log_end_offset, now_ms))
     last = max((i for i, (_, time_ms) in enumerate(places) if time_ms <= when), default=-1)
     return [offset for offset, _ in reversed(places[: last + 1])]
 
 
 def _modified_ms(log: Log) -> dict[int, int]:
-    """When each segment was last written to, by base offset. Raises StorageError."""
+    """When each segment was last written to, by base offset; its latest record's time where the disk does not tell (one
+    in memory). Raises StorageError."""
     try:
-        return recovery.find(log.disk, log.directory).modified_ms
+        modified_ms = recovery.find(log.disk, log.directory).modified_ms
+        return {
+            segment.base_offset: modified_ms.get(segment.base_offset)
+            or segment.max_timestamp.timestamp
+            for segment in log.segments
+        }
     except OSError as e:
         raise StorageError(log.directory, "list", e) from e
 

@@ -11,7 +11,7 @@ import sys
 import traceback
 from typing import Any
 
-import six
+import six  # pyright: ignore[reportMissingModuleSource]
 
 sys.modules["kafka.vendor.six"] = six
 sys.modules["kafka.vendor.six.moves"] = six.moves
@@ -23,13 +23,14 @@ from kafka.record.legacy_records import (  # pyright: ignore[reportMissingImport
 )
 from kafka.record.memory_records import MemoryRecords
 from kafka.structs import TopicPartition
+from kafka.version import __version__
 
 BATCH_BYTES = 1 << 30
 POLL_MS = 30_000
 
 
 def version() -> str:
-    return kafka.__version__
+    return __version__
 
 
 def build(magic: int, codec: int, rows: list[Any]) -> bytes:
@@ -55,7 +56,7 @@ def read(data: bytes) -> list[Any]:
         ]
 
 
-def produce(bootstrap: str, api: list[int], topic: str, codec: str | None, rows: list[Any]) -> Any:
+def produce(bootstrap: str, api: list[int], topic: str, codec: Any, rows: list[Any]) -> Any:
     """Send rows (timestamp, key, value) to partition 0; their offsets and timestamps as told."""
     producer = kafka.KafkaProducer(
         bootstrap_servers=bootstrap,
