@@ -10,12 +10,13 @@ versions 0–3, which read messages of the formats v0 (0, 1) and v1 (2, 3), they
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.broker.lowering import lower_slice
+from pk.core.broker.offload import offload
 from pk.core.broker.partition import READ_COMMITTED, Partition
 from pk.core.broker.sessions import (
     FINAL_EPOCH,
@@ -63,6 +64,7 @@ class _Fetch:
 
     __slots__ = (
         "bytes",
+        "cold",
         "context",
         "found",
         "incremental",
@@ -72,6 +74,7 @@ class _Fetch:
         "session",
         "urgent",
         "wanted",
+        "warmed",
     )
 
     def __init__(self, context: Context, request: FetchRequest) -> None:
@@ -87,6 +90,9 @@ class _Fetch:
         )
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         self.found: list[tuple[FetchedPartition, PartitionData]] = []
+        self.cold: list[tuple[FetchedPartition, Callable[[], FetchSlice], str]] = []
+        """What the last look left out because finding it would have waited for the disk, and how to read it."""
+        self.warmed: set[FetchedPartition] = set()
         self.bytes = 0
         self.urgent = False
         self._begin()
@@ -155,8 +161,9 @@ class _Fetch:
         return partitions
 
     def look(self) -> bool:
-        """Read what is there now; True when it is enough to answer."""
+        """Read what is there now; True when it is enough to answer, or when something has to be warmed up first."""
         self.found = []
+        self.cold = []
         self.bytes = 0
         self.urgent = False
         left = self.max_bytes
@@ -171,7 +178,16 @@ class _Fetch:
                 length = data.records.length
                 left -= length
                 self.bytes += length
-        return self.urgent or self.bytes >= self.request.min_bytes
+        return self.urgent or bool(self.cold) or self.bytes >= self.request.min_bytes
+
+    async def warm_up(self) -> None:
+        """Read in threads what the last look would have waited for; the next one finds it in the page cache."""
+        for fetched, read, directory in self.cold:
+            self.warmed.add(fetched)
+            try:
+                await offload(read, directory=directory)
+            except KafkaError:
+                continue  # the next look meets it too, and says so to the client
 
     def _look_at(self, fetched: FetchedPartition, left: int) -> PartitionData | None:
         """The answer for one partition; None where a session's client knows it all already."""
@@ -255,7 +271,16 @@ class _Fetch:
         limit = min(left, fetched.partition_max_bytes)
         # Converted, the partitions before may come to nothing: then this one's first batch is the whole answer.
         minimum_one = self.bytes == 0 or self.context.api_version < VERSION_BATCH
-        read = log.read(offset, limit, end, minimum_one=minimum_one)
+        if limit <= 0 and not minimum_one:
+            return EMPTY, [] if committed else None, None
+        read = (
+            log.read(offset, limit, end, minimum_one=minimum_one)
+            if fetched in self.warmed
+            else log.read_nowait(offset, limit, end, minimum_one=minimum_one)
+        )
+        if read is None:
+            self.cold.append((fetched, lambda: log.read(offset, limit, end), log.log_dir.path))
+            return EMPTY, [] if committed else None, None
         if self.context.api_version < VERSION_ZSTD and _holds_zstd(read.slice):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
         if not committed or not read.slice.length:
@@ -315,9 +340,11 @@ class _Fetch:
             if self.session is not None:
                 fetched.high_watermark = data.high_watermark
                 fetched.told_log_start_offset = data.log_start_offset
-                if self.incremental and data.records is not None and data.records.length:
-                    # Whoever was served goes to the end, so that a byte limit starves nobody.
-                    self.wanted[fetched.key] = self.wanted.pop(fetched.key)
+                served = data.records is not None and data.records.length
+                # Whoever was served goes to the end, so that a byte limit starves nobody. (It may be gone: the session's
+                # next request is handled while this one waits.)
+                if self.incremental and served and self.wanted.pop(fetched.key, None):
+                    self.wanted[fetched.key] = fetched
         if self.context.api_version >= VERSION_NODE_ENDPOINTS:
             self._add_endpoints(response)
         return response
@@ -339,17 +366,25 @@ def handle(context: Context, request: FetchRequest) -> Any:
     fetch = _Fetch(context, request)
     if context.api_version < VERSION_BATCH:
         return _answer_messages(fetch)
-    if fetch.look() or request.max_wait_ms <= 0 or not fetch.wanted:
-        return fetch.answer()
-    return _wait(fetch)
+    enough = fetch.look() or request.max_wait_ms <= 0 or not fetch.wanted
+    return fetch.answer() if enough and not fetch.cold else _wait(fetch)
 
 
 async def _wait(fetch: _Fetch) -> FetchResponse:
     """Look again whenever a partition moves, until there is enough or the time is up."""
-    broker = fetch.context.broker
-    deadline = broker.clock.time() + fetch.request.max_wait_ms / 1000
-    await broker.purgatory.until(fetch.look, fetch.keys(), deadline)
+    deadline = fetch.context.broker.clock.time() + max(fetch.request.max_wait_ms, 0) / 1000
+    await _look_until(fetch, fetch.keys(), deadline)
     return fetch.answer()
+
+
+async def _look_until(fetch: _Fetch, partitions: list[Partition], deadline: float) -> None:
+    """Look until there is enough, with nothing left out because it lay cold on the disk."""
+    await fetch.warm_up()
+    while True:
+        await fetch.context.broker.purgatory.until(fetch.look, partitions, deadline)
+        if not fetch.cold:
+            return
+        await fetch.warm_up()
 
 
 async def _answer_messages(fetch: _Fetch) -> FetchResponse:
@@ -359,7 +394,7 @@ async def _answer_messages(fetch: _Fetch) -> FetchResponse:
     deadline = broker.clock.time() + max(fetch.request.max_wait_ms, 0) / 1000
     partitions = fetch.keys()
     while True:
-        await broker.purgatory.until(fetch.look, partitions, deadline)
+        await _look_until(fetch, partitions, deadline)
         seen = [partition.high_watermark for partition in partitions]
         if await fetch.lower() or fetch.request.min_bytes <= 0:
             return fetch.answer()

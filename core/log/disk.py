@@ -20,7 +20,7 @@ import shutil
 import threading
 from collections import deque
 
-from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld
+from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, WouldWait, patience
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.slices import FileSlice
 
@@ -98,6 +98,8 @@ class RealFile:
 
     def pread(self, length: int, position: int) -> bytes:
         descriptor = self._descriptor()
+        if patience.spent:
+            return _pread_resident(descriptor.fd, length, position)
         data = os.pread(descriptor.fd, length, position)
         while len(data) < length:
             more = os.pread(descriptor.fd, length - len(data), position + len(data))
@@ -198,6 +200,28 @@ class RealFile:
         return descriptor if descriptor is not None else self._disk.reopen(self)
 
 
+def _pread_resident(fd: int, length: int, position: int) -> bytes:
+    """What the page cache has. Raises WouldWait where it has not all of it, or nobody can tell."""
+    if not _NOWAIT or not hasattr(os, "preadv"):
+        raise WouldWait
+    data = bytearray(length)
+    got = 0
+    with memoryview(data) as view:
+        while got < length:
+            try:
+                count = os.preadv(fd, (view[got:],), position + got, _NOWAIT)
+            except BlockingIOError:
+                raise WouldWait from None
+            except OSError as e:
+                if e.errno in (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL):
+                    raise WouldWait from None
+                raise
+            if not count:
+                break
+            got += count
+    return bytes(data) if got == length else bytes(data[:got])
+
+
 class _RealLock:
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -206,6 +230,14 @@ class _RealLock:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _lock_as_java(fd: int, path: str) -> None:
+    """Take the other kind of lock as well, by which an Apache Kafka holds its directories. Raises LockHeld."""
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        raise LockHeld(path, "another program, perhaps an Apache Kafka,") from None
 
 
 class RealDisk:
@@ -314,11 +346,10 @@ class RealDisk:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Java's lock, by which an Apache Kafka holds its directories, is this other kind.
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_as_java(fd, path)
             os.ftruncate(fd, 0)
             os.pwrite(fd, text.encode(), 0)
-        except (BlockingIOError, PermissionError):
+        except BlockingIOError:
             holder = os.pread(fd, 4096, 0).decode("utf-8", "replace").strip()
             os.close(fd)
             raise LockHeld(path, holder) from None

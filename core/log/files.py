@@ -6,6 +6,7 @@ once, and runs on a real file system, in memory (`pk up --memory`), and in the s
 Every operation raises `OSError`. Paths are strings with `/` between their parts.
 """
 
+import threading
 from typing import NamedTuple, Protocol, TypeAlias
 
 from pk.core.log.slices import Slice
@@ -21,6 +22,20 @@ class Entry(NamedTuple):
     """In bytes; 0 for a directory."""
     modified_ms: int
     is_directory: bool
+
+
+class WouldWait(Exception):
+    """A read that must not wait would have to (see `Patience`). No OSError: the disk is well."""
+
+
+class Patience(threading.local):
+    """Whether reads of this thread may wait for the disk. The event loop asks for what the page cache has and sends a
+    thread for the rest: `pread` then raises WouldWait."""
+
+    spent = False
+
+
+patience = Patience()
 
 
 class LockHeld(OSError):

@@ -132,10 +132,10 @@ def test_one_sync_serves_all_who_wait(acks: int) -> None:
             log = node.broker.replicas.partition("t", 0).log
             disk.gate.clear()
             await callers[0].send(request(b"0", acks=acks), 9)
-            await until(lambda: not (disk.syncs == 0))
+            await until(lambda: disk.syncs > 0)
             for n, caller in enumerate(callers[1:], 1):
                 await caller.send(request(b"%d" % n, acks=acks), 9)
-            await until(lambda: not (log.log_end_offset < 5))
+            await until(lambda: log.log_end_offset >= 5)
             assert await values_of_new(node) == [], "seen before it is synced"
             begun = disk.syncs
             disk.gate.set()
@@ -176,7 +176,7 @@ async def test_flush_ms_is_kept_after_a_pause() -> None:
         for count in (1, 2):
             assert await produce(caller, b"x") == 0
             with trio.fail_after(5):
-                await until(lambda: not (log.recovery_point < count))
+                await until(lambda count=count: log.recovery_point >= count)
 
 
 @trio_test
@@ -186,7 +186,7 @@ async def test_a_topic_deleted_during_a_sync() -> None:
         await make_topic(a, "t", flush__messages="1")
         disk.gate.clear()
         await a.send(request(b"x"), 9)
-        await until(lambda: not (disk.syncs == 0))
+        await until(lambda: disk.syncs > 0)
         delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=10_000)
         await b.send(delete, 6)
         answer = await a.receive(PRODUCE, 9)
@@ -369,12 +369,12 @@ async def test_a_topic_deleted_and_made_again_in_one_image_begins_empty() -> Non
             # The first decision occupies the controller; the two behind it go into one append.
             other = CreatableTopic(name="other", num_partitions=1, replication_factor=1)
             await a.send(CreateTopicsRequest(topics=[other], timeout_ms=10_000), 7)
-            await until(lambda: not ("other" not in node.broker.controller.image.topics))
+            await until(lambda: "other" in node.broker.controller.image.topics)
             await b.send(delete, 6)
             await trio.testing.wait_all_tasks_blocked(0.05)
             async with caller_of(node) as c:
                 await c.send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
-                await until(lambda: not (len(node.broker.controller._queue) < 2))
+                await until(lambda: len(node.broker.controller._queue) >= 2)
                 lock.release()
                 assert (await a.receive(19, 7)).topics[0].error_code == 0
                 assert (await b.receive(20, 6)).responses[0].error_code == 0

@@ -1,0 +1,159 @@
+"""Reads that wait for the disk do so in threads: nobody else's requests wait with them.
+
+`posix_fadvise(DONTNEED)` drops a file's pages, and a gate in the disk makes "waiting for the disk" last as long as a test
+needs. What is asserted is who is answered meanwhile, never how fast.
+"""
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+from nodes import Caller, caller_of, make_topic, running_node, trio_test
+
+from pk.core.log.disk import RealDisk, RealFile
+from pk.core.log.files import WouldWait, patience
+from pk.core.record.batch import iter_headers
+from pk.core.record.build import build_batch
+from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+
+FETCH = 1
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="RWF_NOWAIT is Linux's")
+
+
+class GatedFile(RealFile):
+    """A file whose reads of `t-0` wait at a gate, where they may wait at all."""
+
+    def pread(self, length: int, position: int) -> bytes:
+        disk = self._disk
+        assert isinstance(disk, GatedDisk)
+        if not disk.gate.is_set() and "/t-0/" in self.path and not patience.spent:
+            assert threading.current_thread() is not threading.main_thread(), "the loop waits"
+            disk.waiting.set()
+            assert disk.gate.wait(20)
+        return super().pread(length, position)
+
+
+class GatedDisk(RealDisk):
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.waiting = threading.Event()
+
+    def open(self, path: str) -> RealFile:
+        return GatedFile(self, path)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A directory on a disk: pages of a tmpfs are always there."""
+    with tempfile.TemporaryDirectory(dir=os.environ.get("PK_TEST_DISK", "/var/tmp")) as path:
+        probe = Path(path, "probe")
+        probe.write_bytes(bytes(1 << 20))
+        drop(probe)
+        file = RealDisk().open(str(probe))
+        if file.resident(0, 1 << 20):
+            pytest.skip("the page cache of this file system cannot be dropped")
+        yield Path(path)
+
+
+def drop(*files: Path) -> None:
+    """Take the pages of `files` out of the page cache."""
+    for file in files:
+        fd = os.open(file, os.O_RDONLY)
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def files_of(directory: Path) -> list[Path]:
+    return list(directory.glob("t-0/*"))
+
+
+def request(value: bytes, topic: str) -> ProduceRequest:
+    data = build_batch([(int(time.time() * 1000), None, value, ())])
+    return ProduceRequest(
+        acks=-1,
+        timeout_ms=10_000,
+        topic_data=[
+            TopicProduceData(
+                name=topic, partition_data=[PartitionProduceData(index=0, records=data)]
+            )
+        ],
+    )
+
+
+async def produce(caller: Caller, value: bytes, topic: str) -> None:
+    answer = await caller.call(request(value, topic), 9)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def fetch_request(offset: int, topic: str = "t", wait_ms: int = 0) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 16)
+    return FetchRequest(
+        max_wait_ms=wait_ms, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[partition])]
+    )
+
+
+def test_a_read_without_patience_takes_only_what_is_resident(directory: Path) -> None:
+    path = directory / "file"
+    path.write_bytes(bytes(range(256)) * 4096)
+    file = RealDisk().open(str(path))
+    patience.spent = True
+    try:
+        assert file.pread(300, 10) == (bytes(range(256)) * 2)[10:310]
+        assert file.pread(100, (1 << 20) - 50) == bytes(range(206, 256))
+        drop(path)
+        with pytest.raises(WouldWait):
+            file.pread(300, 10)
+    finally:
+        patience.spent = False
+    assert len(file.pread(300, 10)) == 300
+
+
+@pytest.mark.parametrize("wait_ms", [0, 10_000])
+def test_others_are_answered_while_a_cold_read_waits(directory: Path, wait_ms: int) -> None:
+    @trio_test
+    async def run() -> None:
+        disk = GatedDisk()
+        async with (
+            running_node(disk, directory=str(directory)) as node,
+            caller_of(node) as reader,
+            caller_of(node) as other,
+        ):
+            await make_topic(reader, "t", segment__bytes=str(1 << 20))
+            await make_topic(other, "other")
+            for n in range(40):
+                await produce(reader, bytes([n]) * 100_000, "t")
+            # The first look at the old segments' indexes is done in a thread; then what is warm stays on the loop.
+            for offset in (3, 15, 3, 15):
+                await reader.call(fetch_request(offset), 11)
+            disk.waiting.clear()
+            disk.gate.clear()
+            fetched = await reader.call(fetch_request(15), 11)
+            assert fetched.responses[0].partitions[0].records
+            assert not disk.waiting.is_set(), "what is in the page cache needs no thread"
+            drop(*files_of(directory))
+            await reader.send(fetch_request(3, wait_ms=wait_ms), 11)
+            assert await trio.to_thread.run_sync(disk.waiting.wait, 10), "nothing was cold"
+            for n in range(20):
+                await produce(other, b"x", "other")
+                answer = await other.call(fetch_request(n, "other"), 11)
+                assert answer.responses[0].partitions[0].high_watermark == n + 1
+            disk.gate.set()
+            fetched = await reader.receive(FETCH, 11)
+            data = fetched.responses[0].partitions[0].records
+            assert next(iter_headers(data))[1].base_offset == 3
+
+    run()
