@@ -52,15 +52,6 @@ class BatchPlace(NamedTuple):
     position: int
 
 
-class Part(NamedTuple):
-    """A segment at rest as others are told of it: its begin, and the bytes of its records and indexes."""
-
-    base_offset: int
-    size: int
-    index_bytes: int
-    time_index_bytes: int
-
-
 def file_name(base_offset: int, suffix: str) -> str:
     """The name of a segment's file: twenty digits and the suffix."""
     return f"{base_offset:020d}{suffix}"
@@ -70,18 +61,12 @@ class Segment:
     """One segment. Every method may raise OSError; the reading ones CorruptBatch."""
 
     def __init__(
-        self,
-        disk: Disk,
-        directory: str,
-        base_offset: int,
-        sizes: dict[str, int],
-        now_ms: int,
-        name_suffix: str = "",
+        self, disk: Disk, directory: str, base_offset: int, sizes: dict[str, int], now_ms: int
     ) -> None:
-        """`sizes` are those of its files by suffix, for those that exist; `name_suffix` ends all their names."""
+        """`sizes` are those of its files by suffix, for those that exist."""
 
         def at(suffix: str) -> str:
-            return f"{directory}/{file_name(base_offset, suffix)}{name_suffix}"
+            return f"{directory}/{file_name(base_offset, suffix)}"
 
         self.base_offset = base_offset
         self.file = disk.open(at(LOG))
@@ -236,7 +221,7 @@ class Segment:
 
     def close(self) -> None:
         """Let the files go, after the last reader in flight."""
-        for file in self.files:
+        for file in self._files():
             file.close()
 
     def truncate_bytes(self, size: int) -> None:
@@ -260,10 +245,10 @@ class Segment:
         self._max_timestamp = self._find_max_timestamp()
 
     def rename(self, directory: str, suffix: str = "") -> list[str]:
-        """Move its files that exist to `directory`, under their names with `suffix`; the new paths."""
+        """Move its files that exist to `directory`, adding `suffix` to their names; the new paths."""
         moved = []
-        for kind, file in zip((LOG, INDEX, TIME_INDEX, TXN_INDEX), self.files, strict=True):
-            path = f"{directory}/{file_name(self.base_offset, kind)}{suffix}"
+        for file in self._files():
+            path = f"{directory}/{file.path.rpartition('/')[2]}{suffix}"
             try:
                 file.rename(path)
             except FileNotFoundError:
@@ -273,7 +258,7 @@ class Segment:
 
     def moved(self, directory: str) -> None:
         """Note that the directory it lies in was renamed."""
-        for file in self.files:
+        for file in self._files():
             file.path = f"{directory}/{file.path.rpartition('/')[2]}"
 
     # --- looking ---
@@ -373,9 +358,7 @@ class Segment:
             self.index.entries * OFFSET_ENTRY.size, self.time_index.entries * TIME_ENTRY.size
         )
 
-    @property
-    def files(self) -> tuple[File, File, File, File]:
-        """Of records, offset index, time index and aborted transactions; the last need not exist."""
+    def _files(self) -> tuple[File, ...]:
         return (self.file, self.index.file, self.time_index.file, self.txn_index.file)
 
     def check_indexes(self) -> None:
