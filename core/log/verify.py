@@ -1,0 +1,403 @@
+"""Whether a partition's files are what they should be: every batch, every record, and everything that points at them.
+
+What is found is told, with its file, byte and offset, and the walk goes on. Nothing is mended. For what a broker may do
+to the files meanwhile see inspect.py; besides, the active segment's index entries and newest epochs may not have been
+written yet, so that what is missing there is no finding.
+
+One damaged byte may show many times (a wrong base offset puts every index entry out of place); a file tells of its first
+FINDINGS_MAX only, and of how many more there were.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from pk.core.errors import KafkaError
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.files import Disk
+from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
+from pk.core.log.inspect import (
+    Again,
+    Batch,
+    Finding,
+    OffsetEntry,
+    Partition,
+    SegmentFiles,
+    TimeEntry,
+    offset_entries,
+    time_entries,
+    txn_entries,
+)
+from pk.core.log.producers import CorruptSnapshot, Producers
+from pk.core.log.recovery import EPOCHS_FILE
+from pk.core.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
+from pk.core.log.txnindex import ENTRY as TXN_ENTRY
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.record.batch import (
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    body,
+    records,
+)
+from pk.core.record.build import ControlType, control_type
+from pk.core.record.walk import walk
+
+FINDINGS_MAX: Final = 20
+
+
+@dataclass(slots=True)
+class Report:
+    """What was looked at, and what is wrong."""
+
+    findings: list[Finding] = field(default_factory=list)
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    start_offset: int = -1
+    """The base offset of the first segment, -1 where there is none."""
+    end_offset: int = -1
+    """The offset after the last batch that could be read."""
+
+    def add(self, findings: list[Finding]) -> None:
+        """Take findings of one file in, not too many."""
+        self.findings += findings[:FINDINGS_MAX]
+        if more := findings[FINDINGS_MAX:]:
+            what = f"and {len(more)} more findings in this file from here on"
+            self.findings.append(more[0]._replace(what=what))
+
+
+@dataclass(slots=True)
+class _Beside:
+    """What lies beside a segment, read before it."""
+
+    offsets: list[OffsetEntry] = field(default_factory=list)
+    times: list[TimeEntry] = field(default_factory=list)
+    aborted: list[AbortedTxn] = field(default_factory=list)
+    log_bytes: int = 0
+    """How much of the log there was before: what must be in them."""
+
+
+class _Walked:
+    """What a segment's batches were, for what points at them. In arrays: there may be millions."""
+
+    def __init__(self) -> None:
+        self.positions = array("q")
+        self.bases = array("q")
+        self.lasts = array("q")
+        self.times = array("q")
+        self.aborts: dict[int, tuple[int, int | None, int]] = {}
+        """Offset of an abort marker → producer, first offset of its transaction where that was seen, position."""
+
+    def note(self, batch: Batch) -> None:
+        self.positions.append(batch.position)
+        self.bases.append(batch.header.base_offset)
+        self.lasts.append(batch.header.last_offset)
+        self.times.append(batch.header.max_timestamp)
+
+    def holding(self, offset: int) -> int | None:
+        """The index of the batch that holds `offset`."""
+        i = bisect_left(self.lasts, offset)
+        return i if i < len(self.lasts) and self.bases[i] <= offset else None
+
+
+class PartitionCheck:
+    """One walk over a partition's directory: `run` it once.
+
+    `progress` is told how many bytes of logs were read since it was told last. With `logs` False only the indexes are
+    held against the headers; what is inside the batches is not looked at.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        again: Again | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+        logs: bool = True,
+    ) -> None:
+        self._partition = Partition(disk, directory)
+        self._again = again
+        self._progress = progress
+        self._logs = logs
+        self._epochs: LeaderEpochs | None = None
+        self._epoch = -1
+        self._told_epochs: set[int] = set()
+        self._end = -1
+        self._open: dict[int, int] = {}
+        """Producer → first offset of its open transaction, as far as its beginning was seen."""
+        self.report = Report()
+
+    def run(self) -> Report:
+        """Look at everything. Raises OSError, but not for files that went away meanwhile."""
+        partition, report = self._partition, self.report
+        self._read_epochs()
+        for offset in partition.snapshots:
+            self._check_snapshot(offset)
+        segments = partition.segments
+        if segments:
+            report.start_offset = segments[0].base_offset
+        for i, segment in enumerate(segments):
+            following = segments[i + 1].base_offset if i + 1 < len(segments) else None
+            try:
+                self._check_segment(segment, following)
+            except FileNotFoundError:
+                continue  # retention was quicker
+            report.segments += 1
+        report.end_offset = self._end
+        self._check_orphans()
+        return report
+
+    # --- small files ---
+
+    def _read_epochs(self) -> None:
+        path = self._partition.path(EPOCHS_FILE)
+        content = self._partition.read(path)
+        if content is None:
+            return
+        try:
+            self._epochs = LeaderEpochs.parse(content)
+        except ValueError as e:
+            self.report.add([Finding(path, 0, -1, str(e))])
+
+    def _check_snapshot(self, offset: int) -> None:
+        path = self._partition.segment_path(offset, SNAPSHOT)
+        content = self._partition.read(path)
+        if content is None:
+            return
+        try:
+            producers = Producers.from_snapshot(content, offset, 0)
+        except CorruptSnapshot as e:
+            self.report.add([Finding(path, 0, offset, f"no producer snapshot: {e}")])
+            return
+        self.report.add(
+            [
+                Finding(
+                    path,
+                    0,
+                    state.last_offset,
+                    f"producer {state.producer_id} is said to have written offset {state.last_offset}, after the snapshot",
+                )
+                for state in producers
+                if state.last_offset >= offset
+            ]
+        )
+
+    def _check_orphans(self) -> None:
+        """An index whose log was not there at the start of the walk nor is now."""
+        partition = self._partition
+        for base, files in partition.orphans:
+            for suffix in files:
+                path = partition.segment_path(base, suffix)
+                if partition.disk.exists(path) and not partition.disk.exists(
+                    partition.segment_path(base, LOG)
+                ):
+                    self.report.add([Finding(path, 0, base, "the log of this index is not there")])
+
+    # --- a segment ---
+
+    def _beside(self, segment: SegmentFiles) -> _Beside:
+        """Read what lies beside a segment; what is wrong with it by itself is told."""
+        partition, base, found = self._partition, segment.base_offset, _Beside()
+        found.log_bytes = partition.disk.open(partition.segment_path(base, LOG)).size()
+        if INDEX in segment.files:
+            path = partition.segment_path(base, INDEX)
+            found.offsets, wrong = offset_entries(path, partition.read(path) or b"", base)
+            self.report.add(wrong)
+        if TIME_INDEX in segment.files:
+            path = partition.segment_path(base, TIME_INDEX)
+            found.times, wrong = time_entries(path, partition.read(path) or b"", base)
+            self.report.add(wrong)
+        if TXN_INDEX in segment.files:
+            path = partition.segment_path(base, TXN_INDEX)
+            found.aborted, wrong = txn_entries(path, partition.read(path) or b"")
+            self.report.add(wrong)
+        return found
+
+    def _check_segment(self, segment: SegmentFiles, following: int | None) -> None:
+        partition, report = self._partition, self.report
+        beside = self._beside(segment)
+        anchors = sorted({entry.position for entry in beside.offsets})
+        again = self._again if following is None else None
+        scan = partition.scan(segment.base_offset, anchors=anchors, again=again)
+        path = partition.segment_path(segment.base_offset, LOG)
+        walked, findings, told = _Walked(), [], 0
+        self._end = max(self._end, segment.base_offset)
+        for batch in scan:
+            walked.note(batch)
+            report.batches += 1
+            findings += [
+                Finding(path, batch.position, batch.header.base_offset, what)
+                for what in self._check_batch(batch, walked, following)
+            ]
+            self._end = max(self._end, batch.header.next_offset)
+            if scan.end_position - told >= 1 << 22:
+                self._progress(scan.end_position - told)
+                told = scan.end_position
+        self._progress(scan.end_position - told)
+        report.bytes += scan.end_position
+        findings += [p._replace(offset=_after(walked, p.position)) for p in scan.problems]
+        report.add(sorted(findings, key=lambda f: f.position))
+        self._check_offset_index(segment, beside, walked)
+        self._check_time_index(segment, beside, walked, following)
+        self._check_txn_index(segment, beside, walked)
+
+    def _check_batch(self, batch: Batch, walked: _Walked, following: int | None) -> list[str]:
+        header, wrong = batch.header, []
+        if header.last_offset_delta < 0:
+            wrong.append(f"its last offset delta is {header.last_offset_delta}")
+        if header.base_offset < self._end:
+            wrong.append(f"begins at offset {header.base_offset}, but {self._end} is due")
+        elif following is not None and header.last_offset >= following:
+            wrong.append(
+                f"goes to offset {header.last_offset}, but the next segment begins at {following}"
+            )
+        wrong += self._check_epoch(header)
+        if not self._logs:
+            return wrong
+        if (error := batch.crc_error) is not None:
+            return [*wrong, error]
+        try:
+            if header.magic != MAGIC:
+                self.report.records += len(batch.records())
+            else:
+                wrong += self._check_inside(batch, walked)
+        except KafkaError as e:
+            wrong.append(f"what is inside cannot be read: {e.message}")
+        return wrong
+
+    def _check_epoch(self, header: BatchHeader) -> list[str]:
+        epoch, epochs = header.leader_epoch, self._epochs
+        if epoch < 0 or epoch in self._told_epochs:
+            return []
+        if epoch < self._epoch:
+            self._told_epochs.add(epoch)
+            return [f"leader epoch {epoch} comes after epoch {self._epoch}"]
+        self._epoch = epoch
+        if epochs is None or not epochs.entries or epoch > epochs.latest:
+            return []
+        said = epochs.epoch_of(header.base_offset)
+        if said not in (-1, epoch):
+            self._told_epochs.add(epoch)
+            return [f"leader epoch {epoch}, but {EPOCHS_FILE} says {said} at this offset"]
+        return []
+
+    def _check_inside(self, batch: Batch, walked: _Walked) -> list[str]:
+        header = batch.header
+        self.report.records += header.count
+        if header.attributes & CONTROL_BIT:
+            return self._check_control(batch, walked)
+        if header.attributes & TRANSACTIONAL_BIT:
+            self._open.setdefault(header.producer_id, header.base_offset)
+        if header.count == header.last_offset_delta + 1:
+            _, most = walk(body(batch.data, header), header.count, False)
+            latest = header.base_timestamp + most
+        else:
+            latest, due = -1, 0
+            for record in records(batch.data, header):
+                if not due <= record.offset - header.base_offset <= header.last_offset_delta:
+                    return [f"offset {record.offset} is out of its place in the batch"]
+                due = record.offset - header.base_offset + 1
+                latest = max(latest, record.timestamp)
+        if latest > header.max_timestamp and not header.attributes & LOG_APPEND_TIME_BIT:
+            return [f"a record's time is {latest}, later than the batch's ({header.max_timestamp})"]
+        return []
+
+    def _check_control(self, batch: Batch, walked: _Walked) -> list[str]:
+        header = batch.header
+        found = list(records(batch.data, header))
+        if not found:
+            return []  # compaction leaves an empty one where a producer's last sequence was
+        kind = control_type(found[0])
+        if kind in (ControlType.ABORT, ControlType.COMMIT):
+            first = self._open.pop(header.producer_id, None)
+            if kind is ControlType.ABORT:
+                walked.aborts[header.last_offset] = (header.producer_id, first, batch.position)
+        return []
+
+    # --- what points at it ---
+
+    def _check_offset_index(self, segment: SegmentFiles, beside: _Beside, walked: _Walked) -> None:
+        path = self._partition.segment_path(segment.base_offset, INDEX)
+        findings, entries = [], beside.offsets
+        for n, (offset, position) in enumerate(entries):
+            i = bisect_left(walked.positions, position)
+            if i == len(walked.positions) or walked.positions[i] != position:
+                what = f"entry {n} points at position {position}, where no batch begins"
+            else:
+                # Older brokers indexed several batches they had fetched at once by the last one's offset.
+                holding = walked.holding(offset)
+                j = -1 if holding is None else holding
+                end = entries[n + 1].position if n + 1 < len(entries) else position + (1 << 62)
+                exact = i <= j and walked.lasts[j] == offset
+                if exact and (j == i or walked.positions[j] < end):
+                    continue
+                what = f"entry {n} says {offset}, the batch at position {position} ends at {walked.lasts[i]}"
+            findings.append(Finding(path, n * OFFSET_ENTRY.size, offset, what))
+        self.report.add(findings)
+
+    def _check_time_index(
+        self, segment: SegmentFiles, beside: _Beside, walked: _Walked, following: int | None
+    ) -> None:
+        path = self._partition.segment_path(segment.base_offset, TIME_INDEX)
+        findings, latest, seen = [], -1, 0
+        for n, (timestamp, offset) in enumerate(beside.times):
+            at = n * TIME_ENTRY.size
+            i = walked.holding(offset)
+            if i is None:
+                what = f"entry {n} names offset {offset}, which no batch holds"
+                findings.append(Finding(path, at, offset, what))
+                continue
+            while seen <= i:
+                latest = max(latest, walked.times[seen])
+                seen += 1
+            if walked.times[i] != timestamp:
+                what = f"entry {n} says {timestamp}, the latest time of the batch with offset {offset} is {walked.times[i]}"
+                findings.append(Finding(path, at, offset, what))
+            elif latest > timestamp:
+                what = f"entry {n} says {timestamp}, but up to offset {offset} there is {latest}"
+                findings.append(Finding(path, at, offset, what))
+        if following is not None and TIME_INDEX in segment.files and walked.times:
+            greatest = max(walked.times)
+            if greatest >= 0 and (not beside.times or beside.times[-1].timestamp < greatest):
+                what = f"the latest time of the segment, {greatest}, is missing"
+                offset = walked.lasts[walked.times.index(greatest)]
+                findings.append(Finding(path, len(beside.times) * TIME_ENTRY.size, offset, what))
+        self.report.add(findings)
+
+    def _check_txn_index(self, segment: SegmentFiles, beside: _Beside, walked: _Walked) -> None:
+        if not self._logs:
+            return
+        path = self._partition.segment_path(segment.base_offset, TXN_INDEX)
+        findings, listed = [], {}
+        for n, entry in enumerate(beside.aborted):
+            listed[entry.last_offset] = entry
+            marker = walked.aborts.get(entry.last_offset)
+            at = n * TXN_ENTRY.size
+            if marker is None:
+                if walked.holding(entry.last_offset) is not None or not walked.lasts:
+                    what = f"entry {n} names offset {entry.last_offset}, which is no abort marker"
+                    findings.append(Finding(path, at, entry.last_offset, what))
+            elif marker[0] != entry.producer_id:
+                what = f"entry {n} names producer {entry.producer_id}, the marker at {entry.last_offset} is of {marker[0]}"
+                findings.append(Finding(path, at, entry.last_offset, what))
+            elif marker[1] is not None and entry.first_offset > marker[1]:
+                what = f"entry {n} begins at {entry.first_offset}, the transaction at {marker[1]}"
+                findings.append(Finding(path, at, entry.first_offset, what))
+        for offset, (producer_id, first, position) in walked.aborts.items():
+            if first is not None and offset not in listed and position < beside.log_bytes:
+                what = f"the transaction of producer {producer_id} from {first}, aborted at {offset}, is missing"
+                findings.append(Finding(path, len(beside.aborted) * TXN_ENTRY.size, offset, what))
+        self.report.add(findings)
+
+
+def _after(walked: _Walked, position: int) -> int:
+    """The offset that is due at a position where no batch could be read; -1 for the first."""
+    i = bisect_left(walked.positions, position)
+    return walked.lasts[i - 1] + 1 if i else -1

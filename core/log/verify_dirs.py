@@ -1,0 +1,141 @@
+"""Whether a whole data directory is what it should be: its partitions, and what its small files say of them.
+
+The small files are read before the partitions: what a broker appends meanwhile only moves ends away from what they say.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from pk.core import cbor
+from pk.core.errors import KafkaError
+from pk.core.log import checkpoints
+from pk.core.log.checkpoints import PARTITION_METADATA, MetaProperties
+from pk.core.log.files import Disk
+from pk.core.log.inspect import (
+    Again,
+    Finding,
+    Kind,
+    Partition,
+    kind_of,
+    partition_of,
+    survey,
+)
+from pk.core.log.verify import PartitionCheck, Report
+from pk.core.meta import events, snapshot
+from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid, uuid_text
+
+Progress = Callable[[int], None]
+OnReport = Callable[[str, Report], None]
+
+_METADATA_END: Final = f"/pk-metadata/{METADATA_TOPIC}-0"
+
+
+def log_bytes(disk: Disk, path: str) -> int:
+    """How many bytes of logs `verify` of this path will read. Raises OSError."""
+    return sum(
+        segment.files[".log"].size
+        for directory in survey(disk, path).partitions
+        for segment in Partition(disk, directory).segments
+    )
+
+
+def verify(
+    disk: Disk,
+    path: str,
+    on_report: OnReport,
+    *,
+    again: Again | None = None,
+    progress: Progress = lambda _: None,
+    logs: bool = True,
+) -> None:
+    """Look at a partition's directory or a data directory; `on_report` is told of each partition by its path, and of
+    the directory's own files. For `again`, `progress` and `logs` see `PartitionCheck`. Raises OSError."""
+    found = survey(disk, path)
+    own = Report()
+    offsets: list[tuple[str, dict[TopicPartition, int]]] = []
+    for file in found.files:
+        try:
+            content = disk.read(file)
+        except FileNotFoundError:
+            continue
+        try:
+            said = _check_small(file, content)
+        except (ValueError, KafkaError) as e:
+            own.add([Finding(file, 0, -1, str(e))])
+        else:
+            if said is not None:
+                offsets.append((file, said))
+    ids: dict[str, tuple[Uuid, str]] = {}
+    for directory in found.partitions:
+        report = PartitionCheck(disk, directory, again=again, progress=progress, logs=logs).run()
+        _check_topic_id(disk, directory, ids, report)
+        if directory.endswith(_METADATA_END):
+            _check_events(disk, directory, report)
+        _check_offsets(directory, offsets, report)
+        on_report(directory, report)
+    if found.files:
+        on_report(path, own)
+
+
+def _check_small(path: str, content: bytes) -> dict[TopicPartition, int] | None:
+    """The offsets that a checkpoint has. Raises ValueError where a small file cannot be understood."""
+    match kind_of(path.rpartition("/")[2]):
+        case Kind.OFFSETS:
+            return checkpoints.parse_offsets(content)
+        case Kind.META_PROPERTIES:
+            MetaProperties.parse(content)
+        case Kind.IMAGE:
+            snapshot.load(content)
+        case Kind.CONTROLLER:
+            cbor.loads("pk.metadata.controller", content, 1)
+        case _:
+            pass
+    return None
+
+
+def _check_topic_id(
+    disk: Disk, directory: str, ids: dict[str, tuple[Uuid, str]], report: Report
+) -> None:
+    """All partitions of a topic must be of the same one."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    tp = partition_of(directory)
+    try:
+        topic_id = checkpoints.parse_partition_metadata(disk.read(path))
+    except FileNotFoundError:
+        return
+    except ValueError as e:
+        report.add([Finding(path, 0, -1, str(e))])
+        return
+    if tp is None or directory.endswith("-stray"):
+        return
+    known, where = ids.setdefault(tp.topic, (topic_id, directory))
+    if known != topic_id:
+        what = f"topic id {uuid_text(topic_id)}, but {where} has {uuid_text(known)}"
+        report.add([Finding(path, 0, -1, what)])
+
+
+def _check_events(disk: Disk, directory: str, report: Report) -> None:
+    """Every record of pk's metadata log must be an event."""
+    try:
+        for batch in Partition(disk, directory).batches():
+            for record in batch.records():
+                try:
+                    events.decode(record.value or b"")
+                except cbor.CborError as e:
+                    report.add([Finding(directory, batch.position, record.offset, str(e))])
+    except KafkaError:
+        return  # told already
+
+
+def _check_offsets(
+    directory: str, offsets: list[tuple[str, dict[TopicPartition, int]]], report: Report
+) -> None:
+    """No checkpoint may name an offset that the log has not reached."""
+    tp = partition_of(directory)
+    if tp is None or "." in directory.rpartition("/")[2].removeprefix(tp.topic):
+        return
+    for file, said in offsets:
+        offset = said.get(tp, -1)
+        if offset > max(report.end_offset, 0):
+            what = f"says {offset} for {tp}, whose log ends at {max(report.end_offset, 0)}"
+            report.add([Finding(file, 0, offset, what)])
