@@ -13,9 +13,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import trio
+
 from pk.core.api.registry import NO_RESPONSE, Api, Holding, Operation
 from pk.core.broker.context import Context
 from pk.core.broker.intake import (
+    INLINE_RECORDS,
     Admitted,
     admit,
     admit_messages,
@@ -181,6 +184,11 @@ class _Produce:
     def finish(self) -> Any:
         """The response, or what awaits it."""
         if self.waiting is not None:
+            for topic in self.request.topic_data:
+                for data in topic.partition_data:
+                    data.records = (
+                        None  # all is appended: do not keep the connection's buffer while it waits
+                    )
             return self._wait(self.waiting)
         return NO_RESPONSE if self.request.acks == ACKS_NONE else self.response
 
@@ -212,10 +220,13 @@ def handle(context: Context, request: ProduceRequest) -> Any:
         for name, _, answer in items:
             produce.refuse(answer, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS), name)
         return produce.response
+    looked_at = 0
     for i, (name, data, answer) in enumerate(items):
         try:
             partition, header = produce.find(name, data)
-            if not _is_small(data.records, header, partition.config):
+            looked_at += header.count if header is not None else 0
+            small = _is_small(data.records, header, partition.config)
+            if not small or looked_at > INLINE_RECORDS:
                 return Holding(_continue(produce, items[i:]))
             produce.append(partition, _admit(data.records, header, partition.config), answer)
         except KafkaError as e:
@@ -224,13 +235,14 @@ def handle(context: Context, request: ProduceRequest) -> Any:
 
 
 async def _continue(produce: _Produce, items: list[Item]) -> Any:
-    """The rest of a request with a batch that is too large for the loop: looked at in a thread, appended here."""
+    """The rest of a request with more than the loop should do at once: what is large is looked at in a thread."""
     for name, data, answer in items:
         try:
             partition, header = produce.find(name, data)
             config = partition.config
             if _is_small(data.records, header, config):
                 admitted = _admit(data.records, header, config)
+                await trio.lowlevel.checkpoint()
             else:
                 admitted = await offload(_admit, data.records, header, config)
             produce.append(partition, admitted, answer)

@@ -11,6 +11,9 @@ import trio
 import trio.testing
 from nodes import Caller, caller_of, config_of, make_topic, running_node, trio_test
 
+from pk.core.api import produce
+from pk.core.api.registry import Holding
+from pk.core.broker.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
@@ -334,6 +337,27 @@ async def test_buffers_at_rest_give_way() -> None:
                 with trio.fail_after(5):
                     answer = await caller.call(produce_request(bytes(1_000_000)), 9)
                 assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+@trio_test
+async def test_many_small_batches_in_one_request_do_not_keep_the_loop() -> None:
+    """Each may be looked at on the loop, all together may not: others come between."""
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t", 8)
+        now_ms = int(time.time() * 1000)
+        data = bytes(build_batch([(now_ms, None, b"v", ())] * 2000))
+        partitions = [PartitionProduceData(index=n, records=bytearray(data)) for n in range(8)]
+        request = produce_request(b"")
+        request.topic_data[0].partition_data = partitions
+        answer = await caller.call(request, 9)
+        answers = answer.responses[0].partition_responses
+        assert [(one.index, one.error_code) for one in answers] == [(n, 0) for n in range(8)]
+        context = Context(node.broker, api_key=PRODUCE, api_version=9)
+        for one in partitions:
+            one.records = memoryview(bytearray(data))
+        held = produce.API.handle(context, request)
+        assert isinstance(held, Holding)
+        assert (await held.work).responses[0].partition_responses[7].base_offset == 2000
 
 
 # --- the end ---
