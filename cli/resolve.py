@@ -44,7 +44,7 @@ def positions_option(text: str, option: str, zone: tzinfo | None = None) -> Posi
         raise Unusable(f"{option}: {e}.") from None
 
 
-class _Bounds(NamedTuple):
+class Bounds(NamedTuple):
     start: int
     latest: int
     by_time: Mapping[int, int]
@@ -83,7 +83,7 @@ async def resolve(
         by_time = {t: a.offset for t, a in found.items() if isinstance(a, r.ListedOffset)}
         commit = committed.get(tp) if committed is not None else None
         places[tp] = place(
-            positions, tp.partition, _Bounds(start.offset, end.offset, by_time, commit)
+            positions, tp.partition, Bounds(start.offset, end.offset, by_time, commit)
         )
     return places
 
@@ -112,7 +112,7 @@ async def _times(
     return answers
 
 
-def place(positions: Positions, partition: int, bounds: _Bounds) -> Place:
+def place(positions: Positions, partition: int, bounds: Bounds) -> Place:
     """The range asked for in one partition, within what the partition holds."""
     asked = positions.of(partition)
     assert asked is not None
@@ -123,7 +123,7 @@ def place(positions: Positions, partition: int, bounds: _Bounds) -> Place:
     return Place(begin, max(end, begin), bounds.start, bounds.latest, note)
 
 
-def _offset(position: Position, bounds: _Bounds) -> tuple[int, str]:
+def _offset(position: Position, bounds: Bounds) -> tuple[int, str]:
     """The offset, clamped to what there is, and a note where it is not what was asked for."""
     note = ""
     match position.anchor:

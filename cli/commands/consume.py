@@ -134,7 +134,7 @@ def _writer(context: Context) -> Writer:
     return writer(args.format or "value", terminal=streams.out_terminal, width=streams.width)
 
 
-class _Output:
+class Output:
     """Where records go: filtered, decoded, counted, cut at -n, written."""
 
     def __init__(self, context: Context) -> None:
@@ -224,7 +224,7 @@ async def consume(context: Context) -> int | None:
     """`pk console-consumer`."""
     wish = _wish(context)
     context.about = ConsumerConfig
-    output = _Output(context)
+    output = Output(context)
     config = _config(context, wish)
     if wish.joins:
         timed_out = await _consume_in_group(context, wish, config, output)
@@ -287,7 +287,7 @@ async def _spans(
 
 
 async def _consume_spans(
-    context: Context, wish: _Wish, config: dict[str, object], output: _Output
+    context: Context, wish: _Wish, config: dict[str, object], output: Output
 ) -> bool:
     """Reads partitions by hand; whether --timeout-ms ended it."""
     args = context.args
@@ -309,7 +309,7 @@ async def _consume_spans(
         return await _read(context, reader, output)
 
 
-async def _read(context: Context, reader: RangeReader, output: _Output) -> bool:
+async def _read(context: Context, reader: RangeReader, output: Output) -> bool:
     timeout_ms: int | None = context.args.timeout_ms
     last = trio.current_time()
     total = reader.total if reader.bounded else 0
@@ -328,7 +328,7 @@ async def _read(context: Context, reader: RangeReader, output: _Output) -> bool:
 
 
 async def _consume_in_group(
-    context: Context, wish: _Wish, config: dict[str, object], output: _Output
+    context: Context, wish: _Wish, config: dict[str, object], output: Output
 ) -> bool:
     """Reads as a member of a group; whether --timeout-ms ended it."""
     args = context.args
@@ -363,7 +363,7 @@ def _at_end(consumer: Consumer) -> bool:
     return bool(assigned) and all(consumer.lag(tp) == 0 for tp in assigned)
 
 
-async def _poll_group(context: Context, consumer: Consumer, output: _Output) -> bool:
+async def _poll_group(context: Context, consumer: Consumer, output: Output) -> bool:
     args = context.args
     last = trio.current_time()
     while not output.full:
