@@ -36,7 +36,8 @@ async def lower_slice(
         if lowered.data or not offset < lowered.next_offset < offset_end:
             return lowered.data
         offset = lowered.next_offset
-        found = log.read(offset, max(bytes_max, SEARCH_BYTES), offset_end).slice
+        wanted, directory = max(bytes_max, SEARCH_BYTES), log.log_dir.path
+        found = (await offload(log.read, offset, wanted, offset_end, directory=directory)).slice
         if not found.length:
             return b""
 
