@@ -284,8 +284,12 @@ class Replicas:
     ) -> list[Log | KafkaError]:
         """In a thread: each log, or why it cannot be opened."""
         opened: list[Log | KafkaError] = []
+        log_configs: dict[str, LogConfig] = {}
         for change in some:
-            config = self._log_config(configs[change.topic.name])
+            name = change.topic.name
+            config = log_configs.get(name)
+            if config is None:
+                config = log_configs[name] = self._log_config(configs[name])
             try:
                 log = self._dirs.open_log(
                     change.tp, change.topic.topic_id, config, self.clock.now_ms()
