@@ -45,6 +45,7 @@ from pk.core.wire.messages.fetch import (
 
 VERSION_MESSAGE_V1 = 2
 VERSION_BATCH = 4
+VERSION_STORAGE_ERROR = 6
 VERSION_SESSION = 7
 VERSION_ZSTD = 10
 VERSION_TOPIC_ID = 13
@@ -197,7 +198,7 @@ class _Fetch:
         except KafkaError as e:
             answer = PartitionData(
                 partition_index=fetched.partition,
-                error_code=e.code,
+                error_code=self._code_of(e),
                 high_watermark=-1,
                 records=EMPTY,
             )
@@ -226,6 +227,15 @@ class _Fetch:
             answer.diverging_epoch = diverging
             self.urgent = True
         return answer
+
+    def _code_of(self, error: KafkaError) -> int:
+        """The error's code; clients too old to know that of a failed disk are sent to find another leader."""
+        if (
+            error.code == ErrorCode.KAFKA_STORAGE_ERROR
+            and self.context.api_version < VERSION_STORAGE_ERROR
+        ):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return error.code
 
     def _partition(self, fetched: FetchedPartition) -> Partition:
         """The partition, led here, in the epoch the client knows. Raises KafkaError."""
@@ -296,6 +306,9 @@ class _Fetch:
             partition = self.context.broker.replicas.find(fetched.topic, fetched.partition)
             if partition is None or data.records is None or not data.records.length:
                 continue
+            if left <= 0 and any_found:
+                data.records = EMPTY
+                continue
             log, limit = partition.log, min(left, fetched.partition_max_bytes)
             end = data.high_watermark if self.replica_id == CONSUMER else log.log_end_offset
             try:
@@ -304,7 +317,7 @@ class _Fetch:
                 )
                 data.records = BytesSlice(messages)
             except KafkaError as e:
-                data.error_code, data.records = e.code, EMPTY
+                data.error_code, data.records = self._code_of(e), EMPTY
             left -= data.records.length
             any_found |= bool(data.error_code or data.records.length)
         return any_found

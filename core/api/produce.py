@@ -49,6 +49,7 @@ from pk.core.wire.messages.produce import (
 ACKS_ALL = -1
 ACKS_NONE = 0
 VERSION_BATCH = 3
+VERSION_STORAGE_ERROR = 4
 VERSION_ZSTD = 7
 VERSION_CURRENT_LEADER = 10
 VERSION_TOPIC_ID = 13
@@ -154,7 +155,7 @@ class _Produce:
         if self.request.acks == ACKS_NONE:
             raise ProtocolError(f"produce to {name}-{answer.index} with acks=0: {error}")
         answer.base_offset = -1
-        answer.error_code = error.code
+        answer.error_code = self._code_of(error)
         answer.error_message = error.message
         if isinstance(error, RecordError):
             answer.record_errors = [
@@ -167,6 +168,15 @@ class _Produce:
             and self.context.api_version >= VERSION_CURRENT_LEADER
         ):
             self._name_leader(answer, name)
+
+    def _code_of(self, error: KafkaError) -> int:
+        """The error's code; clients too old to know that of a failed disk are sent to find another leader."""
+        if (
+            error.code == ErrorCode.KAFKA_STORAGE_ERROR
+            and self.context.api_version < VERSION_STORAGE_ERROR
+        ):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return error.code
 
     def _name_leader(self, answer: PartitionProduceResponse, name: str) -> None:
         """KIP-951: who leads now, and where it listens."""
@@ -208,7 +218,7 @@ class _Produce:
                 error = e
             if error is not None:
                 answer.base_offset = -1
-                answer.error_code, answer.error_message = error.code, error.message
+                answer.error_code, answer.error_message = self._code_of(error), error.message
         return self.response
 
 

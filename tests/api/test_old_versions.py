@@ -8,7 +8,7 @@ import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replicas import Replicas
-from pk.core.errors import ErrorCode
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.log import Origin
 from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import build_batch, end_transaction_batch
@@ -36,14 +36,20 @@ MAGIC_OF_FETCH = {0: 0, 1: 0, 2: 1, 3: 1}
 
 
 async def produce(
-    caller: Caller, data: bytes | bytearray | None, version: int, acks: int = -1
+    caller: Caller,
+    data: bytes | bytearray | None,
+    version: int,
+    acks: int = -1,
+    partition: int = 0,
 ) -> Any:
     """(error, base offset) of the only partition."""
     request = ProduceRequest(
         acks=acks,
         timeout_ms=1000,
         topic_data=[
-            TopicProduceData(name="t", partition_data=[PartitionProduceData(index=0, records=data)])
+            TopicProduceData(
+                name="t", partition_data=[PartitionProduceData(index=partition, records=data)]
+            )
         ],
     )
     if acks == 0:
@@ -206,8 +212,11 @@ async def test_limits_hold_but_the_first_message_is_whole() -> None:
             some = (await fetch(caller, 3, version, limit=5000)).records
             assert len(some) == 5000
             assert [row[0] for row in rows_in(some, magic)] == [3, 4, 5, 6]
-        overall = await fetch(caller, 0, 3, max_bytes=3000)
-        assert len(rows_in(overall.records, 1)) == 2
+        await produce(caller, build_set(big, 1), 2, partition=1)
+        response = await caller.call(fetch_request(0, 0, max_bytes=3000), 3)
+        first, second = (answer.records for answer in response.responses[0].partitions)
+        assert (len(first), second) == (3000, b"")
+        assert len(rows_in(first, 1)) == 2
 
 
 def append(node: Node, *batches: bytearray) -> None:
@@ -288,6 +297,26 @@ async def test_errors_of_a_fetch_are_those_of_any_other() -> None:
         response = await caller.call(fetch_request(0, 0), 1)
         answers = [answer.error_code for answer in response.responses[0].partitions]
         assert answers == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
+@trio_test
+async def test_a_failed_disk_sends_old_clients_to_find_another_leader() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        partition = replicas_of(node).partition("t", 0)
+        partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+        for version in (3, 4):
+            error, _ = await produce(caller, build_batch([(NOW_MS, None, b"v", ())]), version)
+            older = version < 4
+            assert error == (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if older else ErrorCode.KAFKA_STORAGE_ERROR
+            )
+        for version in (3, 5, 6):
+            data = await fetch(caller, 0, version, session_epoch=-1)
+            older = version < 6
+            assert data.error_code == (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER if older else ErrorCode.KAFKA_STORAGE_ERROR
+            )
 
 
 # --- ListOffsets 0 ---

@@ -29,6 +29,14 @@ BATCH_BYTES = 1 << 30
 POLL_MS = 30_000
 
 
+Api = list[int] | None
+"""The Kafka version to speak to; None: what the client finds out."""
+
+
+def spoken(api: Api) -> tuple[int, ...] | None:
+    return None if api is None else tuple(api)
+
+
 def version() -> str:
     return __version__
 
@@ -56,11 +64,11 @@ def read(data: bytes) -> list[Any]:
         ]
 
 
-def produce(bootstrap: str, api: list[int], topic: str, codec: Any, rows: list[Any]) -> Any:
+def produce(bootstrap: str, api: Api, topic: str, codec: Any, rows: list[Any]) -> Any:
     """Send rows (timestamp, key, value) to partition 0; their offsets and timestamps as told."""
     producer = kafka.KafkaProducer(
         bootstrap_servers=bootstrap,
-        api_version=tuple(api),
+        api_version=spoken(api),
         compression_type=codec,
         linger_ms=20,
         acks=-1,
@@ -78,12 +86,12 @@ def produce(bootstrap: str, api: list[int], topic: str, codec: Any, rows: list[A
 
 
 def consume(
-    bootstrap: str, api: list[int], topic: str, count: int, group: str | None, start: int | None
+    bootstrap: str, api: Api, topic: str, count: int, group: str | None, start: int | None
 ) -> Any:
     """Read `count` records: (partition, offset, timestamp, key, value). In a group they are committed."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap,
-        api_version=tuple(api),
+        api_version=spoken(api),
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
@@ -110,9 +118,9 @@ def consume(
         consumer.close()
 
 
-def ends(bootstrap: str, api: list[int], topic: str, times: list[int]) -> Any:
+def ends(bootstrap: str, api: Api, topic: str, times: list[int]) -> Any:
     """(first, last) offsets of partition 0, and the offsets for times."""
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, api_version=tuple(api))
+    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, api_version=spoken(api))
     try:
         partition = TopicPartition(topic, 0)
         first = consumer.beginning_offsets([partition])[partition]
@@ -126,10 +134,10 @@ def ends(bootstrap: str, api: list[int], topic: str, times: list[int]) -> Any:
         consumer.close()
 
 
-def committed(bootstrap: str, api: list[int], topic: str, group: str) -> Any:
+def committed(bootstrap: str, api: Api, topic: str, group: str) -> Any:
     """The committed offset of partition 0."""
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=bootstrap, api_version=tuple(api), group_id=group
+        bootstrap_servers=bootstrap, api_version=spoken(api), group_id=group
     )
     try:
         return consumer.committed(TopicPartition(topic, 0))

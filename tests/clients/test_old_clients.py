@@ -114,6 +114,13 @@ def test_what_an_old_client_writes_all_read(
     round_trip(pk_kafka, old, api, "lz4", [api])
 
 
+def test_an_old_client_finds_out_for_itself_what_to_speak(pk_kafka: Kafka, old: OldClient) -> None:
+    topic = create_topic(pk_kafka, fresh_name("asks"))
+    assert len(old.call("produce", pk_kafka.bootstrap, None, topic, "gzip", ROWS)) == len(ROWS)
+    rows = old.call("consume", pk_kafka.bootstrap, None, topic, len(ROWS), fresh_name("asks"), None)
+    assert seen(rows) == expected((0, 11))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("api", VERSIONS, ids=str)
