@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -56,6 +57,7 @@ def main() -> int:
     size = work.QUICK if options.quick else work.FULL
     rounds = options.rounds or size.rounds
     parts = options.only or list(PARTS)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the brokers end too
     results = report.Results()
     with tempfile.TemporaryDirectory(prefix="pk-bench-", dir=options.dir) as folder:
         if "start" in parts:
