@@ -30,7 +30,12 @@ def pk_command(*args: str) -> list[str]:
     installed = Path(sys.executable).with_name("pk")
     if installed.exists():
         return [str(installed), *args]
-    return [sys.executable, "-c", "from pk.cli.main import main; main()", *args]
+    return [
+        sys.executable,
+        "-c",
+        "import sys; from pk.cli.main import main; sys.exit(main())",
+        *args,
+    ]
 
 
 def pk_environment() -> dict[str, str]:
