@@ -4,6 +4,7 @@ from pk.cli.grammar import Group, Option
 from pk.cli.specs.cluster import BROKERS, CLUSTER, CONFIGS, ISR, SPARK_EXPORT
 from pk.cli.specs.common import CONNECTION
 from pk.cli.specs.groups import GROUPS
+from pk.cli.specs.log import LOG
 from pk.cli.specs.process import BROKER, COMPLETION, HELP, PROFILE, SHELL, UP
 from pk.cli.specs.records import CONSUME, PRODUCE
 from pk.cli.specs.topics import TOPICS
@@ -25,6 +26,7 @@ ROOT = Group(
         ISR,
         BROKERS,
         CLUSTER,
+        LOG,
         SPARK_EXPORT,
         SHELL,
         PROFILE,

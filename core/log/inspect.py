@@ -289,10 +289,17 @@ class Scan:
     def _only_zeros(self, position: int) -> bool:
         while position < self._size:
             data = self._file.pread(min(READ_BYTES, self._size - position), position)
-            if not data or any(data):
-                return not data
+            if not _zeros(data):
+                return False
+            if not data:
+                break
             position += len(data)
         return True
+
+
+def _zeros(data: bytes) -> bool:
+    """Whether there are only zero bytes; fast, because Kafka's indexes end in ten megabytes of them."""
+    return data == bytes(len(data))
 
 
 class _Torn(NamedTuple):
@@ -359,7 +366,7 @@ def _entries(
     found: list[tuple[int, int]] = []
     for i, (one, other) in enumerate(entry.iter_unpack(data[: len(data) - rest])):
         if is_empty((one, other)) and (i or not (one or other)):
-            if any(data[i * entry.size :]):
+            if not _zeros(data[i * entry.size :]):
                 what = f"entry {i} is empty, but something follows"
                 findings.append(Finding(path, i * entry.size, -1, what))
             break

@@ -1,0 +1,213 @@
+"""`pk log dump`: what files hold, one table a kind of file."""
+
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from pk.cli.commands.log_files import SEGMENTS, Wish, columns_of, rows_of, segment_rows
+from pk.cli.commands.log_verify import check_indexes
+from pk.cli.context import Context
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.grammar import nearest
+from pk.cli.output import Column, Listing, Look, Row, narrow, render
+from pk.cli.output import dump as dump_rows
+from pk.cli.specs.log import SHOWN
+from pk.core.log.disk import RealDisk
+from pk.core.log.inspect import Kind, kind_of, survey
+
+_CHUNK_ROWS = 1000
+"""So many rows are lined up as one table: a log may have millions."""
+
+_KINDS = {
+    "index": {Kind.INDEX},
+    "timeindex": {Kind.TIME_INDEX},
+    "txnindex": {Kind.TXN_INDEX},
+    "snapshot": {Kind.SNAPSHOT},
+    "epochs": {Kind.EPOCHS},
+    "checkpoint": {Kind.OFFSETS},
+    "metadata": {
+        Kind.PARTITION_METADATA,
+        Kind.META_PROPERTIES,
+        Kind.CLEAN_SHUTDOWN,
+        Kind.CONTROLLER,
+        Kind.IMAGE,
+    },
+}
+
+
+class _Part(NamedTuple):
+    """A table to show: its title, its columns, its rows, which are read as they are asked for."""
+
+    title: str
+    what: str
+    columns: tuple[Column, ...]
+    rows: Iterator[Row]
+
+
+def dump(context: Context) -> None:
+    """`pk log dump`."""
+    args = context.args
+    paths = [os.path.abspath(path) for path in (*args.path, *args.files)]
+    if not paths:
+        raise Unusable("Name a file, a partition's directory, or a data directory.")
+    if args.index_sanity_check or args.verify_index_only:
+        check_indexes(context, paths, alone=args.index_sanity_check)
+        return
+    wish = Wish(
+        records=args.records or "records" in args.show or args.skip_record_metadata,
+        max_bytes=args.max_bytes,
+        decoder=args.decoder,
+        bare=args.skip_record_metadata,
+    )
+    parts = [part for path in paths for part in _parts(context, path, wish)]
+    _show(context, parts)
+
+
+def _shown(context: Context) -> set[str]:
+    shown: set[str] = set(context.args.show)
+    for word in shown:
+        if word not in SHOWN:
+            near = nearest(word, SHOWN)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            raise Unusable(f"--show is some of {', '.join(SHOWN)}, not {word!r}{hint}")
+    if "all" in shown:
+        shown = {word for word in SHOWN if word not in ("all", "records")}
+    if context.args.records:
+        shown.add("records")
+    return shown
+
+
+def _parts(context: Context, path: str, wish: Wish) -> Iterator[_Part]:
+    disk, say = RealDisk(read_only=True), context.say
+    if not os.path.isdir(path):
+        kind = kind_of(path.rpartition("/")[2])
+        if kind is None:
+            raise CommandError(
+                f"{path} is no file of a log: neither its name nor its suffix is known."
+            )
+        if not os.path.exists(path):
+            raise CommandError(f"There is no file {path}.")
+        yield _Part(path, kind.value, columns_of(kind, wish), rows_of(disk, path, kind, wish, say))
+        return
+    found = survey(disk, path)
+    alone = found.partitions == [path]
+    shown = _shown(context) or {"batches"} if alone else _shown(context) or {"segments"}
+    if "segments" in shown:
+        rows = itertools.chain.from_iterable(segment_rows(disk, d) for d in found.partitions)
+        yield _Part(path, "segments", SEGMENTS, rows)
+    files = list(found.files)
+    for directory in found.partitions:
+        names = disk.list(directory)
+        files += [f"{directory}/{n}" for n, e in names.items() if not e.is_directory]
+    for file in files:
+        kind = kind_of(file.rpartition("/")[2])
+        if kind is None:
+            continue
+        if kind is Kind.LOG:
+            for word in ("batches", "records"):
+                if word in shown:
+                    how = wish._replace(records=word == "records")
+                    yield _Part(
+                        file, word, columns_of(kind, how), rows_of(disk, file, kind, how, say)
+                    )
+        elif any(kind in _KINDS.get(word, ()) for word in shown):
+            yield _Part(
+                file, kind.value, columns_of(kind, wish), rows_of(disk, file, kind, wish, say)
+            )
+
+
+# --- showing ---
+
+
+def _show(context: Context, parts: list[_Part]) -> None:
+    look = context.look
+    shapes = {part.columns for part in parts}
+    if len(shapes) > 1 and (look.narrows or look.format == "csv" or "{" in look.format):
+        what = ", ".join(dict.fromkeys(part.what for part in parts))
+        raise Unusable(
+            f"These are tables of several kinds ({what}), which have no columns in common; "
+            "choose one with --show, or show them without --columns, --where, --sort, --limit, csv and templates."
+        )
+    if look.sort:
+        rows = itertools.chain.from_iterable(part.rows for part in parts)
+        context.show(Listing(parts[0].columns if parts else (), list(rows)))
+        return
+    if look.format in ("table", "wide"):
+        _show_tables(context, parts, look)
+    else:
+        _show_data(context, parts, look)
+
+
+def _chunks(rows: Iterable[Row], columns: tuple[Column, ...], look: Look) -> Iterator[Listing]:
+    """The rows that are wanted, some at a time; no more are read than the limit asks for."""
+    left, waiting = look.limit, iter(rows)
+    one = _of_a_chunk(look)
+    size = _CHUNK_ROWS if look.where or look.limit is None else min(look.limit, _CHUNK_ROWS)
+    while left is None or left > 0:
+        chunk = list(itertools.islice(waiting, size))
+        if not chunk:
+            return
+        listing = narrow(Listing(columns, chunk), one)
+        if left is not None:
+            listing = listing._replace(rows=listing.rows[:left])
+            left -= len(listing.rows)
+        if listing.rows:
+            yield listing
+
+
+def _of_a_chunk(look: Look) -> Look:
+    """The look without its limit and its order: those are not a chunk's."""
+    return look._replace(limit=None, sort=())
+
+
+def _show_tables(context: Context, parts: list[_Part], look: Look) -> None:
+    several = len(parts) > 1
+    left = look.limit
+    plain = look._replace(where=None, columns=(), sort=(), limit=None, format="wide")
+    for i, part in enumerate(parts):
+        title = f"{part.title}\n" if several else ""
+        for listing in _chunks(part.rows, part.columns, look._replace(limit=left)):
+            if left is not None:
+                left -= len(listing.rows)
+            context.write((("\n" if i and title else "") + title).encode() + render(listing, plain))
+            title = ""
+        if title:
+            context.write((("\n" if i else "") + title).encode() + b"(nothing)\n")
+
+
+def _show_data(context: Context, parts: list[_Part], look: Look) -> None:
+    """Everything but tables: written as it is read."""
+    rows: Iterable[tuple[tuple[Column, ...], Row]] = ((p.columns, r) for p in parts for r in p.rows)
+    columns = parts[0].columns if parts else ()
+    if look.format == "json":
+        _json(context, parts, look)
+        return
+    if len({part.columns for part in parts}) > 1:
+        for part in parts:
+            for listing in _chunks(part.rows, part.columns, look):
+                context.write(render(listing, _of_a_chunk(look)._replace(columns=())))
+        return
+    first = True
+    for listing in _chunks((row for _, row in rows), columns, look):
+        data = render(listing, look._replace(where=None, limit=None, sort=(), columns=()))
+        if look.format == "csv" and not first:
+            data = data.partition(b"\n")[2]
+        first = False
+        context.write(data)
+    if first and look.format == "csv":
+        context.write(render(narrow(Listing(columns, []), look), look._replace(columns=())))
+
+
+def _json(context: Context, parts: list[_Part], look: Look) -> None:
+    """One array over everything, written as it is read."""
+    left, empty = look.limit, True
+    for part in parts:
+        for listing in _chunks(part.rows, part.columns, look._replace(limit=left)):
+            if left is not None:
+                left -= len(listing.rows)
+            keys = [column.key for column in listing.columns]
+            text = dump_rows([{k: row.get(k) for k in keys} for row in listing.rows], "json")
+            context.write((b"[" if empty else b",") + text.strip()[1:-1].rstrip())
+            empty = False
+    context.write(b"[]\n" if empty else b"\n]\n")

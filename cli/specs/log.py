@@ -1,0 +1,257 @@
+"""`pk log`: a broker's files, without the broker."""
+
+from pk.cli.grammar import Argument, Command, Group, Option
+from pk.cli.specs.common import CHANGE, DEBUG, LISTING
+
+SHOWN = (
+    "segments",
+    "batches",
+    "records",
+    "index",
+    "timeindex",
+    "txnindex",
+    "snapshot",
+    "epochs",
+    "checkpoint",
+    "metadata",
+    "all",
+)
+"""What `pk log dump --show` knows."""
+
+_INDEXES_ONLY = Option(
+    "--verify-index-only",
+    help="Hold the indexes against the batches' headers, and show only what is wrong.",
+)
+
+DUMP = Command(
+    "dump",
+    help="Show what files hold: batches, records, indexes, producers, epochs, checkpoints, metadata.",
+    handler="pk.cli.commands.log_dump:dump",
+    blocking=True,
+    arguments=(
+        Argument(
+            "PATH",
+            help="A file, a partition's directory, or a data directory.",
+            many=True,
+            optional=True,
+            complete="file",
+        ),
+    ),
+    options=(
+        Option(
+            "--files",
+            value="A,B",
+            kind="list",
+            repeat=True,
+            help="The same as PATH, as Apache's tool takes it.",
+            complete="file",
+        ),
+        Option(
+            "--show",
+            value="WHAT",
+            kind="list",
+            repeat=True,
+            help=f"Of directories: {', '.join(SHOWN)} (default: batches; of a data directory: segments).",
+        ),
+        Option(
+            "--records",
+            "--print-data-log",
+            "--deep-iteration",
+            dest="records",
+            help="The records inside the batches.",
+        ),
+        Option(
+            "--skip-record-metadata",
+            help="Of records only key, value and headers.",
+        ),
+        Option(
+            "--max-bytes",
+            value="BYTES",
+            kind="count",
+            help="At most so many bytes of each log.",
+        ),
+        Option(
+            "--decoder",
+            value="NAME",
+            choices=("auto", "offsets", "transactions", "metadata", "none"),
+            default="auto",
+            help="How keys and values are read: auto (by the topic), offsets, transactions, metadata, none.",
+        ),
+        Option("--offsets-decoder", dest="decoder", sets="offsets", hidden=True, default="auto"),
+        Option(
+            "--transaction-log-decoder",
+            dest="decoder",
+            sets="transactions",
+            hidden=True,
+            default="auto",
+        ),
+        Option(
+            "--index-sanity-check",
+            help="Look at the indexes by themselves, and show only what is wrong.",
+        ),
+        _INDEXES_ONLY,
+        *LISTING,
+        DEBUG,
+    ),
+    examples=(
+        "pk log dump data/orders-0",
+        "pk log dump data/orders-0/00000000000000000000.log --records -f jsonl",
+        "pk log dump data/__consumer_offsets-7 --records --where 'key.group = app'",
+        "pk log dump data --show checkpoint",
+    ),
+    notes="Only reads, also beside a running broker.",
+)
+
+VERIFY = Command(
+    "verify",
+    help="Check files: every batch's CRC, offsets, records, epochs, and every index entry; exit 1 if something is wrong.",
+    handler="pk.cli.commands.log_verify:verify_command",
+    blocking=True,
+    arguments=(
+        Argument(
+            "DIR",
+            help="A partition's directory, or a data directory.",
+            many=True,
+            complete="directory",
+        ),
+    ),
+    options=(_INDEXES_ONLY, *LISTING, DEBUG),
+    examples=("pk log verify data", "pk log verify data/orders-0 -f json"),
+    notes="Only reads, also beside a running broker.",
+)
+
+_ISOLATION = Option(
+    "--isolation-level",
+    value="LEVEL",
+    choices=("read_uncommitted", "read_committed"),
+    default="read_uncommitted",
+    help="Whether records of open and aborted transactions are shown.",
+)
+
+CAT = Command(
+    "cat",
+    help="Records straight out of the files, with the positions and formats of console-consumer.",
+    handler="pk.cli.commands.log_cat:cat",
+    blocking=True,
+    arguments=(
+        Argument(
+            "PARTITION_DIR",
+            help="A partition's directory, or a data directory for all in it.",
+            many=True,
+            complete="directory",
+        ),
+    ),
+    options=(
+        Option(
+            "-o",
+            "--offset",
+            value="POSITION",
+            help="start, end, N, -N, +N, @TIME, a range A..B, or 0=5,1=9 (default: start).",
+            complete="position",
+        ),
+        Option(
+            "-p",
+            "--partitions",
+            "--partition",
+            value="0,1",
+            kind="list",
+            repeat=True,
+            help="Only these partitions.",
+        ),
+        Option(
+            "-n",
+            "--num",
+            "--max-messages",
+            value="N",
+            kind="count",
+            help="Stop after so many records shown.",
+        ),
+        Option(
+            "-f",
+            "--format",
+            value="FORMAT",
+            help="value, json, jsonl, csv, yaml, table, wide, name, cbor; %-tokens; or a template.",
+            complete="record-format",
+        ),
+        Option("-k", "--key", value="KEY", help="Only records with this key."),
+        Option(
+            "-H",
+            "--header",
+            value="NAME=VALUE",
+            kind="pair",
+            repeat=True,
+            help="Only records with this header; may be given again.",
+        ),
+        Option("--where", value="CONDITION", help="Only records for which it holds."),
+        _ISOLATION,
+        Option(
+            "--property",
+            "--formatter-property",
+            value="KEY=VALUE",
+            kind="pair",
+            repeat=True,
+            dest="formatter_properties",
+            help="A property of Apache's formatter: print.key, print.timestamp, key.separator, …",
+            complete="formatter-property",
+        ),
+        Option(
+            "--key-deserializer", value="CLASS", help="One of Apache's, such as LongDeserializer."
+        ),
+        Option("--value-deserializer", value="CLASS", help="The same for the value."),
+        Option("--raw", help="Do not decode the records of internal topics."),
+        Option("--skip-message-on-error", help="Go on where a record cannot be shown."),
+        DEBUG,
+    ),
+    examples=(
+        "pk log cat data/orders-0 -o -10..end -f jsonl",
+        "pk log cat data/orders-0 data/orders-1 -o @-1h",
+        "pk log cat data/__consumer_offsets-7 -f table",
+    ),
+    notes="Ends at the end of what is there. Only reads, also beside a running broker.",
+)
+
+ADOPT = Command(
+    "adopt",
+    help="Take over the topics of a data directory that Apache Kafka wrote.",
+    handler="pk.cli.commands.log_adopt:adopt",
+    arguments=(
+        Argument(
+            "DIR",
+            help="The data directory; all of them where log.dirs names several.",
+            many=True,
+            complete="directory",
+        ),
+    ),
+    options=(
+        Option(
+            "-c",
+            "--config",
+            value="TOPIC:KEY=VALUE",
+            kind="pair",
+            repeat=True,
+            dest="topic_configs",
+            help="A config of a topic, over what Apache's metadata says; may be given again.",
+        ),
+        Option(
+            "--config-file",
+            value="FILE",
+            dest="topic_file",
+            help="Lines of TOPIC:KEY=VALUE.",
+            complete="file",
+        ),
+        *CHANGE,
+        *LISTING,
+        DEBUG,
+    ),
+    examples=(
+        "pk log adopt /var/lib/kafka --dry-run",
+        "pk log adopt /var/lib/kafka -c orders:retention.ms=604800000 -y",
+    ),
+    notes="Stop Apache Kafka first. Its metadata log is kept, in apache-kafka/ beside the topics.",
+)
+
+LOG = Group(
+    "log",
+    help="A broker's files, without the broker: dump, verify, cat, adopt.",
+    children=(DUMP, VERIFY, CAT, ADOPT),
+)
