@@ -17,6 +17,7 @@ from pk.core.record.batch import (
     BatchHeader,
     CorruptBatch,
     Timestamps,
+    body,
     check_crc,
     iter_headers,
     records,
@@ -202,7 +203,9 @@ def _lowered(
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10 (KIP-110)"
         )
-    rows: list[Row] = [record[:4] for record in records(batch, header)]
+    rows = _plain_rows(bytes(body(batch, header)), header)
+    if rows is None:
+        rows = [record[:4] for record in records(batch, header)]
     if header.base_offset < from_offset:
         rows = [row for row in rows if row[0] >= from_offset]
     if not rows:
@@ -213,6 +216,67 @@ def _lowered(
         rows = _first_rows(rows, magic, bytes_max)
     bit = LOG_APPEND_TIME_BIT if header.log_append_time and magic else 0
     return message_parts(rows, magic, bit)
+
+
+def _plain_rows(data: bytes, header: BatchHeader) -> list[Row] | None:
+    """The rows of the records that fill `data`, at twice the speed of `records`, since headers are not looked at; None
+    where anything is unusual, right or wrong: records beyond 8 kB, times a quarter of an hour apart, lengths that do not fit."""
+    rows: list[Row] = []
+    add, position, end = rows.append, 0, len(data)
+    base_offset, base_time = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.log_append_time else None
+    try:
+        for _ in range(header.count):
+            code, position = data[position], position + 1
+            if code >= 0x80:
+                if (high := data[position]) >= 0x80:
+                    return None
+                code, position = code & 0x7F | high << 7, position + 1
+            stop = position + (code >> 1)
+            time, position = data[position + 1], position + 2
+            if time >= 0x80:
+                time, position = time & 0x7F | data[position] << 7, position + 1
+                if time >= 0x4000:
+                    if (high := data[position]) >= 0x80:
+                        return None
+                    time, position = time & 0x3FFF | high << 14, position + 1
+            offset, position = data[position], position + 1
+            if offset >= 0x80:
+                offset, position = offset & 0x7F | data[position] << 7, position + 1
+                if offset >= 0x4000:
+                    if (high := data[position]) >= 0x80:
+                        return None
+                    offset, position = offset & 0x3FFF | high << 14, position + 1
+            length, position = data[position], position + 1
+            if length >= 0x80:
+                if (high := data[position]) >= 0x80:
+                    return None
+                length, position = length & 0x7F | high << 7, position + 1
+            if length & 1:
+                if length != 1:
+                    return None
+                key = None
+            else:
+                key = data[position : (position := position + (length >> 1))]
+            length, position = data[position], position + 1
+            if length >= 0x80:
+                if (high := data[position]) >= 0x80:
+                    return None
+                length, position = length & 0x7F | high << 7, position + 1
+            if length & 1:
+                if length != 1:
+                    return None
+                value = None
+            else:
+                value = data[position : (position := position + (length >> 1))]
+            if code & 1 or offset & 1 or position >= stop or stop > end:
+                return None
+            position = stop
+            when = base_time + ((time >> 1) ^ -(time & 1)) if append_time is None else append_time
+            add((base_offset + (offset >> 1), when, key, value))
+    except IndexError:
+        return None
+    return rows if position == end else None
 
 
 def _first_rows(rows: list[Row], magic: int, bytes_max: int) -> list[Row]:

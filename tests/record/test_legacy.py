@@ -7,14 +7,24 @@ import zlib
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import pytest
 from clients.old_clients import OldClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record.strategies import stretches
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.record.batch import check_crc, iter_headers, read_header, records, validate_records
+from pk.core.record.batch import (
+    HEADER_BYTES,
+    check_crc,
+    iter_headers,
+    read_header,
+    records,
+    validate_records,
+    write_crc,
+)
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.record.compress import Codec, compress
 from pk.core.record.convert import UPGRADED_BATCH_BYTES, batch_of, lower, upgrade
@@ -200,6 +210,57 @@ def test_offsets_that_fall_back_are_corrupt() -> None:
 
 
 # --- down ---
+
+
+@given(
+    rows=stretches(),
+    codec=st.sampled_from(CODECS),
+    at=st.integers(0, 1 << 40),
+    stamped=st.booleans(),
+)
+@settings(max_examples=200, deadline=None)
+def test_records_of_every_shape_come_down(
+    rows: list[Any], codec: Codec, at: int, stamped: bool
+) -> None:
+    """The quick walk knows only the usual ones, and must leave the others to the careful one."""
+    time_ms = 123 if stamped else None
+    batch = build_batch(rows, at, codec=codec, log_append_time_ms=time_ms)
+    expected = [r[:4] for r in records(batch)]
+    assert in_log(lower(batch, 1, at, ANY_SIZE).data) == expected
+    middle = at + len(rows) // 2
+    assert in_log(lower(batch, 1, middle, ANY_SIZE).data) == expected[len(rows) // 2 :]
+
+
+def test_more_records_than_two_bytes_count_and_those_longer_than_two_bytes_say() -> None:
+    rows = [(5, b"k%d" % n, b"v" * (n % 300), ()) for n in range(20_000)]
+    for wanted in (rows, [*rows[:5], (5 + (1 << 33), None, bytes(9000), (("h", None),))]):
+        batch = build_batch(wanted, 7)
+        found = in_log(lower(batch, 1, 7, ANY_SIZE).data)
+        assert found == [(7 + n, *row[:3]) for n, row in enumerate(wanted)]
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_records_that_lie_are_errors_however_they_are_walked(data: st.DataObject) -> None:
+    """With a good CRC, as a broken producer of another broker may have written them."""
+    batch = build_batch([(5, b"key", b"value", (("h", b"v"),)), (9000, None, None, ())] * 4)
+    at = data.draw(st.integers(HEADER_BYTES, len(batch) - 1))
+    batch[at] = data.draw(st.integers(0, 255))
+    write_crc(batch)
+    try:
+        expected = [r[:4] for r in records(batch)]
+    except KafkaError as e:
+        expected = e.code
+    try:
+        found = in_log(lower(batch, 1, 0, ANY_SIZE).data)
+    except KafkaError as e:
+        found = e.code
+    if isinstance(expected, list) and isinstance(found, list):
+        assert found == expected
+    elif isinstance(found, list):  # only headers lie, of which nothing is sent
+        assert len(found) == 8
+    else:
+        assert found == expected
 
 
 def batches_of(*values: bytes, codec: Codec = Codec.NONE, start: int = 0) -> bytes:
