@@ -27,7 +27,9 @@ def loads(kind: str, data: bytes | memoryview, version_max: int) -> tuple[int, A
         raise CborError(f"not a {kind} document")
     version = document[1]
     if not isinstance(version, int) or not 0 <= version <= version_max:
-        raise CborError(f"{kind}: version {version!r} is newer than this program knows ({version_max})")
+        raise CborError(
+            f"{kind}: version {version!r} is newer than this program knows ({version_max})"
+        )
     return version, document[2]
 
 

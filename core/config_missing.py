@@ -45,10 +45,7 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "replication.quota.",
         "socket.connection.setup.",
     ),
-    "retention and compaction": (
-        "log.cleaner.",
-        "log.preallocate",
-    ),
+    "preallocation": ("log.preallocate",),
     "moves between log directories": (
         "alter.log.dirs.",
         "cordoned.log.dirs",
@@ -86,14 +83,10 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
 """Feature that does not exist here -> beginnings of the broker keys that would steer it."""
 
 TOPIC_KEYS_NOT_ENFORCED: Final = (
-    "delete.retention.ms",
     "follower.replication.throttled.replicas",
     "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
-    "max.compaction.lag.ms",
-    "min.cleanable.dirty.ratio",
-    "min.compaction.lag.ms",
     "preallocate",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",

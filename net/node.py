@@ -18,6 +18,7 @@ import trio
 
 from pk.core.api.index import APIS
 from pk.core.broker.broker import Broker
+from pk.core.broker.cleaner import Cleaner, InThread
 from pk.core.broker.clock import Clock, SystemClock
 from pk.core.broker.controller import Controller
 from pk.core.broker.coordinators import GroupCoordinators
@@ -38,6 +39,7 @@ from pk.core.meta.store import StoreFailed
 from pk.core.values import TopicPartition, Uuid, uuid_text
 from pk.core.wire.messages.broker_registration import BrokerRegistrationRequest
 from pk.core.wire.messages.broker_registration import Listener as RegisteredListener
+from pk.net.compactor import InProcess
 from pk.net.endpoints import BoundListener, StartError, bind
 from pk.net.server import Server
 
@@ -216,6 +218,9 @@ class Node:
         upkeep = Upkeep(broker.replicas, dirs, config)
         nursery.start_soon(upkeep.run)
         nursery.start_soon(Retainer(broker.replicas, config).run)
+        real = isinstance(self._disk, RealDisk) and not is_inline()
+        compactor = InProcess() if real else InThread(self._disk)
+        nursery.start_soon(Cleaner(broker.replicas, lambda: broker.config, compactor).run)
         return upkeep
 
     async def _register(self, broker: Broker, dirs: LogDirs) -> None:

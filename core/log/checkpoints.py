@@ -4,7 +4,8 @@
     partition.metadata                  `version: 0`, `topic_id: …`
     .kafka_cleanshutdown                {"version":0,"brokerEpoch":7}
     recovery-point-offset-checkpoint    0, the count, and a line `topic partition offset` each; also
-                                        log-start-offset-checkpoint, replication-offset-checkpoint (high watermarks)
+                                        log-start-offset-checkpoint, replication-offset-checkpoint (high watermarks),
+                                        cleaner-offset-checkpoint (up to where logs are compacted)
 
 All of them are replaced whole and atomically (`Disk.write`).
 """
@@ -22,6 +23,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 
 UNKNOWN_BROKER_EPOCH: Final = -1
 

@@ -260,6 +260,8 @@ class LogDirs:
             )
         log.log_dir = directory
         log.created = created
+        if not created and (noted := directory.cleaner_offsets.get(tp)) is not None:
+            log.first_dirty_offset = min(noted, log.recovery_point)
         directory.found.pop(tp, None)
         directory.logs[tp] = self._logs[tp] = log
         return log

@@ -12,16 +12,17 @@ is *dead*, every later call raises, and its directory is to be taken out of serv
 the kernel may have dropped the pages it could not write.
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.log import lookup
+from pk.core.log import lookup, swap
 from pk.core.log.epochs import EpochEnd
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Data, WouldWait, patience
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
-from pk.core.log.segment import Segment
+from pk.core.log.segment import Part, Segment
 from pk.core.log.slices import EMPTY
 from pk.core.log.storage import INT32_MAX, StoredLog
 from pk.core.log.txnindex import AbortedTxn
@@ -276,6 +277,78 @@ class Log(StoredLog):
         if self.dead is not None:
             raise self.dead
         self._roll(now_ms)
+
+    @property
+    def deleted_files(self) -> list[str]:
+        """The names of the files that wait for `remove_deleted`."""
+        return list(self._deleted)
+
+    def remove_deleted(self, names: list[str] | None = None) -> int:
+        """Remove the files of dropped segments: `names`, which were `deleted_files` when `file.delete.delay.ms` began,
+        or all. How many those were. In a thread, perhaps. Raises StorageError."""
+        with self._flush_lock:
+            if self._abandoned:
+                return 0  # the whole directory goes
+            due = [n for n in (self._deleted if names is None else names) if n in self._deleted]
+            try:
+                for name in due:
+                    self._deleted.pop(name, None)
+                    self.disk.remove(f"{self.directory}/{name}")
+            except OSError as e:
+                raise self._die("remove a segment", e) from e
+        return len(due)
+
+    def swap_in(self, base_offset: int, replaced: Sequence[Part], sizes: dict[str, int]) -> bool:
+        """Let the compacted segment whose `.cleaned` files are durable take the place of `replaced`; False, and nothing
+        done, where those are not the log's any more (retention, a cut). On the loop; `step_swap` goes on from here.
+        Raises StorageError."""
+        if self.dead is not None:
+            raise self.dead
+        segments = self.segments
+        at = lookup.segment_index(segments, base_offset)
+        old = segments[at : at + len(replaced)]
+        there = [(segment.base_offset, segment.size, segment.active) for segment in old]
+        if (
+            self._abandoned
+            or at + len(replaced) >= len(segments)
+            or there != [(part.base_offset, part.size, False) for part in replaced]
+        ):
+            return False
+        self._finish_swap()
+        new = Segment(self.disk, self.directory, base_offset, sizes, self._now_ms, swap.CLEANED)
+        new.modified_ms = old[-1].modified_ms
+        try:
+            swap.begin(new, self.directory)
+        except OSError as e:
+            raise self._die("swap segments", e) from e
+        self.segments = [*segments[:at], new, *segments[at + len(old) :]]
+        self._swap = swap.Swap(
+            new, old, self._drop, lambda: self.directory, lambda s: s in self.segments
+        )
+        self._names_changed = self._touched = True
+        return True
+
+    def step_swap(self) -> bool:
+        """Go on with a swap, once the directory was synced; False where there is nothing to do. On the loop. Raises
+        StorageError."""
+        if self._swap is None or self._swap.done or self._abandoned:
+            self._swap = None
+            return False
+        try:
+            self._swap.step()
+        except OSError as e:
+            if self._abandoned:
+                return False
+            raise self._die("swap segments", e) from e
+        return True
+
+    def sync_names(self) -> None:
+        """Make the names in the log's directory durable. In a thread, perhaps. Raises StorageError."""
+        try:
+            self.disk.sync_dir(self.directory)
+        except OSError as e:
+            if not self._abandoned:
+                raise self._die("sync a directory", e) from e
 
     def read(
         self, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool = True

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from pk.core.log import checkpoints
 from pk.core.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
@@ -38,6 +39,7 @@ class OpenLog(Protocol):
 
     log_start_offset: int
     recovery_point: int
+    first_dirty_offset: int | None
     dead: StorageError | None
 
     @property
@@ -65,6 +67,8 @@ class LogDir:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        """Up to where logs are compacted."""
         self._lock: Lock | None = None
 
     def __repr__(self) -> str:
@@ -137,6 +141,7 @@ class LogDir:
         self.recovery_points = self._offsets(RECOVERY_POINTS, names)
         self.log_start_offsets = self._offsets(LOG_START_OFFSETS, names)
         self.high_watermarks = self._offsets(HIGH_WATERMARKS, names)
+        self.cleaner_offsets = self._offsets(CLEANER_OFFSETS, names)
         if CLEAN_SHUTDOWN in names:
             path = f"{self.path}/{CLEAN_SHUTDOWN}"
             self.clean = True
@@ -160,6 +165,19 @@ class LogDir:
         for tp, log in list(self.logs.items()):
             self.recovery_points[tp] = log.recovery_point
         self._write(RECOVERY_POINTS, self.recovery_points)
+        self.write_cleaner_offsets()
+
+    def write_cleaner_offsets(self) -> None:
+        """Bring `cleaner-offset-checkpoint` up to date, where that changed. Raises StorageError."""
+        now = {
+            tp: log.first_dirty_offset
+            for tp, log in list(self.logs.items())
+            if log.first_dirty_offset is not None
+        }
+        changed = {**self.cleaner_offsets, **now}
+        if changed != self.cleaner_offsets:
+            self.cleaner_offsets = changed
+            self._write(CLEANER_OFFSETS, changed)
 
     def write_log_start_offsets(self) -> None:
         """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises StorageError."""
@@ -179,7 +197,12 @@ class LogDir:
 
     def forget(self, tp: TopicPartition) -> None:
         """Drop what the checkpoints say of a log that is gone."""
-        for offsets in (self.recovery_points, self.log_start_offsets, self.high_watermarks):
+        for offsets in (
+            self.recovery_points,
+            self.log_start_offsets,
+            self.high_watermarks,
+            self.cleaner_offsets,
+        ):
             offsets.pop(tp, None)
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:

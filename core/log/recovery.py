@@ -60,6 +60,8 @@ class Found:
     snapshots: list[int] = field(default_factory=list)
     snapshot_bytes: dict[int, int] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
+    swaps: list[str] = field(default_factory=list)
+    """Every name, if one says that a crash cut a swap short (swap.py)."""
     has_epochs: bool = False
 
 
@@ -74,7 +76,10 @@ class Cut(NamedTuple):
 def find(disk: Disk, directory: str) -> Found:
     """List a partition's directory. Raises OSError."""
     found = Found()
-    for name, entry in disk.list(directory).items():
+    names = disk.list(directory)
+    if any(name.endswith(".swap") for name in names):
+        found.swaps = list(names)
+    for name, entry in names.items():
         stem, dot, rest = name.partition(".")
         if dot and len(stem) == 20 and stem.isdigit():
             suffix = dot + rest

@@ -52,6 +52,15 @@ class BatchPlace(NamedTuple):
     position: int
 
 
+class Part(NamedTuple):
+    """A segment at rest as others are told of it: its begin, and the bytes of its records and indexes."""
+
+    base_offset: int
+    size: int
+    index_bytes: int
+    time_index_bytes: int
+
+
 def file_name(base_offset: int, suffix: str) -> str:
     """The name of a segment's file: twenty digits and the suffix."""
     return f"{base_offset:020d}{suffix}"
@@ -61,12 +70,18 @@ class Segment:
     """One segment. Every method may raise OSError; the reading ones CorruptBatch."""
 
     def __init__(
-        self, disk: Disk, directory: str, base_offset: int, sizes: dict[str, int], now_ms: int
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        sizes: dict[str, int],
+        now_ms: int,
+        name_suffix: str = "",
     ) -> None:
-        """`sizes` are those of its files by suffix, for those that exist."""
+        """`sizes` are those of its files by suffix, for those that exist; `name_suffix` ends all their names."""
 
         def at(suffix: str) -> str:
-            return f"{directory}/{file_name(base_offset, suffix)}"
+            return f"{directory}/{file_name(base_offset, suffix)}{name_suffix}"
 
         self.base_offset = base_offset
         self.file = disk.open(at(LOG))
@@ -221,7 +236,7 @@ class Segment:
 
     def close(self) -> None:
         """Let the files go, after the last reader in flight."""
-        for file in self._files():
+        for file in self.files:
             file.close()
 
     def truncate_bytes(self, size: int) -> None:
@@ -245,10 +260,10 @@ class Segment:
         self._max_timestamp = self._find_max_timestamp()
 
     def rename(self, directory: str, suffix: str = "") -> list[str]:
-        """Move its files that exist to `directory`, adding `suffix` to their names; the new paths."""
+        """Move its files that exist to `directory`, under their names with `suffix`; the new paths."""
         moved = []
-        for file in self._files():
-            path = f"{directory}/{file.path.rpartition('/')[2]}{suffix}"
+        for kind, file in zip((LOG, INDEX, TIME_INDEX, TXN_INDEX), self.files, strict=True):
+            path = f"{directory}/{file_name(self.base_offset, kind)}{suffix}"
             try:
                 file.rename(path)
             except FileNotFoundError:
@@ -258,7 +273,7 @@ class Segment:
 
     def moved(self, directory: str) -> None:
         """Note that the directory it lies in was renamed."""
-        for file in self._files():
+        for file in self.files:
             file.path = f"{directory}/{file.path.rpartition('/')[2]}"
 
     # --- looking ---
@@ -358,7 +373,9 @@ class Segment:
             self.index.entries * OFFSET_ENTRY.size, self.time_index.entries * TIME_ENTRY.size
         )
 
-    def _files(self) -> tuple[File, ...]:
+    @property
+    def files(self) -> tuple[File, File, File, File]:
+        """Of records, offset index, time index and aborted transactions; the last need not exist."""
         return (self.file, self.index.file, self.time_index.file, self.txn_index.file)
 
     def check_indexes(self) -> None:

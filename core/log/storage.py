@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Final, Self
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.log import lookup, recovery
+from pk.core.log import lookup, recovery, swap
 from pk.core.log.checkpoints import PARTITION_METADATA
 from pk.core.log.config import LOG_APPEND_TIME, LogConfig
 from pk.core.log.epochs import LeaderEpochs
@@ -67,6 +67,9 @@ class StoredLog:
         self._abandoned = False
         self.created = False
         """Whether its directory is new and not synced yet."""
+        self.first_dirty_offset: int | None = None
+        """Up to where the log is compacted; None where that is not known."""
+        self._swap: swap.Swap | None = None
         self._flush_lock = threading.RLock()
         self.config = config
 
@@ -115,6 +118,9 @@ class StoredLog:
         now_ms: int,
     ) -> Self:
         found = recovery.find(disk, directory)
+        if found.swaps:
+            swap.complete(disk, directory, found.swaps, now_ms)
+            found = recovery.find(disk, directory)
         for name in found.leftovers:
             disk.remove(f"{directory}/{name}")
         segments = []
@@ -181,6 +187,7 @@ class StoredLog:
                 segment.close()
             return
         with self._flush_lock:
+            self._finish_swap()
             active = self.segments[-1]
             if active.active:
                 active.seal()
@@ -306,26 +313,6 @@ class StoredLog:
         except OSError as e:
             raise self._die("drop an empty segment", e) from e
 
-    @property
-    def deleted_files(self) -> list[str]:
-        """The names of the files that wait for `remove_deleted`."""
-        return list(self._deleted)
-
-    def remove_deleted(self, names: list[str] | None = None) -> int:
-        """Remove the files of dropped segments: `names`, which were `deleted_files` when `file.delete.delay.ms` began,
-        or all. How many those were. In a thread, perhaps. Raises StorageError."""
-        with self._flush_lock:
-            if self._abandoned:
-                return 0  # the whole directory goes
-            due = [n for n in (self._deleted if names is None else names) if n in self._deleted]
-            try:
-                for name in due:
-                    self._deleted.pop(name, None)
-                    self.disk.remove(f"{self.directory}/{name}")
-            except OSError as e:
-                raise self._die("remove a segment", e) from e
-        return len(due)
-
     def delete_before(self, offset: int) -> int:
         """Move the start of the log up to `offset` and drop the segments that lie wholly below; how many. The caller
         checks the high watermark. Raises KafkaError(OFFSET_OUT_OF_RANGE) beyond the end, StorageError."""
@@ -364,6 +351,7 @@ class StoredLog:
             self.restart_at(offset)
             return True
         with self._flush_lock:
+            self._finish_swap()
             try:
                 keep = lookup.segment_index(self.segments, offset) + 1
                 gone, self.segments = self.segments[keep:], self.segments[:keep]
@@ -391,6 +379,7 @@ class StoredLog:
         if self.dead is not None:
             raise self.dead
         with self._flush_lock:
+            self._finish_swap()
             try:
                 self._drop(self.segments)
                 now = self._now_ms if now_ms is None else now_ms
@@ -406,8 +395,20 @@ class StoredLog:
         self._epochs.dirty = True
         self._latest_epoch = -1
 
+    def _finish_swap(self) -> None:
+        """Bring a swap under way to its end: what it replaced must not come back after what follows now."""
+        unfinished, self._swap = self._swap, None
+        try:
+            while unfinished is not None and not unfinished.done:
+                self.disk.sync_dir(self.directory)
+                unfinished.step()
+        except OSError as e:
+            raise self._die("swap segments", e) from e
+
     def _ends_at(self, offset: int) -> None:
         self.log_end_offset = offset
+        if self.first_dirty_offset is not None:
+            self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self._remove_snapshots([snapshot for snapshot in self.snapshots if snapshot > offset])
         self._touched = True

@@ -1,0 +1,368 @@
+"""Compaction: the last record of every key stays, in its place, under its offset (Apache's log cleaner).
+
+Two passes. The first reads the dirty part and notes the last offset of each key, in a map of bounded memory. The second
+reads the log from its beginning, leaves out what the map knows a later record of, and writes neighbouring small segments
+into one. So a key that has not changed is copied, never looked up in what came before it.
+
+What stays besides the last records:
+
+    tombstones (null values)      for `delete.retention.ms` from the round that first met them: that time is written into
+                                  their batch as its delete horizon, and a round that comes later drops them
+    ends of transactions          while a record of the transaction stays, then until their own delete horizon
+    batches without records       where they carry the last sequence of an active producer, or the round's last offset
+
+Records without a key and records of aborted transactions go. A full map ends the round where it has come to.
+
+`clean` is a generator over blocking file work: whoever runs it (a process of its own, or a thread) takes its steps one by
+one, paces it by the bytes they tell of, and stops it by taking no more. A group of segments that is done lies beside the
+old ones as `.cleaned`, synced; swap.py puts it in their place. Nothing here touches the log itself.
+"""
+
+import contextlib
+from collections.abc import Generator, Iterable, Iterator
+from typing import Final, NamedTuple, TypeAlias
+
+from pk.core.log.cleanable import Job
+from pk.core.log.files import Disk, File
+from pk.core.log.keymap import KeyMap
+from pk.core.log.rewrite import Entry, emptied, entries, filtered
+from pk.core.log.segment import (
+    INDEX,
+    LOG,
+    TIME_INDEX,
+    TXN_INDEX,
+    BatchPlace,
+    Part,
+    Segment,
+    file_name,
+)
+from pk.core.log.swap import CLEANED
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.record.batch import (
+    CONTROL_BIT,
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    CorruptBatch,
+    body,
+    check_crc,
+    read_header,
+    records,
+)
+from pk.core.record.build import ControlType, control_type
+
+GROUP_SEGMENTS_MAX: Final = 64
+"""Segments written into one: their files are renamed between two turns of the loop."""
+
+_INT32_MAX: Final = (1 << 31) - 1
+
+
+class Worked(NamedTuple):
+    """Bytes read and written since the last step."""
+
+    bytes: int
+
+
+class Cleaned(NamedTuple):
+    """A group is done: its `.cleaned` files are durable, and may take the place of `replaced`."""
+
+    base_offset: int
+    replaced: tuple[Part, ...]
+    sizes: dict[str, int]
+    """Of its files, by suffix."""
+
+
+class Done(NamedTuple):
+    """The round is over: what lies below `first_dirty_offset` is compacted."""
+
+    first_dirty_offset: int
+    keys: int
+    full: bool
+    """The map was full: there is more to do."""
+
+
+Step: TypeAlias = Worked | Cleaned | Done
+
+
+def clean(disk: Disk, job: Job) -> Generator[Step, None, None]:
+    """Do the job, step by step; the last is Done. Raises OSError, and CorruptBatch or KafkaError where a batch is none."""
+    keys = KeyMap(job.keys_max)
+    full = yield from _map(disk, job, keys)
+    end = keys.latest + 1 if full else job.end_offset
+    transactions = Transactions(job.aborted)
+    for group in groups(job, end):
+        yield from _clean_group(disk, job, group, keys, transactions)
+    yield Done(end, len(keys), full)
+
+
+class Transactions:
+    """Which batches belong to aborted transactions, and which markers end a transaction with nothing left of it."""
+
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
+        self._due = sorted(aborted, key=lambda a: -a.first_offset)
+        self._aborting: dict[int, AbortedTxn] = {}
+        self._seen: set[int] = set()
+        """Producers with batches of the transaction that is open at this place."""
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Take in a batch of data; whether its transaction was aborted."""
+        self._go_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        self._seen.add(header.producer_id)
+        return header.producer_id in self._aborting
+
+    def ended(
+        self, header: BatchHeader, kind: ControlType | None
+    ) -> tuple[bool, AbortedTxn | None]:
+        """Take in a control batch: whether no batch of its transaction is left, and the transaction to index."""
+        self._go_to(header.last_offset)
+        if kind is ControlType.ABORT:
+            aborted = self._aborting.pop(header.producer_id, None)
+            left = header.producer_id in self._seen and aborted is not None
+            self._seen.discard(header.producer_id)
+            return not left, aborted if left else None
+        if kind is ControlType.COMMIT:
+            left = header.producer_id in self._seen
+            self._seen.discard(header.producer_id)
+            return not left, None
+        return False, None
+
+    def _go_to(self, offset: int) -> None:
+        due = self._due
+        while due and due[-1].first_offset <= offset:
+            aborted = due.pop()
+            self._aborting.setdefault(aborted.producer_id, aborted)
+
+
+def groups(job: Job, end: int) -> Iterator[tuple[Part, ...]]:
+    """The segments below `end`, neighbours together as far as one segment can hold them."""
+    group: list[Part] = []
+    size = index_bytes = time_index_bytes = 0
+    for i, part in enumerate(job.parts):
+        if part.base_offset >= end:
+            break
+        after = job.parts[i + 1].base_offset if i + 1 < len(job.parts) else job.end_offset
+        if group and (
+            size + part.size > job.segment_bytes
+            or index_bytes + part.index_bytes > job.index_bytes_max
+            or time_index_bytes + part.time_index_bytes > job.index_bytes_max
+            or after - 1 - group[0].base_offset > _INT32_MAX
+            or len(group) >= GROUP_SEGMENTS_MAX
+        ):
+            yield tuple(group)
+            group.clear()
+            size = index_bytes = time_index_bytes = 0
+        group.append(part)
+        size += part.size
+        index_bytes += part.index_bytes
+        time_index_bytes += part.time_index_bytes
+    if group:
+        yield tuple(group)
+
+
+def _map(disk: Disk, job: Job, keys: KeyMap) -> Generator[Worked, None, bool]:
+    """Fill the map; returns whether it became full."""
+    first = job.first_dirty_offset
+    transactions = Transactions(job.aborted)
+    for i, part in enumerate(job.parts):
+        after = job.parts[i + 1].base_offset if i + 1 < len(job.parts) else job.end_offset
+        if after <= first:
+            continue
+        unpaced = 0
+        with _reading(disk, job, part) as file:
+            for header, batch in _batches(file, part.size, job.buffer_bytes):
+                unpaced += header.size
+                if header.attributes & CONTROL_BIT:
+                    transactions.ended(header, _marker(batch, header))
+                elif (
+                    not transactions.is_aborted(header)
+                    and header.last_offset >= first
+                    and not _note(header, batch, keys, first)
+                ):
+                    return True
+                keys.latest = max(keys.latest, header.last_offset)
+                if unpaced >= job.buffer_bytes:
+                    yield Worked(unpaced)
+                    unpaced = 0
+        yield Worked(unpaced)
+    return False
+
+
+def _note(header: BatchHeader, batch: bytes, keys: KeyMap, first: int) -> bool:
+    """Put a batch's keys into the map; False where it became full."""
+    base, put = header.base_offset, keys.put
+    for _, _, delta, key, _ in entries(bytes(body(batch, header)), header.count):
+        if key is not None and base + delta >= first and not put(key, base + delta):
+            return False
+    return True
+
+
+def _clean_group(
+    disk: Disk,
+    job: Job,
+    group: tuple[Part, ...],
+    keys: KeyMap,
+    transactions: Transactions,
+) -> Iterator[Step]:
+    base = group[0].base_offset
+    remove_cleaned(disk, job.directory, base)
+    writer = _Writer(disk, job, base)
+    try:
+        for part in group:
+            unpaced = 0
+            with _reading(disk, job, part) as file:
+                for header, batch in _batches(file, part.size, job.buffer_bytes):
+                    kept, aborted = _clean_batch(job, header, batch, keys, transactions)
+                    if aborted is not None:
+                        writer.index_aborted(aborted)
+                    unpaced += header.size
+                    if kept is not None:
+                        writer.add(kept)
+                        unpaced += len(kept)
+                    if unpaced >= job.buffer_bytes:
+                        yield Worked(unpaced)
+                        unpaced = 0
+            yield Worked(unpaced)
+        yield Cleaned(base, group, writer.finish())
+    finally:
+        writer.close()
+
+
+def _clean_batch(
+    job: Job,
+    header: BatchHeader,
+    batch: bytes,
+    keys: KeyMap,
+    transactions: Transactions,
+) -> tuple[bytes | bytearray | None, AbortedTxn | None]:
+    """What stays of a batch, and the transaction that its marker ends, if that is to be indexed."""
+    horizon, now_ms = header.delete_horizon_ms, job.now_ms
+    aborted = None
+    over = horizon is not None and horizon <= now_ms
+    if header.attributes & CONTROL_BIT:
+        nothing_left, aborted = transactions.ended(header, _marker(batch, header))
+        drop = nothing_left and over
+    else:
+        nothing_left = False
+        drop = transactions.is_aborted(header)
+    kept: bytes | bytearray | None = None
+    if not drop and header.count:
+        base, latest, last = header.base_offset, keys.latest, keys.last
+
+        def keep(entry: Entry) -> bool:
+            offset = base + entry.offset_delta
+            if offset > latest or header.attributes & CONTROL_BIT:
+                return True
+            if entry.key is None or offset < last(entry.key):
+                return False
+            return entry.has_value or not over
+
+        kept, _ = filtered(batch, header, keep, now_ms + job.delete_retention_ms, nothing_left)
+    if kept is None and (_is_last_of_producer(job, header) or header.last_offset == keys.latest):
+        kept = emptied(header)
+    return kept, aborted
+
+
+def _is_last_of_producer(job: Job, header: BatchHeader) -> bool:
+    """Whether the header tells the last sequence of an active producer, or at least its epoch."""
+    if header.producer_id < 0:
+        return False
+    for producer_id, last_offset, epoch in job.producers:
+        if producer_id == header.producer_id:
+            if last_offset >= 0:
+                return header.last_offset == last_offset
+            return header.is_control and header.producer_epoch == epoch
+    return False
+
+
+def _marker(batch: bytes, header: BatchHeader) -> ControlType | None:
+    record = next(records(batch, header), None)
+    return control_type(record) if record is not None else None
+
+
+class _Writer:
+    """The segment that comes of a group, under names that end in `.cleaned`."""
+
+    def __init__(self, disk: Disk, job: Job, base: int) -> None:
+        self._disk = disk
+        self._directory = job.directory
+        self._interval = job.index_interval_bytes
+        self._buffer_bytes = job.buffer_bytes
+        self.segment = Segment(disk, job.directory, base, {}, job.now_ms, CLEANED)
+        self.segment.activate()
+        self.segment.txn_index.file.pwrite(b"", 0)  # one without entries: see swap.py
+        self._buffer = bytearray()
+
+    def add(self, batch: bytes | bytearray) -> None:
+        segment = self.segment
+        header = read_header(batch)
+        place = BatchPlace(header.last_offset, header.base_offset, segment.size + len(self._buffer))
+        segment.note(place, header.size, header.max_timestamp, self._interval)
+        self._buffer += batch
+        if len(self._buffer) >= self._buffer_bytes:
+            self._write()
+
+    def index_aborted(self, aborted: AbortedTxn) -> None:
+        self.segment.txn_index.append(aborted)
+
+    def finish(self) -> dict[str, int]:
+        """Make it durable; the sizes of its files."""
+        segment = self.segment
+        self._write()
+        segment.seal()
+        segment.write_indexes()
+        files = dict(zip((LOG, INDEX, TIME_INDEX, TXN_INDEX), segment.files, strict=True))
+        for file in files.values():
+            file.sync()
+        self._disk.sync_dir(self._directory)
+        return {suffix: file.size() for suffix, file in files.items()}
+
+    def close(self) -> None:
+        self.segment.close()
+
+    def _write(self) -> None:
+        self.segment.file.pwrite(self._buffer, self.segment.size)
+        self.segment.size += len(self._buffer)
+        self._buffer = bytearray()
+
+
+def remove_cleaned(disk: Disk, directory: str, base: int) -> None:
+    """Remove what a round that was given up left of a group. Raises OSError."""
+    for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+        with contextlib.suppress(FileNotFoundError):
+            disk.remove(f"{directory}/{file_name(base, suffix)}{CLEANED}")
+
+
+@contextlib.contextmanager
+def _reading(disk: Disk, job: Job, part: Part) -> Iterator[File]:
+    file = disk.open(f"{job.directory}/{file_name(part.base_offset, LOG)}")
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+def _batches(file: File, size: int, buffer_bytes: int) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Header and bytes of each batch, checked. Raises OSError, CorruptBatch."""
+    position, chunk, chunk_at = 0, b"", 0
+    while position < size:
+        at = position - chunk_at
+        length = HEADER_BYTES
+        if at + LENGTH_END <= len(chunk):
+            length = (
+                int.from_bytes(chunk[at + 8 : at + LENGTH_END], "big", signed=True) + LENGTH_END
+            )
+        if at + max(length, HEADER_BYTES) > len(chunk):
+            chunk_at, at = position, 0
+            chunk = file.pread(min(max(buffer_bytes, length), size - position), position)
+            length = int.from_bytes(chunk[8:LENGTH_END], "big", signed=True) + LENGTH_END
+            if length > len(chunk) and len(chunk) < size - position:
+                chunk = file.pread(min(length, size - position), position)
+        try:
+            header = read_header(chunk, at)
+            check_crc(chunk, at, header)
+        except CorruptBatch as e:
+            raise CorruptBatch(f"{file.path} at position {position}: {e}") from e
+        yield header, chunk[at : at + header.size]
+        position += header.size

@@ -1,0 +1,184 @@
+"""What compaction does to one batch: which of its records stay, and the batch without the others.
+
+A batch keeps its base offset, its last offset, its sequences and its leader epoch, whatever goes out of it: offsets never
+change, and a producer's state can still be read from the headers. The records that stay are copied as bytes, since their
+deltas count from a base that stays too. Only where a batch gets its *delete horizon* is each record written anew: the
+horizon, the time from which its tombstones may go, takes the place of the base timestamp (KIP-534), and the timestamp
+deltas count from that.
+"""
+
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.batch import (
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_END,
+    BatchHeader,
+    body,
+    write_crc,
+)
+from pk.core.record.compress import compress
+from pk.core.record.varint import INT_BYTES_MAX, LONG_BYTES_MAX, VARINTS, read_varint
+
+_CODEC_BITS: Final = 0x07
+_ATTRIBUTES: Final = Struct(">h")
+
+NO_TIMESTAMP: Final = -1
+
+
+class Entry(NamedTuple):
+    """Where a record lies in its batch's body, and what compaction asks of it."""
+
+    start: int
+    stop: int
+    offset_delta: int
+    key: bytes | None
+    has_value: bool
+
+
+def entries(data: bytes, count: int) -> list[Entry]:
+    """The `count` records that fill `data`. Raises KafkaError(INVALID_RECORD)."""
+    found: list[Entry] = []
+    position = 0
+    new = tuple.__new__
+    try:
+        for _ in range(count):
+            start = position
+            size = data[position]
+            if size < 0x80:
+                size, position = (size >> 1) ^ -(size & 1), position + 1
+            else:
+                size, position = read_varint(data, position, INT_BYTES_MAX)
+            stop = position + size
+            position += 1
+            while data[position] > 0x7F:
+                position += 1
+            position += 1
+            delta = data[position]
+            if delta < 0x80:
+                delta, position = delta >> 1, position + 1
+            else:
+                delta, position = read_varint(data, position, INT_BYTES_MAX)
+            size = data[position]
+            if size < 0x80:
+                size, position = (size >> 1) ^ -(size & 1), position + 1
+            else:
+                size, position = read_varint(data, position, INT_BYTES_MAX)
+            key = None
+            if size >= 0:
+                key = data[position : position + size]
+                position += size
+            # Every length but -1 is an even first byte, or one of several: only null is 1.
+            found.append(new(Entry, (start, stop, delta, key, data[position] != 1)))
+            if position >= stop:
+                raise _malformed()
+            position = stop
+    except IndexError:
+        raise _malformed() from None
+    if position != len(data):
+        raise _malformed()
+    return found
+
+
+def filtered(
+    batch: bytes,
+    header: BatchHeader,
+    keep: Callable[[Entry], bool],
+    horizon_ms: int,
+    marks_horizon: bool,
+) -> tuple[bytes | bytearray | None, int]:
+    """The batch with the records that `keep` says, and how many those are; None where there are none.
+
+    `horizon_ms` becomes its delete horizon if it has none yet and a tombstone stays, or with `marks_horizon` (a
+    transaction's marker that may go some day). Raises what `body` raises, and KafkaError(INVALID_RECORD).
+    """
+    data = bytes(body(batch, header))
+    there = entries(data, header.count)
+    kept = [entry for entry in there if keep(entry)]
+    if not kept:
+        return None, 0
+    has_horizon = header.attributes & DELETE_HORIZON_BIT
+    if not has_horizon and (marks_horizon or any(not entry.has_value for entry in kept)):
+        return _with_horizon(data, header, kept, horizon_ms), len(kept)
+    if len(kept) == len(there):
+        return batch, len(kept)
+    records = b"".join([data[start:stop] for start, stop, *_ in kept])
+    return _sealed(header, records, kept, _latest(data, header, kept)), len(kept)
+
+
+def emptied(header: BatchHeader) -> bytearray:
+    """The batch without records: what is left where its header still says something of its producer."""
+    batch = bytearray(HEADER_BYTES)
+    attributes = header.attributes & ~(_CODEC_BITS | DELETE_HORIZON_BIT)
+    _pack(batch, header, attributes, NO_TIMESTAMP, header.max_timestamp, 0)
+    return batch
+
+
+def _latest(data: bytes, header: BatchHeader, kept: Iterable[Entry]) -> int:
+    if header.log_append_time:
+        return header.max_timestamp
+    return header.base_timestamp + max(_timestamp(data, entry.start)[0] for entry in kept)
+
+
+def _timestamp(data: bytes, start: int) -> tuple[int, int, int]:
+    """A record's timestamp delta, and where that begins and ends."""
+    _, position = read_varint(data, start, INT_BYTES_MAX)
+    delta, end = read_varint(data, position + 1, LONG_BYTES_MAX)
+    return delta, position + 1, end
+
+
+def _with_horizon(
+    data: bytes, header: BatchHeader, kept: list[Entry], horizon_ms: int
+) -> bytearray:
+    shift = header.base_timestamp - horizon_ms
+    out: list[bytes] = []
+    latest = header.max_timestamp if header.log_append_time else -(1 << 63)
+    for start, stop, *_ in kept:
+        delta, begin, end = _timestamp(data, start)
+        if not header.log_append_time:
+            latest = max(latest, header.base_timestamp + delta)
+        stamp = VARINTS[delta + shift]
+        rest = data[end:stop]
+        out += (VARINTS[1 + len(stamp) + len(rest)], data[begin - 1 : begin], stamp, rest)
+    marked = header._replace(
+        attributes=header.attributes | DELETE_HORIZON_BIT, base_timestamp=horizon_ms
+    )
+    return _sealed(marked, b"".join(out), kept, latest)
+
+
+def _sealed(header: BatchHeader, records: bytes, kept: list[Entry], latest: int) -> bytearray:
+    packed = compress(header.codec, records) if header.attributes & _CODEC_BITS else records
+    batch = bytearray(HEADER_BYTES) + packed
+    _pack(batch, header, header.attributes, header.base_timestamp, latest, len(kept))
+    return batch
+
+
+def _pack(
+    batch: bytearray, header: BatchHeader, attributes: int, base_ms: int, latest: int, count: int
+) -> None:
+    HEADER.pack_into(
+        batch,
+        0,
+        header.base_offset,
+        len(batch) - LENGTH_END,
+        header.leader_epoch,
+        header.magic,
+        0,
+        attributes,
+        header.last_offset_delta,
+        base_ms,
+        latest,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        count,
+    )
+    write_crc(batch)
+
+
+def _malformed() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, "a record whose lengths do not add up")

@@ -1,0 +1,127 @@
+"""Putting a compacted segment in the place of others, so that a crash at any moment leaves a log that is right.
+
+    1  .cleaned           the new files are written and synced; a crash leaves the old log (`.cleaned` is removed at start)
+    2  .cleaned → .swap   the indexes first, the records last: from here on the swap is decided. Readers get the new
+                          segment at once; the names are synced
+    3  old → .deleted     removed `file.delete.delay.ms` later; the names are synced
+    4  .swap → final      the indexes, synced, and then the records, synced
+
+What a start finds with `.log.swap` it takes through 3 and 4: `complete`. Old segments that begin within the new one go;
+one that begins behind the new one's last batch may stay, when compaction left nothing of it: what it holds is old news
+that the segments behind it, or the next round, outdo.
+
+Between two steps names are synced, off the loop; the renames are for the loop. Whoever cuts the log in that time finishes
+the swap first: an old segment must not come back behind a cut.
+
+The index of aborted transactions is always there, perhaps empty, while it is swapped: its absence would not say whether
+the old one is to go.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pk.core.log.files import Disk
+from pk.core.log.segment import INDEX, LOG, TIME_INDEX, TXN_INDEX, Segment, file_name
+
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+INDEXES: Final = (INDEX, TIME_INDEX, TXN_INDEX)
+
+
+class Swap:
+    """A swap under way: `steps` that rename, each to be followed by a sync of the directory."""
+
+    def __init__(
+        self,
+        new: Segment,
+        old: Sequence[Segment],
+        drop: Callable[[list[Segment]], None],
+        directory: Callable[[], str],
+        is_current: Callable[[Segment], bool],
+    ) -> None:
+        """`drop` renames segments for removal; `is_current`: whether the log still has the new one."""
+        self._new = new
+        self._old = list(old)
+        self._drop = drop
+        self._directory = directory
+        self._is_current = is_current
+        self._steps = [self._remove_old, self._name_indexes, self._name_records]
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to rename."""
+        return not self._steps
+
+    def step(self) -> None:
+        """Rename some. Raises OSError."""
+        self._steps.pop(0)()
+
+    def _remove_old(self) -> None:
+        self._drop(self._old)
+
+    def _name_indexes(self) -> None:
+        self._name(1)
+
+    def _name_records(self) -> None:
+        self._name(0)
+
+    def _name(self, first: int) -> None:
+        if not self._is_current(self._new):
+            return  # retention took it meanwhile: its files have other names
+        files = self._new.files[first:] if first else self._new.files[:1]
+        for file in files:
+            name = file.path.rpartition("/")[2].removesuffix(SWAP)
+            file.rename(f"{self._directory()}/{name}")
+
+
+def begin(new: Segment, directory: str) -> None:
+    """Step 2: the files of `new`, which end in `.cleaned`, end in `.swap`. Raises OSError, with nothing decided."""
+    files = new.files
+    for file in (*files[1:], files[0]):
+        file.rename(f"{directory}/{file.path.rpartition('/')[2].removesuffix(CLEANED)}{SWAP}")
+
+
+def complete(disk: Disk, directory: str, names: Sequence[str], now_ms: int) -> None:
+    """Finish the swaps that a crash left decided, and remove what others left. `names` are those in the directory. Raises OSError."""
+    there = set(names)
+    decided = sorted(name for name in there if name.endswith(LOG + SWAP))
+    for name in decided:
+        base = int(name.partition(".")[0])
+        size = disk.open(f"{directory}/{name}").size()
+        new = Segment(disk, directory, base, {LOG: size}, now_ms, SWAP)
+        end = base
+        for _, header in new.headers(chunk_bytes=1 << 16):
+            end = header.next_offset
+        new.close()
+        for other in _bases(there):
+            if base < other < end:
+                for kind in (LOG, *INDEXES):
+                    _remove(disk, directory, file_name(other, kind), there)
+        for kind in INDEXES:
+            final = file_name(base, kind)
+            for suffix in (SWAP, CLEANED):
+                if final + suffix in there:
+                    disk.rename(f"{directory}/{final}{suffix}", f"{directory}/{final}")
+                    there.discard(final + suffix)
+                    break
+        disk.sync_dir(directory)
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
+        there.discard(name)
+    for name in list(there):
+        if name.endswith(SWAP):
+            _remove(disk, directory, name, there)
+    disk.sync_dir(directory)
+
+
+def _bases(names: set[str]) -> list[int]:
+    return [
+        int(name.removesuffix(LOG)) for name in names if name.endswith(LOG) and name[:20].isdigit()
+    ]
+
+
+def _remove(disk: Disk, directory: str, name: str, there: set[str]) -> None:
+    if name in there:
+        with contextlib.suppress(FileNotFoundError):
+            disk.remove(f"{directory}/{name}")
+        there.discard(name)

@@ -1,0 +1,126 @@
+"""Compaction in a process of its own.
+
+Measured with one partition of 100-byte records being compacted beside a client that produces one record at a time: see
+`scripts/benchmark` for the figures of this machine. A thread of the broker's process computes in turns of 5 ms (the
+interpreter's switch interval), and every request that arrives waits for the end of one; a shorter interval trades that for
+more switches. A second process shares nothing but the disk, and it is *nice*: on a busy machine the broker goes first.
+
+The child gets its job on stdin, tells its steps on stdout (`core/log/jobs.py`), and lives no longer than its parent: it
+watches stdin, whose end comes when the parent closes it or dies. Otherwise an orphan could go on writing `.cleaned` files
+while the next broker opens the log.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import BinaryIO
+
+import trio
+
+from pk.core.broker.cleaner import CompactorLost
+from pk.core.cbor import CborError
+from pk.core.errors import KafkaError
+from pk.core.log import jobs
+from pk.core.log.cleanable import Job
+from pk.core.log.compact import Step, Worked, clean
+from pk.core.log.disk import RealDisk
+
+NICENESS = 10
+RECEIVE_BYTES = 1 << 16
+
+START = "import sys; sys.path[:] = sys.argv[1:]; from pk.net.compactor import main; main()"
+
+
+class InProcess:
+    """Does jobs on the real disk, each in a process of its own."""
+
+    @asynccontextmanager
+    async def run(self, job: Job, bytes_per_s: float) -> AsyncIterator[AsyncIterator[Step]]:
+        """See `Compactor`."""
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-c", START, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        try:
+            async with aclosing(self._steps(process, job, bytes_per_s)) as steps:
+                yield steps
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+                for stream in (process.stdin, process.stdout):
+                    if stream is not None:
+                        await stream.aclose()
+
+    async def _steps(
+        self, process: trio.Process, job: Job, bytes_per_s: float
+    ) -> AsyncGenerator[Step, None]:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            await process.stdin.send_all(jobs.frame(jobs.job_body(job, bytes_per_s)))
+        except trio.BrokenResourceError:
+            raise CompactorLost(f"the compactor ended with status {await process.wait()}") from None
+        data = bytearray()
+        while True:
+            received = await process.stdout.receive_some(RECEIVE_BYTES)
+            if not received:
+                status = await process.wait()
+                if status or data:
+                    raise CompactorLost(f"the compactor ended with status {status}")
+                return
+            data += received
+            while len(data) >= jobs.LENGTH.size:
+                end = jobs.LENGTH.size + jobs.LENGTH.unpack_from(data)[0]
+                if len(data) < end:
+                    break
+                body = jobs.unframe(bytes(data[jobs.LENGTH.size : end]))
+                del data[:end]
+                yield _step_or_error(body)
+
+
+def _step_or_error(body: object) -> Step:
+    match body:
+        case ["os", number, message]:
+            raise OSError(number, message)
+        case ["kafka", code, message]:
+            raise KafkaError(code, message)
+    return jobs.step_of(body)
+
+
+def main() -> None:
+    """The child: one job from stdin to stdout."""
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    try:
+        (length,) = jobs.LENGTH.unpack(source.read(jobs.LENGTH.size))
+        job, bytes_per_s = jobs.job_of(jobs.unframe(source.read(length)))
+    except (ValueError, CborError):
+        sys.exit(2)
+    threading.Thread(target=_end_with_parent, args=(source.fileno(),), daemon=True).start()
+    os.nice(NICENESS)
+    try:
+        for step in clean(RealDisk(), job):
+            if isinstance(step, Worked):
+                time.sleep(step.bytes / bytes_per_s)
+            else:
+                _tell(target, jobs.step_body(step))
+    except OSError as e:
+        _tell(target, ["os", e.errno or 5, str(e)])
+    except KafkaError as e:
+        _tell(target, ["kafka", int(e.code), str(e)])
+
+
+def _tell(target: BinaryIO, body: list[object]) -> None:
+    target.write(jobs.frame(body))
+    target.flush()
+
+
+def _end_with_parent(fd: int) -> None:
+    """End at once when the parent has: nobody would swap in what comes now. Reads below the buffered stream, whose lock
+    would be held while this process ends."""
+    os.read(fd, 1)
+    os._exit(1)

@@ -1,0 +1,216 @@
+"""Any history of writes, rolls, compactions and crashes, held against a plain dictionary."""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log.compaction import ALWAYS, Write, compact, keyed, records_of, small_log
+from log.support import NOW, append, durable, headers_of
+
+from pk.core.log.disk import MemoryDisk
+from pk.core.log.log import Log
+from pk.core.record.compress import Codec
+
+KEYS = [b"a", b"b", b"c", b"a long key that is hashed", b"another long key"]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("write"),
+            st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), min_size=1, max_size=4),
+            st.sampled_from(list(Codec)),
+        ),
+        st.tuples(st.just("roll")),
+        st.tuples(st.just("compact"), st.sampled_from([1000, 3])),
+        st.tuples(st.just("wait"), st.sampled_from([1, 500, 1000])),
+        st.tuples(st.just("restart")),
+        st.tuples(st.just("flush")),
+        st.tuples(
+            st.just("crash"), st.integers(0, 40), st.sampled_from(["lost", "kept"]), st.booleans()
+        ),
+    ),
+    max_size=25,
+)
+
+
+class PowerCut(Exception):
+    """The disk took this operation and no more."""
+
+
+class CuttingDisk(MemoryDisk):
+    """A disk that loses power after a number of operations that change something."""
+
+    left: int | None = None
+
+    def check(self, operation: str, path: str) -> None:  # type: ignore[override]
+        self.tick()
+        super().check(operation, path)  # type: ignore[arg-type]
+
+    def put(self, node: object, data: object, position: int) -> None:  # type: ignore[override]
+        self.tick()
+        super().put(node, data, position)  # type: ignore[arg-type]
+
+    def tick(self) -> None:
+        if self.left is not None:
+            if self.left == 0:
+                raise PowerCut
+            self.left -= 1
+
+
+@dataclass
+class World:
+    """A log, and what it must hold."""
+
+    disk: CuttingDisk
+    log: Log
+    now_ms: int = NOW
+    written: list[tuple[int, bytes, bytes | None, int]] = field(default_factory=list)
+    """(offset, key, value, when) of every record there ever was, in order."""
+    number: int = 0
+    noted: int = 0
+    """The recovery point on the disk."""
+
+    def restart(self, *, clean: bool) -> None:
+        noted = self.log.recovery_point if clean else self.noted
+        dirty = self.log.first_dirty_offset
+        self.log = small_log(self.disk, recovery_point=noted)
+        self.noted = noted
+        self.log.first_dirty_offset = None if dirty is None else min(dirty, noted)
+
+    def write(self, wishes: list[tuple[bytes, bool]], codec: Codec) -> None:
+        writes = []
+        for key, has_value in wishes:
+            self.number += 1
+            writes.append(Write(key, b"%d" % self.number if has_value else None))
+        base = append(self.log, keyed(writes, timestamp=self.now_ms, codec=codec)).base_offset
+        self.written += [(base + i, w.key, w.value, self.now_ms) for i, w in enumerate(writes)]
+
+    def compact(self, keys_max: int) -> None:
+        self.log.flush()
+        self.noted = self.log.recovery_point  # the cleaner writes that down first
+        compact(self.log, self.disk, now_ms=self.now_ms, keys_max=keys_max)
+
+    def check(self) -> None:
+        log = self.log
+        end = log.log_end_offset
+        written = [w for w in self.written if w[0] < end]
+        found = records_of(log)
+        offsets = [r.offset for r in found]
+        assert offsets == sorted(set(offsets)), "in order, nothing twice"
+        known = {w[0]: w for w in written}
+        for r in found:
+            assert (r.key, r.value) == known[r.offset][1:3], "nothing was made up or moved"
+            assert NOW <= r.timestamp
+        last: dict[bytes, tuple[int, bytes, bytes | None, int]] = {w[1]: w for w in written}
+        for offset, key, value, when in last.values():
+            if value is not None:
+                assert offset in offsets, f"the last value of {key!r} is lost"
+            elif self.now_ms < when + ALWAYS.delete_retention_ms:
+                assert offset in offsets, f"the tombstone of {key!r} is gone too early"
+            else:
+                later = [o for o, k, *_ in known.values() if k == key and o in offsets]
+                assert later in ([], [offset]) or max(later) == offset, "a deleted key is back"
+        headers = headers_of(log)
+        assert all(a.next_offset <= b.base_offset for a, b in pairwise(headers))
+        self.check_readable(offsets)
+
+    def check_readable(self, offsets: list[int]) -> None:
+        log = self.log
+        for offset in range(log.log_start_offset, log.log_end_offset):
+            fetched = log.read(offset, 1 << 20, log.log_end_offset)
+            following = next((o for o in offsets if o >= offset), None)
+            assert following is None or fetched.base_offset <= following
+        bases = [s.base_offset for s in log.segments]
+        assert bases == sorted(set(bases))
+
+
+def new_world() -> World:
+    disk = CuttingDisk()
+    log = small_log(disk)
+    durable(disk)
+    log.flush(force=True)
+    return World(disk, log)
+
+
+def crash(world: World, keep: int, names: str, zeroed: bool) -> None:
+    """The power goes; what was synced is there afterwards."""
+    promised = world.log.recovery_point
+    world.disk.left = None
+    world.disk.crash(keep, names=names, zeroed=zeroed)  # type: ignore[arg-type]
+    world.restart(clean=False)
+    assert world.log.log_end_offset >= promised
+    world.written = [w for w in world.written if w[0] < world.log.log_end_offset]
+
+
+def step(world: World, what: tuple) -> None:  # type: ignore[type-arg]
+    match what:
+        case ("write", wishes, codec):
+            world.write(wishes, codec)
+        case ("roll",):
+            world.log.roll(world.now_ms)
+        case ("compact", keys_max):
+            world.compact(keys_max)
+        case ("wait", ms):
+            world.now_ms += ms
+        case ("flush",):
+            world.log.flush()
+            world.noted = world.log.recovery_point
+        case ("restart",):
+            world.log.close()
+            world.restart(clean=True)
+        case ("crash", keep, names, zeroed):
+            crash(world, keep, names, zeroed)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS)
+def test_a_compacted_log_is_a_dictionary(steps: list) -> None:  # type: ignore[type-arg]
+    world = new_world()
+    for what in steps:
+        step(world, what)
+        world.check()
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@given(STEPS)
+def test_a_compacted_log_is_a_dictionary_for_long(steps: list) -> None:  # type: ignore[type-arg]
+    world = new_world()
+    for what in steps:
+        step(world, what)
+        world.check()
+
+
+def history() -> World:
+    world = new_world()
+    for i in range(14):
+        world.write([(KEYS[i % 3], True), (KEYS[(i * 2) % 5], i % 4 != 3)], Codec(i % 5))
+        if i % 2:
+            world.log.roll(world.now_ms)
+    world.log.flush()
+    world.noted = world.log.recovery_point
+    return world
+
+
+@pytest.mark.parametrize("names", ["lost", "kept"])
+@pytest.mark.parametrize("keep", [0, 7, 1 << 20])
+def test_the_power_goes_at_every_operation_of_a_compaction(names: str, keep: int) -> None:
+    at = 0
+    while True:
+        world = history()
+        world.now_ms += 2000
+        world.disk.left = at
+        try:
+            world.compact(1000)
+        except PowerCut:
+            crash(world, keep, names, zeroed=False)
+            world.check()
+            left = world.disk.list("/data/t-0")
+            assert not [n for n in left if n.endswith((".swap", ".cleaned", ".deleted"))]
+            world.compact(1000)
+            world.check()
+            at += 1
+            continue
+        break
+    assert at > 20, "the compaction changed the disk more often than that"
