@@ -15,11 +15,18 @@ from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.record.compress import Codec
 from pk.core.record.legacy import Row, build_set, iter_messages, message_records
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from pk.core.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -364,3 +371,47 @@ async def test_list_offsets_0_names_segment_starts() -> None:
         replicas_of(node).partition("t", 0).delete_before(6)
         assert await starts(caller, EARLIEST, 1) == [6]
         assert await starts(caller, LATEST, 9, partition=4) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# --- OffsetCommit 0 and 1, OffsetFetch 0 ---
+
+
+@trio_test
+async def test_offsets_of_simple_consumers() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t", 2)
+        while (await coordinator_error(caller)) != 0:
+            await trio.lowlevel.checkpoint()
+        for version in (0, 1):
+            response = await caller.call(
+                OffsetCommitRequest(
+                    group_id="g",
+                    topics=[
+                        OffsetCommitRequestTopic(
+                            name="t",
+                            partitions=[
+                                OffsetCommitRequestPartition(
+                                    partition_index=0, committed_offset=40 + version
+                                )
+                            ],
+                        )
+                    ],
+                ),
+                version,
+            )
+            assert [p.error_code for p in response.topics[0].partitions] == [0]
+        for version, none in ((0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (1, 0)):
+            response = await caller.call(
+                OffsetFetchRequest(
+                    group_id="g",
+                    topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])],
+                ),
+                version,
+            )
+            found = [(p.committed_offset, p.error_code) for p in response.topics[0].partitions]
+            assert found == [(41, 0), (-1, none)]
+
+
+async def coordinator_error(caller: Caller) -> int:
+    """That of FindCoordinator 0, which makes the offsets topic at its first call."""
+    return (await caller.call(FindCoordinatorRequest(key="g"), 0)).error_code
