@@ -9,6 +9,11 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.records import Record, decode_record, offset_commit
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings
 from pk.core.wire.messages.list_groups import ListedGroup
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from pk.core.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -183,6 +188,23 @@ class TestFetch:
             assert (found.committed_offset, found.metadata, found.error_code) == (-1, "", NONE)
         assert fetched(s, "t", 0, group="h").committed_offset == -1
         assert s.fetch("h") == {}
+
+    def test_a_commit_of_version_1_may_bring_its_time(self, s: Scenario) -> None:
+        request = OffsetCommitRequest(
+            group_id="g",
+            topics=[
+                OffsetCommitRequestTopic(
+                    name="t",
+                    partitions=[
+                        OffsetCommitRequestPartition(partition_index=0, commit_timestamp=77),
+                        OffsetCommitRequestPartition(partition_index=1),
+                    ],
+                )
+            ],
+        )
+        records = s.machine.commit(request, 1, s.now_ms).records
+        values = [record.value for record in records if isinstance(record.value, OffsetCommitValue)]
+        assert [value.commit_timestamp for value in values] == [77, s.now_ms]
 
     def test_a_topic_made_again_has_no_offsets(self, s: Scenario) -> None:
         s.commit({("t", 0): 5}, topic_id=ID)
