@@ -1,0 +1,145 @@
+"""What an Apache Kafka's own metadata log (KRaft) says of topics, as far as it is sure.
+
+Apache declares the schemas of these records private and may change them from release to release. Read here are the few
+that name topics, count partitions, set configs and give out producer ids, and of those only version 0 (of partitions: the
+first two fields, which all versions share). Everything else is passed over; what cannot be read is counted, so that who
+relies on it can be told.
+
+    frame: unsigned varints frame version (1), API key, version; then the fields, compact, with tagged fields behind
+     2 TopicRecord         name string, topic id uuid
+     3 PartitionRecord     partition int32, topic id uuid, …
+     4 ConfigRecord        resource type int8, resource name string, name string, value nullable string
+     9 RemoveTopicRecord   topic id uuid
+    15 ProducerIdsRecord   broker id int32, broker epoch int64, next producer id int64
+    23, 24, 25             begin, end, abort of a transaction of records
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pk.core.meta.events import TOPIC
+from pk.core.values import Uuid
+
+FRAME_VERSION: Final = 1
+_TOPIC, _PARTITION, _CONFIG, _REMOVE_TOPIC, _PRODUCER_IDS = 2, 3, 4, 9, 15
+_BEGIN, _END, _ABORT = 23, 24, 25
+_VERSIONS: Final = {_TOPIC: 0, _PARTITION: 2, _CONFIG: 0, _REMOVE_TOPIC: 0, _PRODUCER_IDS: 0}
+"""The newest version of each that is known."""
+
+
+@dataclass(slots=True)
+class KraftTopic:
+    """A topic of that log."""
+
+    name: str
+    topic_id: Uuid
+    partitions: set[int] = field(default_factory=set)
+    configs: dict[str, str] = field(default_factory=dict)
+
+
+class KraftMetadata:
+    """What the records said so far: hand them to `apply` one by one, in their order."""
+
+    def __init__(self) -> None:
+        self.topics: dict[Uuid, KraftTopic] = {}
+        self.producer_id_next = 0
+        self.unread = 0
+        """Records that should have been understood and were not."""
+        self.other_configs: set[str] = set()
+        """Keys of resources that are no topics: brokers, groups, client metrics."""
+        self._configs: dict[str, dict[str, str]] = {}
+        self._pending: list[bytes] | None = None
+
+    def apply(self, value: bytes) -> None:
+        """Take one record's value in."""
+        try:
+            key = _Reader(value).frame()[0]
+            if key == _BEGIN:
+                self._pending = []
+            elif key == _ABORT:
+                self._pending = None
+            elif key == _END:
+                pending, self._pending = self._pending or [], None
+                for one in pending:
+                    self._apply(one)
+            elif self._pending is not None:
+                self._pending.append(value)
+            else:
+                self._apply(value)
+        except (IndexError, UnicodeDecodeError, ValueError):
+            self.unread += 1
+
+    def finish(self) -> None:
+        """Give every topic its configs: called behind the last record."""
+        for topic in self.topics.values():
+            topic.configs = dict(self._configs.get(topic.name, {}))
+
+    def _apply(self, value: bytes) -> None:
+        reader = _Reader(value)
+        key, version = reader.frame()
+        if key not in _VERSIONS:
+            return
+        if version > _VERSIONS[key]:
+            raise ValueError(f"record {key} has version {version}")
+        match key:
+            case 2:
+                name, topic_id = reader.text() or "", reader.take(16)
+                self.topics[topic_id] = KraftTopic(name, topic_id)
+            case 3:
+                partition, topic_id = reader.integer(4), reader.take(16)
+                if topic_id in self.topics:
+                    self.topics[topic_id].partitions.add(partition)
+            case 4:
+                self._config(
+                    reader.integer(1), reader.text() or "", reader.text() or "", reader.text()
+                )
+            case 9:
+                gone = self.topics.pop(reader.take(16), None)
+                if gone is not None:
+                    self._configs.pop(gone.name, None)
+            case _:
+                reader.take(12)
+                self.producer_id_next = max(self.producer_id_next, reader.integer(8))
+
+    def _config(self, resource_type: int, resource: str, key: str, value: str | None) -> None:
+        if resource_type != TOPIC:
+            self.other_configs.add(key)
+        elif value is None:
+            self._configs.get(resource, {}).pop(key, None)
+        else:
+            self._configs.setdefault(resource, {})[key] = value
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def frame(self) -> tuple[int, int]:
+        """API key and version. Raises ValueError."""
+        if self.unsigned() != FRAME_VERSION:
+            raise ValueError("a frame of another version")
+        return self.unsigned(), self.unsigned()
+
+    def take(self, length: int) -> bytes:
+        data = self._data[self._at : self._at + length]
+        if len(data) < length:
+            raise IndexError("cut off")
+        self._at += length
+        return data
+
+    def integer(self, length: int) -> int:
+        return int.from_bytes(self.take(length), "big", signed=True)
+
+    def unsigned(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    def text(self) -> str | None:
+        length = self.unsigned()
+        return self.take(length - 1).decode() if length else None
