@@ -215,6 +215,7 @@ class Node:
         except StorageError as e:
             broker.replicas.storage_failed(e)
         broker.replicas.remove_leftovers()
+        broker.mover.resume()
         upkeep = Upkeep(broker.replicas, dirs, config)
         nursery.start_soon(upkeep.run)
         nursery.start_soon(Retainer(broker.replicas, config).run)

@@ -39,6 +39,19 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
                     offset_lag=max(partition.high_watermark - partition.log.log_end_offset, 0),
                 )
             )
+        for move in context.broker.mover.moves(directory):
+            (name, index), future = move.partition.tp, move.future
+            if future is None or (wanted is not None and (name, index) not in wanted):
+                continue
+            topic = topics.setdefault(name, DescribeLogDirsTopic(name=name))
+            topic.partitions.append(
+                DescribeLogDirsPartition(
+                    partition_index=index,
+                    partition_size=future.size,
+                    offset_lag=max(move.partition.log.log_end_offset - future.log_end_offset, 0),
+                    is_future_key=True,
+                )
+            )
         result.topics = list(topics.values())
         try:
             result.total_bytes, result.usable_bytes = await offload(directory.free_bytes)

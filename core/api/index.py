@@ -4,6 +4,7 @@ from typing import Final
 
 from pk.core.api import (
     alter_configs,
+    alter_replica_log_dirs,
     api_versions,
     create_partitions,
     create_topics,
@@ -58,6 +59,7 @@ APIS: Final[tuple[Api, ...]] = (
     offset_for_leader_epoch.API,
     describe_configs.API,
     alter_configs.API,
+    alter_replica_log_dirs.API,
     describe_log_dirs.API,
     create_partitions.API,
     delete_groups.API,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pk.core.broker.clock import Clock
+from pk.core.broker.mover import Mover
 from pk.core.broker.producer_ids import ProducerIds
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replicas import Replicas
@@ -69,6 +70,7 @@ class Broker:
             start_soon=self.start_soon,
             doom=self.doom,
         )
+        self.mover = Mover(self.replicas, dirs, self.start_soon)
         self.producer_ids: ProducerIds
         self.broker_epoch = -1
         """Of this registration with the controller."""

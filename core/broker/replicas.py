@@ -246,6 +246,10 @@ class Replicas:
             for path in list(directory.deleted):
                 self._start_soon(self._remove, path, 0)
 
+    def removed(self, path: str, delay_ms: int) -> None:
+        """A log lies at `path` that nobody needs: remove it after `delay_ms`."""
+        self._start_soon(self._remove, path, delay_ms)
+
     async def _remove(self, path: str, delay_ms: int) -> None:
         await trio.sleep(delay_ms / 1000)
         try:

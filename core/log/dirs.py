@@ -8,6 +8,7 @@ names them: at start only names are read.
     <topic>-<partition>                     a log
     <topic>-<partition>.<hex>-delete        one that is to be removed, `file.delete.delay.ms` after its topic was
     <topic>-<partition>.<hex>-stray         one whose topic the cluster does not know
+    <topic>-<partition>.<hex>-future        one that is on its way here from another directory
 
 One of several directories may fail, at start or later (`LogDir.failed`): the others go on without its logs.
 """
@@ -25,6 +26,7 @@ from pk.core.log.failures import LogDirBroken, LogDirError, StorageError
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
+from pk.core.log.segment import LOG
 from pk.core.values import TopicPartition, Uuid
 
 __all__ = ["LogDir", "LogDirs", "cluster_of", "read_meta_properties"]
@@ -78,7 +80,23 @@ class LogDirs:
             for directory in directories:
                 directory.release()
             raise
-        return cls(directories, new_id)
+        self = cls(directories, new_id)
+        self._settle_moves()
+        return self
+
+    def _settle_moves(self) -> None:
+        """Where a crash left a partition in two directories, while it moved from one to the other, the log that goes
+        further is the newer: nothing was appended to the old one since. The other is renamed away."""
+        places: dict[TopicPartition, list[LogDir]] = {}
+        for directory in self.usable:
+            for tp in directory.found:
+                places.setdefault(tp, []).append(directory)
+        for tp, several in places.items():
+            if len(several) == 1:
+                continue
+            *behind, _ = sorted(several, key=lambda d: _reach(d, d.found[tp]))
+            for directory in behind:
+                self._stray(directory, tp)
 
     @property
     def usable(self) -> list[LogDir]:
@@ -132,6 +150,72 @@ class LogDirs:
             except OSError as e:
                 raise StorageError(path, "create", e) from e
             return self._enter(directory, tp, path, topic_id, config, now_ms, created=True)
+
+    def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
+        """The log, empty or as far as an earlier life of this broker came, that is to replace `log` in another directory
+        (`<topic>-<partition>.<hex>-future`). Raises StorageError."""
+        with self._mutex:
+            path = directory.futures.get(log.tp)
+            try:
+                if path is None:
+                    path = self._away(directory, log.tp, "future")
+                    directory.disk.make(path)
+                metadata = checkpoints.format_partition_metadata(log.topic_id)
+                if (file := f"{path}/{PARTITION_METADATA}") and (
+                    not directory.disk.exists(file) or directory.disk.read(file) != metadata
+                ):
+                    for name in directory.disk.list(path):
+                        directory.disk.remove(f"{path}/{name}")  # another topic's, of that name
+                    directory.disk.write(file, metadata)
+            except OSError as e:
+                raise StorageError(path or directory.path, "create", e) from e
+            directory.futures[log.tp] = path
+            future = Log.open(
+                directory.disk,
+                path,
+                log.tp,
+                log.config,
+                topic_id=log.topic_id,
+                log_start_offset=log.log_start_offset,
+                clean=False,
+                now_ms=now_ms,
+            )
+            future.log_dir = directory
+            return future
+
+    def promote(self, future: Log, log: Log) -> str:
+        """Let `future`, which holds all that `log` does, take its place; the path of the old one, to `remove_deleted`.
+
+        The new name is there before the old one goes: a crash in between leaves both, and the next start takes the one
+        that goes further (`open`). Raises StorageError.
+        """
+        with self._mutex:
+            old, new = log.log_dir, future.log_dir
+            future.move_directory(f"{new.path}/{log.tp}")
+            new.futures.pop(log.tp, None)
+            future.take_epochs(log)
+            future.first_dirty_offset = log.first_dirty_offset
+            path = self._away(old, log.tp, "delete")
+            log.abandon()
+            log.move_directory(path)
+            old.deleted.append(path)
+            old.logs.pop(log.tp, None)
+            old.forget(log.tp)
+            new.logs[log.tp] = self._logs[log.tp] = future
+            new.recovery_points[log.tp] = future.recovery_point
+            return path
+
+    def give_up(self, future: Log) -> None:
+        """Remove a future log that is not wanted any more. Raises StorageError."""
+        directory = future.log_dir
+        future.abandon()
+        directory.futures.pop(future.tp, None)
+        try:
+            directory.disk.remove_tree(future.directory)
+        except FileNotFoundError:
+            pass
+        except OSError as e:
+            raise StorageError(future.directory, "remove", e) from e
 
     def delete_log(self, log: Log) -> str:
         """Rename the log's directory away and forget it; the new path, to `remove_deleted` it after
@@ -309,3 +393,13 @@ class LogDirs:
                 failure = failure or e
         if failure is not None:
             raise failure
+
+
+def _reach(directory: LogDir, path: str) -> tuple[int, int]:
+    """How far the log in a directory goes, by its last segment: its base offset and size."""
+    sizes = {
+        int(name[:20]): entry.size
+        for name, entry in directory.disk.list(path).items()
+        if name.endswith(LOG) and name[:20].isdigit()
+    }
+    return max(sizes.items(), default=(-1, 0))

@@ -2,7 +2,7 @@
 
 A key stands for itself where it is short; else its hash of 16 bytes does (BLAKE2b), which is as good: two of a billion
 keys have the same with a chance of 1 in 10²⁰. So memory goes by the number of keys, not by their size. No key stands for
-another's hash, because those that stand for themselves have fewer than 16 bytes.
+another's hash, because one of exactly 16 bytes is hashed too.
 
 Memory. Apache keeps 24 bytes a key in a table of its own; a Python dict with its objects needs about eight times that,
 which is counted here, so that `log.cleaner.dedupe.buffer.size` is the memory that is used. A map that is full ends the
@@ -13,11 +13,12 @@ from hashlib import blake2b
 from typing import Final
 
 BYTES_A_KEY: Final = 200
-"""Of memory, with the dict at its emptiest after growing: measured, 16-byte keys."""
+"""Of memory, with the dict at its emptiest after growing: measured, keys of 32 bytes."""
 
 KEYS_MIN: Final = 1000
 
 _HASH_BYTES: Final = 16
+_PLAIN_BYTES_MAX: Final = 32
 
 
 def keys_max(buffer_bytes: int, load_factor: float, threads: int) -> int:
@@ -41,7 +42,7 @@ class KeyMap:
 
     def put(self, key: bytes, offset: int) -> bool:
         """Note that `key` was seen at `offset`; False, and nothing noted, where there is no room for another key."""
-        if len(key) >= _HASH_BYTES:
+        if len(key) > _PLAIN_BYTES_MAX or len(key) == _HASH_BYTES:
             key = blake2b(key, digest_size=_HASH_BYTES).digest()
         offsets = self._offsets
         if len(offsets) >= self.keys_max and key not in offsets:
@@ -51,6 +52,6 @@ class KeyMap:
 
     def last(self, key: bytes) -> int:
         """The last offset of `key`, or -1."""
-        if len(key) >= _HASH_BYTES:
+        if len(key) > _PLAIN_BYTES_MAX or len(key) == _HASH_BYTES:
             key = blake2b(key, digest_size=_HASH_BYTES).digest()
         return self._offsets.get(key, -1)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log import lookup, swap
-from pk.core.log.epochs import EpochEnd
+from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Data, WouldWait, patience
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
@@ -298,6 +298,14 @@ class Log(StoredLog):
                 raise self._die("remove a segment", e) from e
         return len(due)
 
+    def roll_to(self, offset: int, now_ms: int) -> None:
+        """Begin a new segment at `offset`, which is not below the end: what lies between has no records any more.
+        Raises StorageError."""
+        if self.dead is not None:
+            raise self.dead
+        assert offset >= self.log_end_offset
+        self._roll(now_ms, offset)
+
     def swap_in(self, base_offset: int, replaced: Sequence[Part], sizes: dict[str, int]) -> bool:
         """Let the compacted segment whose `.cleaned` files are durable take the place of `replaced`; False, and nothing
         done, where those are not the log's any more (retention, a cut). On the loop; `step_swap` goes on from here.
@@ -440,6 +448,12 @@ class Log(StoredLog):
     def latest_epoch(self) -> int:
         """The newest leader epoch that is known, or -1."""
         return self.epochs.latest
+
+    def take_epochs(self, other: "Log") -> None:
+        """Take the leader epochs of another log of the same partition, which this one is a copy of."""
+        self._epochs = LeaderEpochs(other.epochs.entries)
+        self._epochs.dirty = True
+        self._latest_epoch = -2
 
     def assign_epoch_start(self, epoch: int) -> None:
         """Note that this broker leads from here on, under `epoch`."""

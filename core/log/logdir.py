@@ -31,6 +31,7 @@ logger = logging.getLogger("pk.log")
 
 LOCK: Final = ".lock"
 LOG_NAME: Final = re.compile(r"(.+)-(\d+)")
+FUTURE_NAME: Final = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-future")
 _DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
 
 
@@ -64,6 +65,8 @@ class LogDir:
         self.deleted: list[str] = []
         """Directories that wait for `LogDirs.remove_deleted`."""
         self.logs: dict[TopicPartition, OpenLog] = {}
+        self.futures: dict[TopicPartition, str] = {}
+        """Logs that are being moved here → their directories until they are complete."""
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -136,6 +139,8 @@ class LogDir:
             path = f"{self.path}/{name}"
             if _DELETED_NAME.fullmatch(name):
                 self.deleted.append(path)
+            elif found := FUTURE_NAME.fullmatch(name):
+                self.futures[TopicPartition(found[1], int(found[2]))] = path
             elif found := LOG_NAME.fullmatch(name):
                 self.found[TopicPartition(found[1], int(found[2]))] = path
         self.recovery_points = self._offsets(RECOVERY_POINTS, names)

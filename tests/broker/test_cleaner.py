@@ -60,7 +60,7 @@ def test_a_log_is_compacted(kind: str, tmp_path: Path) -> None:
         path = str(tmp_path) if kind == "process" else "/data"
         compactor: Compactor = InProcess() if kind == "process" else InThread(disk)
         async with running_node(disk, log__dirs=path) as node, caller_of(node) as caller:
-            await make_topic(caller, "t", cleanup__policy="compact", **KEYS)
+            await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
             await make_topic(caller, "plain", cleanup__policy="delete")
             partition = node.broker.replicas.partition("t", 0)
             plain = node.broker.replicas.partition("plain", 0)
@@ -83,7 +83,7 @@ async def test_it_comes_by_itself_and_finds_what_a_restart_left() -> None:
     disk = MemoryDisk()
     keys = {"log__cleaner__backoff__ms": "2", "log__cleaner__threads": "2"}
     async with running_node(disk, **keys) as node, caller_of(node) as caller:
-        await make_topic(caller, "t", cleanup__policy="compact", **KEYS)
+        await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
         partition = node.broker.replicas.partition("t", 0)
         fill(node, partition)
         await until(lambda: partition.log.first_dirty_offset == 90)
@@ -98,9 +98,9 @@ async def test_it_comes_by_itself_and_finds_what_a_restart_left() -> None:
 @trio_test
 async def test_the_oldest_record_may_not_wait_longer_than_the_lag() -> None:
     keys = {"log__cleaner__backoff__ms": "2"}
-    async with running_node(**keys) as node, caller_of(node) as caller:
+    async with running_node(None, **keys) as node, caller_of(node) as caller:
         wishes = {"max__compaction__lag__ms": "100", "min__cleanable__dirty__ratio": "1"}
-        await make_topic(caller, "t", cleanup__policy="compact", **wishes)
+        await make_topic(caller, "t", 1, cleanup__policy="compact", **wishes)
         partition = node.broker.replicas.partition("t", 0)
         now_ms = node.broker.clock.now_ms()
         for value in (b"1", b"2"):
@@ -114,7 +114,7 @@ async def test_a_damaged_log_is_set_aside_and_the_others_go_on() -> None:
     disk = MemoryDisk()
     async with running_node(disk) as node, caller_of(node) as caller:
         for name in ("bad", "good"):
-            await make_topic(caller, name, cleanup__policy="compact", **KEYS)
+            await make_topic(caller, name, 1, cleanup__policy="compact", **KEYS)
             fill(node, node.broker.replicas.partition(name, 0))
         bad = node.broker.replicas.partition("bad", 0)
         bad.log.segments[0].file.pwrite(b"\xff", 80)
@@ -129,7 +129,7 @@ async def test_a_damaged_log_is_set_aside_and_the_others_go_on() -> None:
 async def test_a_full_disk_ends_the_round_and_harms_nothing() -> None:
     disk = MemoryDisk()
     async with running_node(disk) as node, caller_of(node) as caller:
-        await make_topic(caller, "t", cleanup__policy="compact", **KEYS)
+        await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
         partition = node.broker.replicas.partition("t", 0)
         fill(node, partition, pad=300)
         before = [s.size for s in partition.log.segments]
@@ -147,7 +147,7 @@ async def test_a_full_disk_ends_the_round_and_harms_nothing() -> None:
 async def test_a_topic_deleted_meanwhile_is_let_go() -> None:
     disk = MemoryDisk()
     async with running_node(disk) as node, caller_of(node) as caller:
-        await make_topic(caller, "t", cleanup__policy="compact", **KEYS)
+        await make_topic(caller, "t", 1, cleanup__policy="compact", **KEYS)
         partition = node.broker.replicas.partition("t", 0)
         fill(node, partition)
 

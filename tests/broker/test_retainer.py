@@ -69,7 +69,7 @@ async def test_expired_segments_go_and_their_files_later() -> None:
 @trio_test
 async def test_the_check_comes_by_itself_and_takes_changed_configs() -> None:
     keys = {"log__retention__check__interval__ms": "5"}
-    async with running_node(**keys) as node, caller_of(node) as caller:
+    async with running_node(None, **keys) as node, caller_of(node) as caller:
         await make_topic(caller, "t", retention__ms="1000", retention__bytes="-1")
         fill(node, "t", 5000, 2)
         log = node.broker.replicas.partition("t", 0).log

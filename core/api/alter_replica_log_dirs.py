@@ -1,0 +1,37 @@
+"""AlterReplicaLogDirs (34), versions 1–2: move logs between this broker's log directories (KIP-113).
+
+The answer says that the move has begun; DescribeLogDirs shows how far it is, as a future log that lags.
+"""
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+
+
+def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+    """Begin every move; each partition has its own error."""
+    results: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            result = results.setdefault(
+                topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name)
+            )
+            for number in topic.partitions:
+                code = ErrorCode.NONE
+                try:
+                    context.broker.mover.move(topic.name, number, directory.path)
+                except KafkaError as e:
+                    code = ErrorCode(e.code)
+                result.partitions.append(
+                    AlterReplicaLogDirPartitionResult(partition_index=number, error_code=code)
+                )
+    return AlterReplicaLogDirsResponse(results=list(results.values()))
+
+
+API = Api(key=34, versions=(1, 2), handle=handle, operation=Operation.ALTER)

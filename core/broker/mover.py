@@ -1,0 +1,184 @@
+"""Moving a partition's log to another log directory while it is read and written (AlterReplicaLogDirs, KIP-113).
+
+A *future* log in the other directory is filled from the current one, off the loop, until little is missing. Then, in one
+turn of the loop, the rest is copied and the directories are renamed: from one batch to the next the partition has another
+log. The old one is removed `file.delete.delay.ms` later, since readers may be at it. A future log that a stop or a crash
+left is gone on with. What was synced where it came from (`flush.messages`) is synced where it goes before it counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+import trio.lowlevel
+
+from pk.core.broker.offload import offload
+from pk.core.broker.partition import Partition
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.failures import StorageError
+from pk.core.values import TopicPartition
+
+if TYPE_CHECKING:
+    from pk.core.broker.replicas import Replicas
+    from pk.core.log.dirs import LogDir, LogDirs
+    from pk.core.log.log import Log
+
+logger = logging.getLogger("pk.broker")
+
+COPY_BYTES = 1 << 20
+"""Copied in one turn through a thread, and the most that the loop copies itself at the end."""
+PATIENCE_S = 0.001
+NEVER = 1 << 62
+"""A `flush.messages` from here on, as its default is, asks for no sync."""
+
+
+class Move:
+    """One log on its way."""
+
+    def __init__(self, partition: Partition, directory: LogDir) -> None:
+        self.partition = partition
+        self.directory = directory
+        self.future: Log | None = None
+        self.scope = trio.CancelScope()
+
+
+class Mover:
+    """All moves of a broker."""
+
+    def __init__(self, replicas: Replicas, dirs: LogDirs, start_soon: Callable[..., None]) -> None:
+        self._replicas = replicas
+        self._dirs = dirs
+        self._start_soon = start_soon
+        self._moves: dict[TopicPartition, Move] = {}
+
+    def moves(self, directory: LogDir) -> list[Move]:
+        """The moves into a directory."""
+        return [move for move in self._moves.values() if move.directory is directory]
+
+    def move(self, topic: str, number: int, path: str) -> None:
+        """Begin to move a partition's log to the directory at `path`; a move under way to another one ends, and one to
+        where the log is already means that it stays. Raises LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and what
+        `Replicas.partition` does."""
+        directory = next((d for d in self._dirs.directories if d.path == path.rstrip("/")), None)
+        if directory is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+        if directory.failed:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has failed")
+        partition = self._replicas.partition(topic, number)
+        if partition.offline is not None:
+            raise partition.offline
+        current = self._moves.get(partition.tp)
+        if current is not None:
+            if current.directory is directory:
+                return
+            current.scope.cancel()
+        if partition.log.log_dir is not directory:
+            self._begin(Move(partition, directory))
+
+    def resume(self) -> None:
+        """Go on with the moves that a stop of this broker interrupted."""
+        for directory in self._dirs.usable:
+            for tp in list(directory.futures):
+                partition = self._replicas.find(*tp)
+                if partition is not None and partition.log.log_dir is not directory:
+                    self._begin(Move(partition, directory))
+
+    def _begin(self, move: Move) -> None:
+        self._moves[move.partition.tp] = move
+        self._start_soon(self._run, move)
+
+    async def _run(self, move: Move) -> None:
+        partition = move.partition
+        try:
+            with move.scope:
+                await self._copy(move)
+        except StorageError as e:
+            logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
+            self._replicas.storage_failed(e)
+        finally:
+            if self._moves.get(partition.tp) is move:
+                del self._moves[partition.tp]
+            if move.future is not None and partition.log is not move.future:
+                wanted = move.scope.cancelled_caught or not self._is_here(partition)
+                with trio.CancelScope(shield=True):
+                    await self._leave(move.future, remove=wanted)
+
+    async def _leave(self, future: Log, *, remove: bool) -> None:
+        """Take a future log away, or leave it for the next start."""
+        try:
+            await offload(self._dirs.give_up if remove else _abandon, future)
+        except StorageError as e:
+            logger.error("%s could not be removed: %s", future.directory, e)
+
+    async def _copy(self, move: Move) -> None:
+        partition, now_ms = move.partition, self._replicas.clock.now_ms
+        log = partition.log
+        future = move.future = await offload(self._dirs.open_future, log, move.directory, now_ms())
+        while self._is_here(partition):
+            if log.log_end_offset - future.log_end_offset and await self._catch_up(log, future):
+                continue
+            await offload(future.flush, directory=move.directory.path)
+            missing = log.read(
+                max(future.log_end_offset, log.log_start_offset), COPY_BYTES, log.log_end_offset
+            )
+            if missing.length >= COPY_BYTES:
+                continue
+            if self._switch(partition, future, missing.slice.read()):
+                await offload(move.directory.write_recovery_points)
+                return
+
+    async def _catch_up(self, log: Log, future: Log) -> bool:
+        """Copy what is missing; whether so much that more has come meanwhile."""
+        copied = await offload(_copy_some, log, future, self._replicas.clock.now_ms())
+        await trio.lowlevel.checkpoint()
+        return copied >= COPY_BYTES
+
+    def _switch(self, partition: Partition, future: Log, rest: bytes) -> bool:
+        """Copy the rest and change over, without a checkpoint: nobody appends or reads in between. False where the rest
+        was not all."""
+        log = partition.log
+        if rest:
+            future.append_as_follower(rest, self._replicas.clock.now_ms())
+        elif future.log_end_offset < log.log_end_offset:
+            # Compaction left nothing of what lies before an active segment that is empty.
+            future.roll_to(log.log_end_offset, self._replicas.clock.now_ms())
+        if future.log_end_offset != log.log_end_offset:
+            return False
+        future.log_start_offset = log.log_start_offset
+        if partition.config.flush_messages < NEVER:
+            future.flush()
+        future.config = log.config
+        path = self._dirs.promote(future, log)
+        partition.log = future
+        self._replicas.removed(path, partition.config.file_delete_delay_ms)
+        logger.info("%s is in %s now", partition.tp, future.log_dir.path)
+        return True
+
+    def _is_here(self, partition: Partition) -> bool:
+        return self._replicas.find(*partition.tp) is partition and partition.offline is None
+
+
+def _abandon(future: Log) -> None:
+    future.abandon()
+
+
+def _copy_some(log: Log, future: Log, now_ms: int) -> int:
+    """In a thread: copy up to COPY_BYTES; how many it was."""
+    start = log.log_start_offset
+    if future.log_end_offset < start:
+        future.restart_at(start, now_ms)
+    if future.log_end_offset > log.log_end_offset:
+        future.truncate_to(log.log_end_offset)
+    try:
+        missing = log.read(future.log_end_offset, COPY_BYTES, log.log_end_offset)
+    except KafkaError as e:
+        if e.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+        return COPY_BYTES  # retention took it meanwhile: again from where the log begins now
+    data = missing.slice.read()
+    if data:
+        future.append_as_follower(data, now_ms)
+    return len(data)
