@@ -179,6 +179,8 @@ def _logs(paths: Iterable[str], numbers: list[int]) -> list[_Log]:
         if not os.path.isdir(path):
             raise CommandError(f"{path} is no directory; name that of a partition.")
         for directory in survey(disk, path).partitions:
+            if "/pk-metadata/" in directory.removeprefix(path):
+                continue  # pk's own events, which `pk log dump --records` shows
             log = _Log(disk, directory)
             if not numbers or log.tp.partition in numbers:
                 found.append(log)

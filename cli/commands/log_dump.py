@@ -73,7 +73,7 @@ def _shown(context: Context) -> set[str]:
             raise Unusable(f"--show is some of {', '.join(SHOWN)}, not {word!r}{hint}")
     if "all" in shown:
         shown = {word for word in SHOWN if word not in ("all", "records")}
-    if context.args.records:
+    if context.args.records or context.args.skip_record_metadata:
         shown.add("records")
     return shown
 

@@ -379,7 +379,7 @@ def _snapshot_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
 
 
 def _epoch_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
-    for epoch, start_offset in LeaderEpochs.parse(data).entries:
+    for epoch, start_offset in LeaderEpochs.parse(data).entries if data else ():
         yield {"epoch": epoch, "start_offset": start_offset, "file": path}
 
 

@@ -77,13 +77,21 @@ DUMP = Command(
             default="auto",
             help="How keys and values are read: auto (by the topic), offsets, transactions, metadata, none.",
         ),
-        Option("--offsets-decoder", dest="decoder", sets="offsets", hidden=True, default="auto"),
+        Option(
+            "--offsets-decoder",
+            dest="decoder",
+            sets="offsets",
+            default="auto",
+            hidden=True,
+            help="The same as --decoder offsets.",
+        ),
         Option(
             "--transaction-log-decoder",
             dest="decoder",
             sets="transactions",
-            hidden=True,
             default="auto",
+            hidden=True,
+            help="The same as --decoder transactions.",
         ),
         Option(
             "--index-sanity-check",

@@ -112,7 +112,10 @@ def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def parse_offsets(content: bytes) -> dict[TopicPartition, int]:
-    """The offsets in a checkpoint. Raises ValueError."""
+    """The offsets in a checkpoint; none in an empty file, as Kafka makes one before it has anything to say. Raises
+    ValueError."""
+    if not content:
+        return {}
     version, count, *lines = content.decode().split("\n")
     if version.strip() != "0":
         raise ValueError(f"version {version!r} of an offset checkpoint")

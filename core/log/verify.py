@@ -159,7 +159,7 @@ class PartitionCheck:
     def _read_epochs(self) -> None:
         path = self._partition.path(EPOCHS_FILE)
         content = self._partition.read(path)
-        if content is None:
+        if not content:  # Kafka makes it empty, before the first epoch
             return
         try:
             self._epochs = LeaderEpochs.parse(content)

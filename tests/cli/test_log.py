@@ -1,0 +1,444 @@
+"""`pk log`: dump, verify and cat, of a directory that a broker wrote; adopt's refusals."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from log.support import append, end_transaction, make_batch
+from nodes import caller_of, make_topic, running_node
+
+from pk.core.log.config import LogConfig
+from pk.core.log.disk import RealDisk
+from pk.core.log.log import Log
+from pk.core.record.build import build_batch
+from pk.core.record.compress import Codec
+from pk.core.values import TopicPartition
+from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from pk.net.node import Node
+
+Run = Callable[..., Any]
+T0 = 1_750_000_000_000
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory of pk's: topic `orders` with a batch a codec and commits of group `app`; the broker has ended."""
+    data = tmp_path_factory.mktemp("written")
+
+    async def main() -> None:
+        async with running_node(RealDisk(), directory=str(data)) as node, caller_of(node) as caller:
+            await make_topic(caller, "orders", 2)
+            for i, codec in enumerate(Codec):
+                records = [
+                    (T0 + i * 1000 + n, b"k%d" % n, None if n == 2 else b"%d-%d" % (i, n), ())
+                    for n in range(3)
+                ]
+                batch = build_batch(records, codec=codec)
+                partition = PartitionProduceData(index=0, records=memoryview(batch))
+                topic = TopicProduceData(name="orders", partition_data=[partition])
+                await caller.call(ProduceRequest(acks=1, timeout_ms=9000, topic_data=[topic]), 9)
+            await caller.call(FindCoordinatorRequest(key_type=0, coordinator_keys=["app"]), 4)
+            place = OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+            topics = [OffsetCommitRequestTopic(name="orders", partitions=[place])]
+            while True:
+                request = OffsetCommitRequest(group_id="app", topics=topics)
+                answer = await caller.call(request, 7)
+                code = answer.topics[0].partitions[0].error_code
+                if code == 0:
+                    break
+                assert code in (14, 15, 16), code  # the coordinator is loading, or not there yet
+                await trio.lowlevel.checkpoint()
+
+    trio.run(main)
+    return data
+
+
+@pytest.fixture
+def data(written: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be broken."""
+    return Path(shutil.copytree(written, tmp_path / "data"))
+
+
+LOG = "00000000000000000000.log"
+
+
+def test_batches_are_dumped(pk: Run, written: Path) -> None:
+    ran = pk("log", "dump", str(written / "orders-0"), "-f", "json")
+    assert ran.code == 0
+    assert [(b["base_offset"], b["last_offset"], b["codec"], b["valid"]) for b in ran.json] == [
+        (0, 2, "none", True),
+        (3, 5, "gzip", True),
+        (6, 8, "snappy", True),
+        (9, 11, "lz4", True),
+        (12, 14, "zstd", True),
+    ]
+    table = pk(
+        "log",
+        "dump",
+        str(written / "orders-0" / LOG),
+        "--limit",
+        "1",
+        "--columns",
+        "base_offset,count,position,codec,max_timestamp",
+    )
+    assert table.text == (
+        "FIRST-OFFSET  RECORDS  POSITION  CODEC  LATEST-TIME\n"
+        f"           0        3         0  none   {table.lines[1].split()[-1]}\n"
+    )
+    csv = pk(
+        "log",
+        "dump",
+        "--files",
+        str(written / "orders-0" / LOG),
+        "-f",
+        "csv",
+        "--columns",
+        "base_offset,codec",
+        "--where",
+        "codec = lz4 or codec = zstd",
+    )
+    assert csv.text == "base_offset,codec\n9,lz4\n12,zstd\n"
+
+
+@pytest.mark.parametrize("flag", ["--records", "--print-data-log", "--deep-iteration"])
+def test_records_are_dumped(pk: Run, written: Path, flag: str) -> None:
+    rows = pk(
+        "log", "dump", str(written / "orders-0"), flag, "-f", "json", "--where", "key = k2"
+    ).json
+    assert [(r["offset"], r["key"], r["value"]) for r in rows] == [
+        (o, "k2", None) for o in (2, 5, 8, 11, 14)
+    ]
+    bare = pk(
+        "log",
+        "dump",
+        str(written / "orders-0"),
+        "--skip-record-metadata",
+        "--limit",
+        "1",
+        "-f",
+        "jsonl",
+    )
+    assert set(bare.json) == {"key", "key_b64", "value", "value_b64", "headers"}
+
+
+def test_max_bytes_stops_in_time_and_quietly(pk: Run, written: Path) -> None:
+    ran = pk("log", "dump", str(written / "orders-0"), "--max-bytes", "200", "-f", "json")
+    assert [b["base_offset"] for b in ran.json] == [0] and ran.err == ""
+
+
+def test_internal_topics_are_decoded(pk: Run, written: Path) -> None:
+    offsets = [str(p) for p in sorted(written.glob("__consumer_offsets-*"))]
+    rows = pk(
+        "log", "dump", *offsets, "--records", "--where", "key.type = offset_commit", "-f", "json"
+    ).json
+    assert [(r["key"]["group"], r["value"]["offset"]) for r in rows] == [("app", 7)]
+    raw = pk("log", "dump", *offsets, "--records", "--decoder", "none", "-f", "json").json
+    assert all(r["key_b64"] or isinstance(r["key"], str) for r in raw)
+    where = str(written / "pk-metadata" / "__cluster_metadata-0")
+    events = [r["value"] for r in pk("log", "dump", where, "--records", "-f", "json").json]
+    assert events[0]["event"] == "ClusterCreated"
+    assert {"event": "TopicCreated", "name": "orders"}.items() <= next(
+        e for e in events if e.get("name") == "orders"
+    ).items()
+
+
+def test_small_files_are_dumped(pk: Run, written: Path) -> None:
+    rows = pk("log", "dump", str(written / "recovery-point-offset-checkpoint"), "-f", "json").json
+    assert {"topic": "orders", "partition": 0, "offset": 15}.items() <= next(
+        r for r in rows if (r["topic"], r["partition"]) == ("orders", 0)
+    ).items()
+    properties = pk("log", "dump", str(written / "meta.properties"), "-f", "json").json
+    assert {p["name"] for p in properties} == {"cluster.id", "node.id", "directory.id", "version"}
+    epochs = pk("log", "dump", str(written / "orders-0"), "--show", "epochs", "-f", "json").json
+    assert [(e["epoch"], e["start_offset"]) for e in epochs] == [(0, 0)]
+    times = pk("log", "dump", str(written / "orders-0"), "--show", "timeindex", "-f", "json").json
+    assert (times[-1]["timestamp"], times[-1]["offset"]) == (T0 + 4002, 14)
+
+
+def test_a_data_directory_shows_its_segments(pk: Run, written: Path) -> None:
+    rows = pk("log", "dump", str(written), "--where", "topic = orders", "-f", "json").json
+    assert [(r["partition"], r["base_offset"], r["bytes"] > 0) for r in rows] == [
+        (0, 0, True),
+        (1, 0, False),
+    ]
+    every = pk("log", "dump", str(written), "--show", "all")
+    assert every.code == 0 and "broker_epoch" in every.text and "TopicCreated" not in every.text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ((), 2, "Name a file"),
+        (("NO",), 1, "There is no file"),
+        (("DATA/orders-0", "--show", "bathces"), 2, "did you mean batches"),
+        (("DATA/orders-0", "--show", "batches,index", "--limit", "1"), 2, "several kinds"),
+        (("DATA/orders-0", "--columns", "nope"), 2, "no column 'nope'"),
+    ],
+)
+def test_mistakes_are_told(
+    pk: Run, written: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    words = tuple(
+        w.replace("DATA", str(written)).replace("NO", "/nowhere/00000000000000000000.log")
+        for w in words
+    )
+    ran = pk("log", "dump", *words)
+    assert (ran.code, said in ran.err) == (code, True), ran.err
+
+
+def test_verify_finds_nothing_wrong_with_what_a_broker_wrote(pk: Run, written: Path) -> None:
+    ran = pk("log", "verify", str(written))
+    assert (ran.code, ran.out) == (0, b""), ran.text
+    assert "nothing is wrong" in ran.err
+    assert pk("log", "verify", str(written), "-f", "json").json == []
+
+
+def test_verify_names_the_place(pk: Run, data: Path) -> None:
+    log = data / "orders-0" / LOG
+    places = pk("log", "dump", str(log), "-f", "json").json
+    content = bytearray(log.read_bytes())
+    content[places[3]["position"] + 70] ^= 4
+    log.write_bytes(content)
+    ran = pk("log", "verify", str(data), "-f", "json")
+    (found,) = ran.json
+    assert ran.code == 1
+    assert (found["file"], found["position"], found["offset"]) == (
+        str(log),
+        places[3]["position"],
+        9,
+    )
+    assert found["what"].startswith("CRC is")
+    assert [b["valid"] for b in pk("log", "dump", str(log), "-f", "json").json].index(False) == 3
+    cat = pk("log", "cat", str(data / "orders-0"))
+    assert (cat.code, "pk log verify" in cat.err) == (1, True)
+    assert cat.lines[:2] == ["0-0", "0-1"]
+    assert pk("log", "verify", str(data / "nowhere")).code == 1
+
+
+def test_index_checks_of_apache_s_tool(pk: Run, data: Path) -> None:
+    where = data / "orders-0"
+    assert pk("log", "dump", str(where), "--verify-index-only").code == 0
+    assert pk("log", "dump", str(where), "--index-sanity-check").code == 0
+    times = where / "00000000000000000000.timeindex"
+    content = bytearray(times.read_bytes())
+    content[7] ^= 1
+    times.write_bytes(content)
+    assert pk("log", "dump", str(where), "--index-sanity-check").code == 0
+    ran = pk("log", "dump", str(where), "--verify-index-only")
+    assert (ran.code, "entry 0 says" in ran.text) == (1, True)
+    times.write_bytes(content[:-5])
+    assert pk("log", "dump", str(times), "--index-sanity-check").code == 1
+
+
+@pytest.mark.parametrize(
+    ("position", "offsets"),
+    [
+        ("start", range(15)),
+        ("end", []),
+        ("7", range(7, 15)),
+        ("-4", range(11, 15)),
+        ("+13", range(13, 15)),
+        ("4..6", [4, 5]),
+        ("-3..end", [12, 13, 14]),
+        (f"@{T0 + 2000}..@{T0 + 3001}", [6, 7, 8, 9]),
+        ("0=14,1=start", [14]),
+        ("1=start", []),
+    ],
+)
+def test_cat_knows_every_position(pk: Run, written: Path, position: str, offsets: Any) -> None:
+    ran = pk(
+        "log",
+        "cat",
+        str(written / "orders-0"),
+        str(written / "orders-1"),
+        "-o",
+        position,
+        "-f",
+        "%p %o\\n",
+    )
+    assert ran.code == 0
+    assert ran.text == "".join(f"0 {o}\n" for o in offsets)
+
+
+def test_cat_shows_records_as_the_consumer_does(pk: Run, written: Path) -> None:
+    row = pk("log", "cat", str(written), "-p", "0", "-o", "3..4", "-f", "jsonl").json
+    assert row == {
+        "topic": "orders",
+        "partition": 0,
+        "offset": 3,
+        "timestamp": T0 + 1000,
+        "timestamp_type": "create_time",
+        "key": "k0",
+        "value": "1-0",
+        "headers": [],
+    }
+    assert pk("log", "cat", str(written / "orders-0"), "-k", "k1", "-n", "2").text == "0-1\n1-1\n"
+    assert pk("log", "cat", str(written / "orders-0"), "-o", "committed").code == 2
+    decoded = [
+        json.loads(line)
+        for path in written.glob("__consumer_offsets-*")
+        for line in pk("log", "cat", str(path), "-f", "%v\\n").text.splitlines()
+    ]
+    assert any(value and value.get("offset") == 7 for value in decoded)
+
+
+def test_cat_reads_committed_records(pk: Run, tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    path.mkdir()
+    log = Log.open(
+        RealDisk(),
+        str(path),
+        TopicPartition("t", 0),
+        LogConfig(),
+        topic_id=bytes(16),
+        clean=False,
+        now_ms=0,
+    )
+
+    def transaction(producer_id: int, sequence: int) -> None:
+        append(
+            log,
+            make_batch(
+                2, producer_id=producer_id, producer_epoch=0, sequence=sequence, transactional=True
+            ),
+        )
+
+    append(log, make_batch(1))
+    transaction(1, 0)
+    end_transaction(log, 1, commit=False)
+    transaction(1, 2)
+    end_transaction(log, 1, commit=True)
+    transaction(2, 0)
+    append(log, make_batch(1))
+    log.close()
+    every = pk("log", "cat", str(path), "-f", "%o ").text
+    assert every == "0 1 2 4 5 7 8 9 "
+    committed = pk("log", "cat", str(path), "-f", "%o ", "--isolation-level", "read_committed").text
+    assert committed == "0 4 5 "
+
+
+def test_all_works_beside_a_running_broker(pk: Run, tmp_path: Path) -> None:
+    async def main() -> None:
+        async with (
+            running_node(RealDisk(), directory=str(tmp_path / "live")) as node,
+            caller_of(node) as caller,
+        ):
+            await make_topic(caller, "live")
+            for i in range(20):
+                batch = build_batch([(T0 + i, None, b"%d" % i, ())])
+                topic = TopicProduceData(
+                    name="live",
+                    partition_data=[PartitionProduceData(index=0, records=memoryview(batch))],
+                )
+                await caller.call(ProduceRequest(acks=1, timeout_ms=9000, topic_data=[topic]), 9)
+            where = str(tmp_path / "live")
+            assert pk("log", "verify", where).code == 0
+            assert pk("log", "cat", where, "-f", "%v ").text == "".join(f"{i} " for i in range(20))
+            refused = await trio.to_thread.run_sync(pk, "log", "adopt", where, "-y")
+            assert (refused.code, "is in use" in refused.err) == (1, True)
+
+    trio.run(main)
+
+
+def test_adopt_refuses_what_it_must_not_touch(pk: Run, data: Path, tmp_path: Path) -> None:
+    ours = pk("log", "adopt", str(data), "-y")
+    assert (ours.code, "is pk's already" in ours.err) == (1, True)
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    assert "no meta.properties" in pk("log", "adopt", str(empty), "-y").err
+
+
+@pytest.fixture
+def apache_like(data: Path) -> Path:
+    """The directory as an Apache Kafka without readable metadata would have left it."""
+    shutil.rmtree(data / "pk-metadata")
+    (data / "__cluster_metadata-0").mkdir()
+    (data / "__cluster_metadata-0" / "quorum-state").write_text("{}")
+    return data
+
+
+def test_adopt_shows_its_plan_asks_and_takes_over(pk: Run, apache_like: Path) -> None:
+    where = str(apache_like)
+    before = sorted(str(p) for p in apache_like.rglob("*"))
+    dry = pk("log", "adopt", where, "--dry-run", "-f", "json")
+    assert dry.code == 0
+    assert [(r["topic"], r["partitions"]) for r in dry.json if r["topic"] == "orders"] == [
+        ("orders", 2)
+    ]
+    assert pk("log", "adopt", where).code == 5
+    assert sorted(str(p) for p in apache_like.rglob("*")) == before
+    for bad in (
+        "orders.retention.ms=1",
+        "nope:retention.ms=1",
+        "orders:retention.ms=x",
+        "orders:no.such=1",
+    ):
+        assert pk("log", "adopt", where, "-y", "-c", bad).code in (1, 2), bad
+    assert sorted(str(p) for p in apache_like.rglob("*")) == before
+    taken = pk("log", "adopt", where, "-y", "-c", "orders:retention.ms=-1")
+    assert taken.code == 0, taken.err
+    assert (
+        apache_like / "apache-kafka" / "__cluster_metadata-0" / "quorum-state"
+    ).read_text() == "{}"
+    events = [
+        r["value"]
+        for r in pk(
+            "log", "dump", f"{where}/pk-metadata/__cluster_metadata-0", "--records", "-f", "json"
+        ).json
+    ]
+    created = next(e for e in events if e["event"] == "TopicCreated" and e["name"] == "orders")
+    partitions = [
+        e for e in events if e.get("topic_id") == created["topic_id"] and "partition" in e
+    ]
+    assert [(p["partition"], p["leader"], p["leader_epoch"]) for p in partitions] == [
+        (0, 1, 1),
+        (1, 1, 1),
+    ]
+    assert any(e["event"] == "ConfigChanged" and e["value"] == "-1" for e in events)
+
+    async def serve() -> list[str]:
+        async with node_at(apache_like) as node:
+            partition = node.broker.replicas.partition("orders", 0)
+            return [
+                str(partition.log.log_end_offset),
+                str(node.broker.image.topics["orders"].topic_id.hex()),
+            ]
+
+    end, _ = trio.run(serve)
+    assert end == "15"
+    assert pk("log", "verify", where).code == 0
+
+
+def test_adopt_refuses_a_topic_that_is_not_all_there(pk: Run, apache_like: Path) -> None:
+    shutil.rmtree(apache_like / "orders-0")
+    ran = pk("log", "adopt", str(apache_like), "-y")
+    assert (ran.code, "orders has no partition 0" in ran.err) == (1, True), ran.err
+
+
+def test_adopt_can_be_run_again_after_it_was_interrupted(pk: Run, apache_like: Path) -> None:
+    (apache_like / "pk-metadata").mkdir()
+    (apache_like / ".pk-adopt").mkdir()
+    assert pk("log", "adopt", str(apache_like), "-y").code == 0
+    assert (apache_like / "apache-kafka" / "pk-metadata").is_dir()
+    assert not (apache_like / ".pk-adopt").exists()
+
+
+@asynccontextmanager
+async def node_at(directory: Path) -> AsyncIterator[Node]:
+    async with running_node(RealDisk(), directory=str(directory)) as node:
+        yield node

@@ -1,0 +1,252 @@
+"""Directories change hands: what Apache Kafka wrote is served by pk, and what pk wrote by Apache Kafka, record for record."""
+
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from clients import apache_kafka
+from clients.apache_kafka import ApacheKafka
+from clients.pk_broker import PkBroker, pk_command, pk_environment
+
+pytestmark = pytest.mark.peer
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+GROUP = "adopted-group"
+Seen = list[tuple[Any, ...]]
+
+
+@pytest.fixture(autouse=True)
+def _needs_java() -> None:
+    reason = apache_kafka.available()
+    if reason is not None:
+        pytest.skip(f"Apache Kafka cannot run here: {reason}")
+
+
+def create(bootstrap: str, topics: dict[str, int], **configs: dict[str, str]) -> None:
+    new = [
+        NewTopic(name, num_partitions=n, replication_factor=1, config=configs.get(name, {}))
+        for name, n in topics.items()
+    ]
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics(new).values():
+        future.result(60)
+
+
+def fill(bootstrap: str, topic: str, codec: str, count: int, **config: Any) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "linger.ms": 20,
+            "enable.idempotence": True,
+            **config,
+        }
+    )
+    for i in range(count):
+        producer.produce(
+            topic,
+            key=f"{codec}-{i % 50}".encode(),
+            value=None if i % 97 == 96 else b"%d " % i + b"payload " * (i % 13),
+            headers=[("n", b"%d" % i), ("n", None)] if i % 5 == 0 else None,
+            timestamp=1_700_000_000_000 + i * 1000,
+        )
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def transactions(bootstrap: str, topic: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"txn-{topic}"})
+    producer.init_transactions(60)
+    for commits in (True, False, True):
+        producer.begin_transaction()
+        for i in range(20):
+            producer.produce(topic, key=b"%d" % i, value=b"committed" if commits else b"aborted")
+        producer.flush(60)
+        producer.commit_transaction(60) if commits else producer.abort_transaction(60)
+
+
+def everything(bootstrap: str, topics: dict[str, int], isolation: str) -> dict[str, Seen]:
+    """Every record of the topics by partition, with all that a client sees of it."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "isolation.level": isolation,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    places = [TopicPartition(t, p, -2) for t, n in topics.items() for p in range(n)]
+    found: dict[str, Seen] = {f"{p.topic}-{p.partition}": [] for p in places}
+    consumer.assign(places)
+    at_end: set[str] = set()
+    while len(at_end) < len(places):
+        message = consumer.poll(30)
+        assert message is not None, f"nothing more came; at the end: {sorted(at_end)}"
+        name = f"{message.topic()}-{message.partition()}"
+        if message.error() is not None:
+            assert message.error().name() == "_PARTITION_EOF", message.error()
+            at_end.add(name)
+            continue
+        found[name].append(
+            (
+                message.offset(),
+                message.timestamp(),
+                message.key(),
+                message.value(),
+                message.headers(),
+            )
+        )
+    low_high = {
+        f"{p.topic}-{p.partition}": consumer.get_watermark_offsets(p, timeout=30) for p in places
+    }
+    consumer.close()
+    return found | {f"{name} bounds": [bounds] for name, bounds in low_high.items()}
+
+
+def commit(bootstrap: str, places: Iterable[TopicPartition]) -> None:
+    request = ConsumerGroupTopicPartitions(GROUP, list(places))
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.alter_consumer_group_offsets([request]).values():
+        future.result(60)
+
+
+def committed(bootstrap: str) -> dict[tuple[str, int], int]:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
+    return {(p.topic, p.partition): p.offset for p in future.result(60).topic_partitions}
+
+
+def pk(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        pk_command(*words),
+        capture_output=True,
+        text=True,
+        env=pk_environment(),
+        timeout=120,
+        check=False,
+    )
+
+
+def test_pk_serves_what_apache_kafka_wrote(tmp_path: Path) -> None:
+    topics = {"codecs": 3, "deleted": 1, "compacted": 1, "txn": 1, "empty": 2}
+    properties = {"offsets.topic.num.partitions": "5", "transaction.state.log.num.partitions": "3"}
+    apache = ApacheKafka(directory=tmp_path, properties=properties)
+    with apache:
+        bootstrap = apache.bootstrap
+        create(
+            bootstrap,
+            topics,
+            compacted={"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
+            deleted={"segment.bytes": "1048576", "retention.ms": "-1"},
+            codecs={"retention.ms": "-1"},
+        )
+        for codec in CODECS:
+            fill(bootstrap, "codecs", codec, 400)
+        fill(bootstrap, "deleted", "none", 3000, **{"batch.size": 2000})
+        fill(bootstrap, "compacted", "lz4", 500)
+        transactions(bootstrap, "txn")
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for future in admin.delete_records([TopicPartition("deleted", 0, 1234)]).values():
+            future.result(60)
+        commit(bootstrap, [TopicPartition("codecs", 1, 77), TopicPartition("txn", 0, 9)])
+        before = {i: everything(bootstrap, topics, i) for i in IsolationLevelNames}
+        offsets = committed(bootstrap)
+        data = apache.log_dir(1)
+        refused = pk("log", "adopt", str(data), "-y")
+        assert (refused.returncode, "is in use" in refused.stderr) == (1, True), refused.stderr
+        beside = pk("log", "verify", str(data))
+        assert beside.returncode == 0, beside.stdout + beside.stderr
+        apache.stop(1)
+
+        checked = pk("log", "verify", str(data))
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        dry = pk("log", "adopt", str(data), "--dry-run", "-f", "json")
+        assert dry.returncode == 0, dry.stderr
+        assert (data / "__cluster_metadata-0").exists() and not (data / "pk-metadata").exists()
+        taken = pk("log", "adopt", str(data), "-y", "-c", "empty:retention.ms=12345")
+        assert taken.returncode == 0, taken.stderr
+        assert not (data / "__cluster_metadata-0").exists()
+        assert any((data / "apache-kafka" / "__cluster_metadata-0").iterdir())
+
+        with PkBroker(directory=data) as broker:
+            at = broker.bootstrap
+            for isolation, seen in before.items():
+                assert everything(at, topics, isolation) == seen, isolation
+            assert committed(at) == offsets
+            described = pk("configs", "describe", "topic", "compacted", "-b", at, "-f", "json")
+            assert (
+                '"min.cleanable.dirty.ratio"' in described.stdout and '"0.01"' in described.stdout
+            )
+            described = pk("configs", "describe", "topic", "empty", "-b", at, "-f", "json")
+            assert '"12345"' in described.stdout
+            fill(at, "codecs", "zstd", 100)  # and it goes on
+            after = everything(at, {"codecs": 3}, "read_committed")
+            assert sum(len(after[f"codecs-{p}"]) for p in range(3)) == 5 * 400 + 100
+            assert broker.stop() == 0
+        again = pk("log", "verify", str(data))
+        assert again.returncode == 0, again.stdout + again.stderr
+
+
+IsolationLevelNames = ("read_uncommitted", "read_committed")
+
+
+def test_apache_kafka_serves_what_pk_wrote(tmp_path: Path) -> None:
+    topics = {"codecs": 2, "deleted": 1}
+    ours = tmp_path / "pk"
+    ours.mkdir()
+    with PkBroker(directory=ours) as broker:
+        at = broker.bootstrap
+        create(
+            at,
+            topics,
+            deleted={"segment.bytes": "1048576", "retention.ms": "-1"},
+            codecs={"retention.ms": "-1"},
+        )
+        for codec in CODECS:
+            fill(at, "codecs", codec, 300)
+        fill(at, "deleted", "none", 2000, **{"batch.size": 2000})
+        admin = AdminClient({"bootstrap.servers": at})
+        for future in admin.delete_records([TopicPartition("deleted", 0, 500)]).values():
+            future.result(60)
+        before = everything(at, topics, "read_uncommitted")
+        assert broker.stop() == 0
+    before.pop("deleted-0 bounds")
+
+    apache = ApacheKafka(directory=tmp_path / "apache")
+    with apache:
+        retention = {"retention.ms": "-1"}
+        create(apache.bootstrap, topics, codecs=retention, deleted=retention)
+        apache.stop(1)
+        data = apache.log_dir(1)
+        for name, count in topics.items():
+            for partition in range(count):
+                put(ours / f"{name}-{partition}", data / f"{name}-{partition}")
+        apache.start(1)
+        after = everything(apache.bootstrap, topics, "read_uncommitted")
+        after.pop("deleted-0 bounds")
+        # Where a log starts is in the data directory's checkpoint, which stays Apache's.
+        after["deleted-0"] = [r for r in after["deleted-0"] if r[0] >= 500]
+        assert after == before
+
+
+def put(ours: Path, theirs: Path) -> None:
+    """Our files in place of theirs, all but the one that says of which topic they are."""
+    for file in theirs.iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+    for file in ours.iterdir():
+        if file.name != "partition.metadata":
+            shutil.copy(file, theirs / file.name)
