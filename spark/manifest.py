@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -29,6 +30,8 @@ FORMAT: Final = 1
 
 _FILE: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}-\d+-\d{20}-\d{20}-[0-9a-f]{8}\.parquet")
 _NAMED_MAX: Final = 3
+_LOCK_POLL_S: Final = 0.05
+LOCK_WAIT_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +123,11 @@ def file_name(topic: str, partition: int, begin: int, end: int, run_id: str) -> 
 class ExportDirectory:
     """A directory that this run, and no other, may write to. Made by `open_directory`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lock: int = -1) -> None:
         self.path = path
+        self.lock = lock
+        """The descriptor that holds the lock: a process that inherits it holds it too, however this one ends."""
+
         self.manifest = self._read()
         self._refuse_strangers()
 
@@ -201,9 +207,10 @@ def _sync(path: Path) -> None:
 
 
 @contextmanager
-def open_directory(path: Path) -> Iterator[ExportDirectory]:
+def open_directory(path: Path, lock_wait_s: float = LOCK_WAIT_S) -> Iterator[ExportDirectory]:
     """The directory, made if need be and locked for the block. One that was made, and stays empty, is removed again.
 
+    The lock of a run that was killed lasts until its Spark has noticed; that is waited for, `lock_wait_s` at most.
     Raises DirectoryRefused where it holds other things, a manifest that cannot be read, or another run's lock.
     """
     made = [p for p in (path, *path.parents) if not p.exists()]
@@ -216,12 +223,9 @@ def open_directory(path: Path) -> Iterator[ExportDirectory]:
     if fresh and not _may_lock(path):
         ExportDirectory(path)  # words the refusal, before anything is put there
     with lock.open("a") as file:
+        _wait_for_lock(file.fileno(), path, lock_wait_s)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DirectoryRefused(f"another export to {path} is under way") from None
-        try:
-            yield ExportDirectory(path)
+            yield ExportDirectory(path, file.fileno())
             finished = True
         finally:
             if not finished and set(os.listdir(path)) == {LOCK}:
@@ -230,6 +234,18 @@ def open_directory(path: Path) -> Iterator[ExportDirectory]:
                     if os.listdir(folder):
                         break
                     folder.rmdir()
+
+
+def _wait_for_lock(descriptor: int, path: Path, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise DirectoryRefused(f"another export to {path} is under way") from None
+        time.sleep(_LOCK_POLL_S)
 
 
 def _may_lock(path: Path) -> bool:

@@ -17,7 +17,7 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -57,7 +57,9 @@ appender.stderr.layout.pattern = %d %p %c: %m%n%ex
 class OwnSpark:
     """A JVM with Spark in it, from its start to its end. Made by `launch`; a context manager that ends it."""
 
-    def __init__(self, cores: int, conf: Mapping[str, str], long: bool) -> None:
+    def __init__(
+        self, cores: int, conf: Mapping[str, str], long: bool, inherited: Sequence[int]
+    ) -> None:
         self._home = require_pyspark()
         self._java = find_java()
         self._folder = Path(tempfile.mkdtemp(prefix="pk-spark-"))
@@ -66,7 +68,7 @@ class OwnSpark:
         self._session: SparkSession | None = None
         self._gateway: Any = None
         try:
-            self._process = self._start(conf, long)
+            self._process = self._start(conf, long, inherited)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -82,7 +84,9 @@ class OwnSpark:
     ) -> None:
         self.close()
 
-    def _start(self, conf: Mapping[str, str], long: bool) -> "subprocess.Popen[bytes]":
+    def _start(
+        self, conf: Mapping[str, str], long: bool, inherited: Sequence[int]
+    ) -> "subprocess.Popen[bytes]":
         environ = {**os.environ, **worker_environment(os.environ)}
         environ |= {
             "SPARK_HOME": str(self._home),
@@ -141,6 +145,7 @@ class OwnSpark:
                 stdout=log,
                 stderr=log,
                 cwd=self._folder,
+                pass_fds=inherited,
                 start_new_session=True,
             )
 
@@ -228,9 +233,16 @@ class OwnSpark:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def launch(*, cores: int, conf: Mapping[str, str] | None = None, long: bool = False) -> OwnSpark:
+def launch(
+    *,
+    cores: int,
+    conf: Mapping[str, str] | None = None,
+    long: bool = False,
+    inherited: Sequence[int] = (),
+) -> OwnSpark:
     """Start a JVM for a local Spark with `cores` tasks at once; returns while it starts.
 
-    `long` is for jobs of more than half a minute. Raises SparkMissing, OSError.
+    `long` is for jobs of more than half a minute. The descriptors `inherited` stay open in the JVM. Raises SparkMissing,
+    OSError.
     """
-    return OwnSpark(cores, conf or {}, long)
+    return OwnSpark(cores, conf or {}, long, inherited)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ from confluent_kafka import Producer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FLUSH_TIMEOUT_S = 120.0
-BASE_MS = 1_700_000_000_000
+# Five hours ago: brokers delete what is a week old, and refuse what is an hour ahead.
+BASE_MS = (time.time_ns() // 1_000_000_000 - 5 * 3600) * 1000
 
 
 class Made(NamedTuple):

@@ -1,0 +1,111 @@
+"""What an export is told, and what it tells."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.spark.errors import OptionError
+from pk.spark.manifest import ExportedRange
+from pk.spark.read_options import ReadOptions
+
+Kind = Literal["bytes", "string", "json"]
+Mode = Literal["new", "resume", "overwrite"]
+Resolve = Callable[
+    [Admin, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, tuple[int, int | None]]]
+]
+"""Offsets (begin, end) of each partition that is meant; end None: up to the partition's end as it is now."""
+
+CODECS: Final = {
+    "none": "none",
+    "snappy": "snappy",
+    "gzip": "gzip",
+    "lz4": "lz4_raw",  # Spark's plain lz4 is Hadoop's framing, which few others read
+    "zstd": "zstd",
+}
+"""The compressions of the files, with Spark's names for them."""
+
+SAMPLE: Final = 20_000
+"""So many records are looked at for the fields of JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """What to export, and how.
+
+    `client` has Kafka's keys of a consumer (`isolation.level`, …). `resolve` None is all that the topic holds. With
+    `json`, keys or values become a struct column of the objects' fields: those of `key_schema` or `value_schema` (DDL), or
+    else of a sample of `sample` records; text that does not fit is kept in the field `_corrupt_record`.
+    """
+
+    bootstrap: str
+    topic: str
+    directory: Path
+    client: Mapping[str, str] = field(default_factory=dict)
+    mode: Mode = "new"
+    key: Kind = "bytes"
+    value: Kind = "bytes"
+    key_schema: str | None = None
+    value_schema: str | None = None
+    sample: int = SAMPLE
+    codec: str = "snappy"
+    cores: int | None = None
+    """How many tasks at once; None: as many as this process may use."""
+
+    fail_on_data_loss: bool = True
+    resolve: Resolve | None = None
+
+    @property
+    def read(self) -> ReadOptions:
+        """How the topic is read."""
+        return ReadOptions(
+            self.bootstrap,
+            self.client,
+            headers=True,
+            fail_on_data_loss=self.fail_on_data_loss,
+        )
+
+    def check(self) -> None:
+        """Raises OptionError for what does not go together."""
+        if self.codec not in CODECS:
+            raise OptionError(f"the codec must be one of {', '.join(CODECS)}, is {self.codec!r}")
+        for what, kind, schema in (
+            ("key", self.key, self.key_schema),
+            ("value", self.value, self.value_schema),
+        ):
+            if kind not in ("bytes", "string", "json"):
+                raise OptionError(f"{what} must be bytes, string or json, is {kind!r}")
+            if schema is not None and kind != "json":
+                raise OptionError(f"a schema of the {what} is only for json")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an export is. Offsets are not records: compaction and transactions leave holes."""
+
+    stage: Literal["planning", "starting", "exporting", "finishing"]
+    records: int = 0
+    offsets: int = 0
+    """How many offsets are to be read."""
+
+    ranges: int = 0
+    ranges_done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What an export has done."""
+
+    topic: str
+    topic_id: str
+    directory: Path
+    records: int
+    bytes: int
+    files: int
+    ranges: tuple[ExportedRange, ...]
+    records_before: int
+    """Records that earlier runs had exported to the same directory, and that are still part of it."""
+
+    elapsed_ms: int

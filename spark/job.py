@@ -1,0 +1,187 @@
+"""The one job that Spark does for an export: read the ranges, make columns of JSON, write the files."""
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pk.spark.errors import OptionError, SparkFailed
+from pk.spark.export_options import CODECS, ExportOptions, Progress
+from pk.spark.ranges import OffsetRange, total_offsets
+from pk.spark.session import OwnSpark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+CORRUPT: Final = "_corrupt_record"
+"""The field for what is not a JSON object."""
+
+_POLL_S: Final = 0.1
+
+
+class Job:
+    """An export's ranges and the folder for its work. `known` is the schema of earlier runs, empty where there is none."""
+
+    def __init__(
+        self,
+        options: ExportOptions,
+        ranges: Sequence[OffsetRange],
+        known: dict[str, Any],
+        folder: Path,
+    ) -> None:
+        self.options = options
+        self.ranges = tuple(ranges)
+        self.known = known
+        self.states = folder / "states"
+        self.data = folder / "data"
+        self.states.mkdir()
+
+    def run(
+        self,
+        own: OwnSpark | None,
+        spark: "SparkSession | None",
+        progress: Callable[[Progress], None],
+    ) -> dict[str, Any]:
+        """Do the job in `spark`, or in `own` once that has started; the columns, as Spark's JSON has them.
+
+        Raises OptionError, SparkFailed, and what a task failed with: KafkaError, DataLost.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        import pk.spark.footers  # noqa: F401 (here, while the JVM starts)
+        from pk.spark.task import errors
+
+        samples = self._samples()
+        if spark is None:
+            assert own is not None
+            spark = own.session()
+        try:
+            frame = self._frame(spark, samples)
+            columns: dict[str, Any] = json.loads(frame.schema.json())
+            self._write(spark, own, frame, progress)
+        except (PySparkException, Py4JError) as e:
+            # Asked now, for what a Java exception says is still with its JVM.
+            failures = [*errors(self.states), SparkFailed(f"Spark failed: {e}")]
+            raise failures[0] from e
+        return columns
+
+    def _frame(self, spark: "SparkSession", samples: dict[str, list[bytes]]) -> "DataFrame":
+        from pyspark.sql import functions
+
+        from pk.spark.task import SCHEMA, ReadRanges
+
+        options = self.options
+        key_text, value_text = options.key != "bytes", options.value != "bytes"
+        task = ReadRanges(self.ranges, options.read, key_text, value_text, self.states)
+        types = {True: "string", False: "binary"}
+        schema = SCHEMA.format(key=types[key_text], value=types[value_text])
+        count = len(self.ranges)
+        frame = spark.range(0, count, 1, count).mapInArrow(lambda rows: task(rows), schema)
+        for name, given in (("key", options.key_schema), ("value", options.value_schema)):
+            if getattr(options, name) == "json":
+                fields = self._json_schema(spark, name, given, samples)
+                how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+                frame = frame.withColumn(name, functions.from_json(name, fields, how))
+        return frame
+
+    def _samples(self) -> dict[str, list[bytes]]:
+        """Some keys and values of those that are JSON, where their schema is not known."""
+        wanted = [
+            name
+            for name, kind, schema in (
+                ("key", self.options.key, self.options.key_schema),
+                ("value", self.options.value, self.options.value_schema),
+            )
+            if kind == "json" and schema is None and not self.known
+        ]
+        if not wanted:
+            return {}
+        from pk.spark.sample import sample
+
+        return sample(self.ranges, self.options.read, wanted, self.options.sample)
+
+    def _json_schema(
+        self,
+        spark: "SparkSession",
+        name: str,
+        given: str | None,
+        samples: dict[str, list[bytes]],
+    ) -> Any:
+        from pyspark.sql.types import StringType, StructField, StructType
+
+        if self.known:
+            return StructType.fromJson(self.known)[name].dataType
+        if given is not None:
+            fields = _parse_schema(name, given)
+        else:
+            from pk.spark.sample import infer
+
+            fields = infer(spark, samples[name])
+        kept = [f for f in fields.fields if f.name != CORRUPT]
+        if not kept:
+            raise OptionError(
+                f"no {name} among {len(samples.get(name, ())):,} looked at is a JSON object; give a"
+                f" schema, or export the {name}s as string"
+            )
+        return StructType([*kept, StructField(CORRUPT, StringType())])
+
+    def _write(
+        self,
+        spark: "SparkSession",
+        own: OwnSpark | None,
+        frame: "DataFrame",
+        progress: Callable[[Progress], None],
+    ) -> None:
+        failure: list[Exception] = []
+
+        def write() -> None:
+            try:
+                codec = CODECS[self.options.codec]
+                frame.write.option("compression", codec).parquet(f"file://{self.data}")
+            except Exception as e:  # noqa: BLE001 (raised again below)
+                failure.append(e)
+
+        thread = threading.Thread(target=write, name="pk spark-export", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(_POLL_S)
+                progress(self.state("exporting"))
+        except BaseException:
+            if own is not None:
+                own.kill()
+            else:
+                spark.sparkContext.cancelAllJobs()
+            thread.join()
+            raise
+        if failure:
+            raise failure[0]
+
+    def state(self, stage: Literal["exporting", "finishing"]) -> Progress:
+        """How far the tasks are."""
+        from pk.spark.task import states
+
+        found = states(self.states)
+        return Progress(
+            stage,
+            sum(s.records for s in found),
+            total_offsets(self.ranges),
+            len(self.ranges),
+            sum(s.done for s in found),
+        )
+
+
+def _parse_schema(name: str, text: str) -> "StructType":
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        found = StructType.fromDDL(text)
+    except PySparkException as e:
+        raise OptionError(f"the schema of the {name} is not one that Spark reads: {e}") from e
+    if not isinstance(found, StructType):
+        raise OptionError(f"the schema of the {name} must name columns, is {text!r}")
+    return found
