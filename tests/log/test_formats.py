@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 from clients.apache_kafka import run_tool
+from log.compaction import Write, compact, keyed, records_of
 from log.support import NOW, append, end_transaction, make_batch, open_log
 
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import RealDisk
 from pk.core.log.log import Log
+from pk.core.record.compress import Codec
 
 pytestmark = pytest.mark.peer
 
@@ -100,3 +102,48 @@ def test_apaches_dump_tool_reads_our_files(history: str, tmp_path: Path) -> None
     producers = re.findall(r"^producerId: (\d+) producerEpoch: (\d+) ", last, re.MULTILINE)
     expected = sorted((p.producer_id, p.producer_epoch) for p in log.producers.active())
     assert sorted((int(i), int(e)) for i, e in producers) == expected
+
+
+def test_apaches_dump_tool_reads_what_compaction_wrote(tmp_path: Path) -> None:
+    path, disk = f"{tmp_path}/t-0", RealDisk()
+    config = LogConfig(segment_bytes=20_000, index_interval_bytes=500)
+    log = open_log(disk, path=path, config=config)
+    for i in range(600):
+        writes = [
+            Write(b"key-%d" % ((i * k) % 90), b"v" * 50 if i % 7 else None) for k in (1, 2, 5)
+        ]
+        append(log, keyed(writes, codec=Codec(i % 5), timestamp=NOW + i))
+        if i % 50 == 10:
+            who = {"producer_id": 12, "sequence": i // 50, "transactional": True}
+            append(log, keyed([Write(b"key-1", b"undone")], timestamp=NOW + i, **who))
+            end_transaction(log, 12, commit=i % 100 == 10)
+    log.roll(NOW)
+    for later in (0, 500, 900):
+        append(log, keyed([Write(b"last", b"%d" % later)]))
+        log.roll(NOW)
+        assert compact(log, disk, now_ms=NOW + later)
+    log.remove_deleted()
+    log.close()
+    kinds = (".log", ".index", ".timeindex", ".txnindex")
+    told = dump(sorted(file for file in Path(path).iterdir() if file.suffix in kinds))
+    found = [
+        (int(base), int(last))
+        for name, text in told.items()
+        if name.endswith(".log")
+        for base, last in re.findall(
+            r"^baseOffset: (\d+) lastOffset: (\d+) .*isvalid: true", text, re.MULTILINE
+        )
+    ]
+    assert found == [(h.base_offset, h.last_offset) for s in log.segments for _, h in s.headers()]
+    assert not any("isvalid: false" in text for text in told.values())
+    assert any("deleteHorizonMs: OptionalLong[" in text for text in told.values())
+    offsets = [
+        int(offset)
+        for name, text in told.items()
+        if name.endswith(".log")
+        for offset in re.findall(r"^\| offset: (\d+) .* key: key-|last", text, re.MULTILINE)
+        if offset
+    ]
+    log = open_log(disk, path=path, config=config, clean=True, recovery_point=log.recovery_point)
+    ours = [r.offset for r in records_of(log) if (r.key or b"").startswith(b"key-")]
+    assert offsets == ours
