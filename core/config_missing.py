@@ -45,7 +45,6 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "replication.quota.",
         "socket.connection.setup.",
     ),
-    "preallocation": ("log.preallocate",),
     "moves between log directories": (
         "alter.log.dirs.",
         "cordoned.log.dirs",
@@ -87,7 +86,6 @@ TOPIC_KEYS_NOT_ENFORCED: Final = (
     "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
-    "preallocate",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
     "remote.storage.enable",

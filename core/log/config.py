@@ -22,6 +22,7 @@ class LogConfig:
     message_timestamp_before_max_ms: int = LONG_MAX
     message_timestamp_after_max_ms: int = 3_600_000
     file_delete_delay_ms: int = 60_000
+    preallocate: bool = False
     producer_id_expiration_ms: int = 86_400_000
     """A broker key: how long an idle producer is remembered."""
 

@@ -129,6 +129,13 @@ class RealFile:
     def truncate(self, length: int) -> None:
         os.ftruncate(self._descriptor().fd, length)
 
+    def allocate(self, length: int) -> None:
+        fd = self._descriptor().fd
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, 0, length)
+        else:  # macOS: the size, but no promise of room
+            os.ftruncate(fd, length)
+
     def sync(self) -> None:
         descriptor = self._descriptor()
         if _FULLFSYNC is not None:

@@ -71,6 +71,10 @@ class File(Protocol):
 
     def truncate(self, length: int) -> None: ...
 
+    def allocate(self, length: int) -> None:
+        """Give the file `length` bytes, zeroes at its end, and the room on the disk that they need."""
+        ...
+
     def sync(self) -> None:
         """Make the content durable (not the name: `Disk.sync_dir`)."""
         ...

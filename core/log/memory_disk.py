@@ -101,6 +101,10 @@ class MemoryFile:
             else:
                 disk.put(node, bytes(length - len(node.data)), len(node.data))
 
+    def allocate(self, length: int) -> None:
+        if length > self.size():
+            self.truncate(length)
+
     def sync(self) -> None:
         with self._disk.mutex:
             node = self._content()

@@ -84,6 +84,7 @@ class Segment:
             return f"{directory}/{file_name(base_offset, suffix)}{name_suffix}"
 
         self.base_offset = base_offset
+        self._disk = disk
         self.file = disk.open(at(LOG))
         self.index = OffsetIndex(disk.open(at(INDEX)), base_offset, sizes.get(INDEX, 0))
         self.time_index = TimeIndex(
@@ -102,6 +103,8 @@ class Segment:
             None if self.size else TimestampOffset(-1, base_offset)
         )
         self._bytes_since_index = 0
+        self._allocated = False
+        """Whether its file is larger than what was written to it."""
         self.index_bytes = 0
         """The size of the larger index, while active: a full one is a reason to roll."""
         self.recent: list[BatchPlace] = []
@@ -112,11 +115,13 @@ class Segment:
 
     # --- the active segment ---
 
-    def activate(self) -> None:
-        """Make it the one that grows: indexes come into memory. Creates its file if need be."""
+    def activate(self, allocate_bytes: int = 0) -> None:
+        """Make it the one that grows: indexes come into memory. Creates its file if need be, with `allocate_bytes`."""
         self.check_indexes()
         if not self.size:
             self.file.pwrite(b"", 0)
+            if allocate_bytes:
+                self._allocate(allocate_bytes)
             self.index.start()
             self.time_index.start()
         else:
@@ -128,11 +133,27 @@ class Segment:
         self._count_index()
         self.active = True
 
+    def _allocate(self, count: int) -> None:
+        """Without room nothing is left: a later segment of this name would hold other offsets than it says."""
+        try:
+            self.file.allocate(count)
+        except OSError:
+            self.file.close()
+            self._disk.remove(self.file.path)
+            raise
+        self._allocated = True
+
     def deactivate(self) -> None:
         """Let it rest: the time index gets its last entry, and both leave memory."""
         self.seal()
         self.write_indexes()
         self.rest()
+
+    def trim(self) -> None:
+        """Give back what was allocated and not used."""
+        if self._allocated:
+            self.file.truncate(self.size)
+            self._allocated = False
 
     def rest(self) -> None:
         """Its indexes, which have been written, leave memory."""

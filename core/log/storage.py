@@ -136,7 +136,7 @@ class StoredLog:
         self.snapshots = found.snapshots
         self._has_epochs_file = found.has_epochs
         if new:
-            segments[0].activate()
+            segments[0].activate(self._allocate_bytes)
             self._names_changed = self._touched = True
             self._producers, self._epochs = Producers(log_start_offset), LeaderEpochs()
             self.log_end_offset = log_start_offset
@@ -191,6 +191,10 @@ class StoredLog:
             active = self.segments[-1]
             if active.active:
                 active.seal()
+                try:
+                    active.trim()
+                except OSError as e:
+                    raise self._die("give room back", e) from e
             changed = (
                 self._touched or self.recovery_point < self.log_end_offset or self._names_changed
             )
@@ -224,6 +228,7 @@ class StoredLog:
         self._segment_bytes = min(config.segment_bytes, INT32_MAX)
         self._index_bytes_max = config.segment_index_bytes - config.segment_index_bytes % 12
         self._interval = config.index_interval_bytes
+        self._allocate_bytes = self._segment_bytes if config.preallocate else 0
         self._message_bytes_max = config.max_message_bytes
         self._append_time = config.message_timestamp_type == LOG_APPEND_TIME
         self._before_max_ms = config.message_timestamp_before_max_ms
@@ -268,7 +273,8 @@ class StoredLog:
             old.seal()
             old.write_indexes()
             self._write_snapshot(base_offset)
-            segment.activate()
+            segment.activate(self._allocate_bytes)
+            old.trim()
         except OSError as e:
             raise self._refuse("roll", e) from e
         if old.size:
@@ -384,7 +390,7 @@ class StoredLog:
                 self._drop(self.segments)
                 now = self._now_ms if now_ms is None else now_ms
                 self.segments = [Segment(self.disk, self.directory, offset, {}, now)]
-                self.segments[0].activate()
+                self.segments[0].activate(self._allocate_bytes)
                 self._remove_snapshots(self.snapshots.copy())
                 self._ends_at(offset)
             except OSError as e:

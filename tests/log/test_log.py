@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, settings
@@ -11,7 +12,7 @@ from log.support import NOW, PATH, append, headers_of, make_batch, open_log
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
-from pk.core.log.disk import MemoryDisk
+from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.failures import StorageError
 from pk.core.log.log import Log
 from pk.core.record.batch import CorruptBatch, Timestamps, iter_headers, read_header, records
@@ -467,3 +468,39 @@ def test_an_offset_that_compaction_left_out_is_answered_by_what_follows() -> Non
     log.roll(NOW)
     log.append_as_follower(make_batch(base_offset=40, leader_epoch=0), NOW)
     assert [log.read(o, 1000, 41).base_offset for o in (1, 10, 11, 21, 39)] == [10, 10, 20, 40, 40]
+
+
+@pytest.mark.parametrize("real", [False, True], ids=["memory", "real"])
+def test_a_preallocated_segment_has_its_size_from_the_start_and_gives_back_the_rest(
+    real: bool, tmp_path: Path
+) -> None:
+    disk, path = (RealDisk(), f"{tmp_path}/t-0") if real else (MemoryDisk(), PATH)
+    config = LogConfig(segment_bytes=100_000, preallocate=True)
+    log = open_log(disk, path=path, config=config)
+    append(log)
+    first, size = log.segments[0].file, log.size
+    assert first.size() == 100_000 > size
+    assert log.read(0, 1 << 20, log.log_end_offset).length == size
+    log.roll(NOW)
+    assert (first.size(), log.segments[1].file.size()) == (size, 100_000)
+    append(log)
+    crashed = open_log(disk, path=path, config=config)
+    assert crashed.log_end_offset == 2 and crashed.size == 2 * size
+    crashed.close()
+    assert [s.file.size() for s in crashed.segments] == [size, size]
+    again = open_log(disk, path=path, config=config, clean=True, recovery_point=2)
+    assert again.log_end_offset == 2 and append(again).base_offset == 2
+
+
+def test_no_room_for_a_preallocated_segment_refuses_the_append_that_needs_it() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config=LogConfig(segment_bytes=10_000, preallocate=True))
+    append(log)
+    disk.bytes_max = disk.used_bytes + 5_000
+    with pytest.raises(StorageError) as refused:
+        log.roll(NOW)
+    assert refused.value.undone and len(log.segments) == 1
+    assert append(log).base_offset == 1
+    disk.bytes_max = None
+    log.roll(NOW)
+    assert append(log).base_offset == 2
