@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import trio
+
 from pk.cli.commands.common import existing_topics, is_unknown, topic_names, unknown_topic, whole
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Unusable
@@ -10,6 +12,7 @@ from pk.cli.failures import phrase
 from pk.cli.names import recall, remember
 from pk.cli.output import Column, Listing
 from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.admin import Admin
 from pk.net.client.results import (
     ConfigChange,
     ConfigOperation,
@@ -19,6 +22,10 @@ from pk.net.client.results import (
     NewTopic,
     ResourceType,
 )
+
+KNOWN_S = 5.0
+"""How long `create` waits for the brokers to tell of a new topic."""
+KNOWN_RETRY_S = 0.05
 
 _RESULT = (Column("topic"), Column("result"), Column("error", wide=True))
 _CREATED = (
@@ -99,6 +106,8 @@ async def create(context: Context) -> None:
         else:
             rows.append(result_row(context, name, answer, done))
     if not args.dry_run:
+        created = [name for name in names if isinstance(answers[name], CreatedTopic)]
+        await _until_known(admin, created)
         bootstrap = context.settings.bootstrap
         remember(
             bootstrap,
@@ -106,6 +115,17 @@ async def create(context: Context) -> None:
             {*recall(bootstrap, "topic"), *(r["topic"] for r in rows if not r["error"])},
         )
     finish(context, Listing(_CREATED, rows), [(name, answers[name]) for name in names])
+
+
+async def _until_known(admin: Admin, names: list[str]) -> None:
+    """Wait until the brokers tell of new topics: the controller answers before they have heard, and the next command
+    may ask one that has not. Gives up quietly after `KNOWN_S`: the topics are made all the same."""
+    with trio.move_on_after(KNOWN_S):
+        while names:
+            found = await admin.describe_topics(names)
+            names = [name for name in names if isinstance(found[name], Exception)]
+            if names:
+                await trio.sleep(KNOWN_RETRY_S)
 
 
 def _known(number: int) -> int | None:
