@@ -306,6 +306,7 @@ class BrokerConfig:
     max_request_partition_size_limit = Setting[int]("max.request.partition.size.limit")
     message_max_bytes = Setting[int]("message.max.bytes")
     num_partitions = Setting[int]("num.partitions")
+    num_recovery_threads_per_data_dir = Setting[int]("num.recovery.threads.per.data.dir")
 
     # Fetch and replication
     auto_leader_rebalance_enable = Setting[bool]("auto.leader.rebalance.enable")

@@ -73,7 +73,6 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "group.coordinator.threads",
         "num.io.threads",
         "num.network.threads",
-        "num.recovery.threads.",
         "num.replica.alter.log.dirs.threads",
         "producer.purgatory.",
         "queued.max.",

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import trio
 
 from pk.core.broker.clock import Clock
-from pk.core.broker.offload import offload
+from pk.core.broker.offload import is_inline, offload
 from pk.core.broker.partition import Partition
 from pk.core.broker.purgatory import Purgatory
 from pk.core.config import BrokerConfig, TopicConfig
@@ -33,6 +34,9 @@ logger = logging.getLogger("pk.broker")
 
 OPEN_AT_ONCE = 256
 """How many logs one turn through a thread opens."""
+
+RECOVER_AT_ONCE = 64
+"""How many of those that were not closed, between two lines of progress."""
 
 _NONE: dict[int, Partition] = {}
 
@@ -117,8 +121,10 @@ class Replicas:
         wanted += self._to_try_again(image, {change.tp for change in wanted})
         opened: list[Partition] = []
         configs: dict[str, TopicConfig] = {}
-        for start in range(0, len(wanted), OPEN_AT_ONCE):
-            some = wanted[start : start + OPEN_AT_ONCE]
+        to_recover = self._dirs.to_recover
+        at_once = RECOVER_AT_ONCE if to_recover else OPEN_AT_ONCE
+        for start in range(0, len(wanted), at_once):
+            some = wanted[start : start + at_once]
             for change in some:
                 name = change.topic.name
                 if name not in configs:
@@ -132,6 +138,11 @@ class Replicas:
                 else:
                     self._offline.pop(change.tp, None)
                     opened.append(self._enter(change, log, configs[change.topic.name]))
+            if to_recover and start + at_once < len(wanted):
+                done = to_recover - self._dirs.to_recover
+                logger.info("recovered %d of %d logs", done, to_recover)
+        if to_recover:
+            logger.info("recovered %d logs", to_recover - self._dirs.to_recover)
         return opened
 
     def _is_lost(self, change: PartitionChange) -> bool:
@@ -286,24 +297,25 @@ class Replicas:
     def _open(
         self, some: list[PartitionChange], configs: dict[str, TopicConfig]
     ) -> list[Log | KafkaError]:
-        """In a thread: each log, or why it cannot be opened."""
-        opened: list[Log | KafkaError] = []
-        log_configs: dict[str, LogConfig] = {}
-        for change in some:
-            name = change.topic.name
-            config = log_configs.get(name)
-            if config is None:
-                config = log_configs[name] = self._log_config(configs[name])
+        """In a thread, and in more of them where logs are to be recovered: each log, or why it cannot be opened."""
+        log_configs = {name: self._log_config(config) for name, config in configs.items()}
+
+        def open_one(change: PartitionChange) -> Log | KafkaError:
+            config = log_configs[change.topic.name]
             try:
                 log = self._dirs.open_log(
                     change.tp, change.topic.topic_id, config, self.clock.now_ms()
                 )
                 log.epochs  # noqa: B018  read here, not by the loop when the partition is led
             except KafkaError as e:
-                opened.append(e)
-            else:
-                opened.append(log)
-        return opened
+                return e
+            return log
+
+        threads = self._broker_config.num_recovery_threads_per_data_dir * len(self._dirs.usable)
+        if threads < 2 or not self._dirs.to_recover or is_inline():
+            return [open_one(change) for change in some]
+        with ThreadPoolExecutor(threads, "recover-log") as pool:
+            return list(pool.map(open_one, some))
 
     def _delete(self, gone: list[Partition]) -> list[tuple[str, int]]:
         """In a thread: (where a log lies now, how long it is to be kept)."""

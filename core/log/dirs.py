@@ -128,13 +128,27 @@ class LogDirs:
         """Open the log of a partition, or make it, in the directory that has fewest.
 
         A log of that name with another topic id is not this partition's (its topic was deleted and made again while we
-        were away): it is renamed away. Raises StorageError.
+        were away): it is renamed away. Several threads may open logs at once: recovery takes long. Raises StorageError.
         """
+        directory, path, created = self._place(tp, topic_id)
+        log = self._read(directory, tp, path, topic_id, config, now_ms, created)
+        with self._mutex:
+            directory.found.pop(tp, None)
+            directory.logs[tp] = self._logs[tp] = log
+        return log
+
+    @property
+    def to_recover(self) -> int:
+        """How many logs wait that were not closed: opening each reads its end, from the recovery point on."""
+        return sum(len(directory.found) for directory in self.usable if not directory.clean)
+
+    def _place(self, tp: TopicPartition, topic_id: Uuid) -> tuple[LogDir, str, bool]:
+        """Where a log lies, and whether it was made just now."""
         with self._mutex:
             for directory in self.usable:
                 path = directory.found.get(tp)
                 if path is not None and self._is_of(directory, path, topic_id):
-                    return self._enter(directory, tp, path, topic_id, config, now_ms)
+                    return directory, path, False
             usable = self.usable
             if not usable:
                 raise StorageError(str(tp), "create", OSError("every log directory has failed"))
@@ -149,7 +163,7 @@ class LogDirs:
                 )
             except OSError as e:
                 raise StorageError(path, "create", e) from e
-            return self._enter(directory, tp, path, topic_id, config, now_ms, created=True)
+            return directory, path, True
 
     def open_future(self, log: Log, directory: LogDir, now_ms: int) -> Log:
         """The log, empty or as far as an earlier life of this broker came, that is to replace `log` in another directory
@@ -314,7 +328,7 @@ class LogDirs:
         except OSError as e:
             raise StorageError(directory.path, f"write {CLEAN_SHUTDOWN}", e) from e
 
-    def _enter(
+    def _read(
         self,
         directory: LogDir,
         tp: TopicPartition,
@@ -322,7 +336,7 @@ class LogDirs:
         topic_id: Uuid,
         config: LogConfig,
         now_ms: int,
-        created: bool = False,
+        created: bool,
     ) -> Log:
         log = Log.open(
             directory.disk,
@@ -346,8 +360,6 @@ class LogDirs:
         log.created = created
         if not created and (noted := directory.cleaner_offsets.get(tp)) is not None:
             log.first_dirty_offset = min(noted, log.recovery_point)
-        directory.found.pop(tp, None)
-        directory.logs[tp] = self._logs[tp] = log
         return log
 
     def _is_of(self, directory: LogDir, path: str, topic_id: Uuid) -> bool:

@@ -2,7 +2,10 @@
 
 import errno
 import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -21,6 +24,7 @@ from pk.core.log.failures import (
     LogDirOfAnother,
     StorageError,
 )
+from pk.core.log.files import Entry
 from pk.core.values import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("my-topic", 12)
@@ -327,3 +331,39 @@ def test_all_of_it_on_a_real_disk(tmp_path: Path) -> None:
         "recovery-point-offset-checkpoint",
         "replication-offset-checkpoint",
     ]
+
+
+def test_logs_that_were_not_closed_are_recovered_by_several_threads_at_once() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk, "/one", "/two")
+    tps = [TopicPartition("t", i) for i in range(8)]
+    for tp in tps:
+        log = dirs.open_log(tp, ID_A, CONFIG, NOW)
+        for _ in range(3):
+            append(log)
+    dirs.release()
+    again = open_dirs(disk, "/one", "/two")
+    assert again.to_recover == 8
+    meet = threading.Barrier(2, timeout=20)
+    at_once = LockedOut(disk, meet)
+    for directory in again.directories:
+        directory.disk = cast(Disk, at_once)
+    with ThreadPoolExecutor(2) as pool:
+        logs = list(pool.map(lambda tp: again.open_log(tp, ID_A, CONFIG, NOW), tps))
+    assert [log.log_end_offset for log in logs] == [3] * 8
+    assert again.to_recover == 0 and again.found() == {}
+
+
+class LockedOut:
+    """A disk on which listing a log's directory waits for another thread that does the same."""
+
+    def __init__(self, disk: MemoryDisk, meet: threading.Barrier) -> None:
+        self._disk = disk
+        self._meet = meet
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def list(self, path: str) -> dict[str, Entry]:
+        self._meet.wait()
+        return self._disk.list(path)
