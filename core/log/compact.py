@@ -248,20 +248,30 @@ def _clean_batch(
         drop = transactions.is_aborted(header)
     kept: bytes | bytearray | None = None
     if not drop and header.count:
-        base, latest, last = header.base_offset, keys.latest, keys.last
 
-        def keep(entry: Entry) -> bool:
-            offset = base + entry.offset_delta
-            if offset > latest or header.attributes & CONTROL_BIT:
-                return True
-            if entry.key is None or offset < last(entry.key):
-                return False
-            return entry.has_value or not over
+        def choose(there: list[Entry]) -> list[Entry]:
+            if header.attributes & CONTROL_BIT:
+                return there
+            return _last(there, header.base_offset, keys, drop_tombstones=over)
 
-        kept, _ = filtered(batch, header, keep, now_ms + job.delete_retention_ms, nothing_left)
+        kept, _ = filtered(batch, header, choose, now_ms + job.delete_retention_ms, nothing_left)
     if kept is None and (_is_last_of_producer(job, header) or header.last_offset == keys.latest):
         kept = emptied(header)
     return kept, aborted
+
+
+def _last(there: list[Entry], base: int, keys: KeyMap, *, drop_tombstones: bool) -> list[Entry]:
+    """The records that nothing known comes after. (Hot: one turn a record of the log.)"""
+    latest, last = keys.latest, keys.last
+    kept: list[Entry] = []
+    for entry in there:
+        _, _, delta, key, has_value = entry
+        offset = base + delta
+        if offset > latest or (
+            key is not None and offset >= last(key) and (has_value or not drop_tombstones)
+        ):
+            kept.append(entry)
+    return kept
 
 
 def _is_last_of_producer(job: Job, header: BatchHeader) -> bool:

@@ -87,18 +87,18 @@ def entries(data: bytes, count: int) -> list[Entry]:
 def filtered(
     batch: bytes,
     header: BatchHeader,
-    keep: Callable[[Entry], bool],
+    choose: Callable[[list[Entry]], list[Entry]],
     horizon_ms: int,
     marks_horizon: bool,
 ) -> tuple[bytes | bytearray | None, int]:
-    """The batch with the records that `keep` says, and how many those are; None where there are none.
+    """The batch with the records that `choose` picks, and how many those are; None where there are none.
 
     `horizon_ms` becomes its delete horizon if it has none yet and a tombstone stays, or with `marks_horizon` (a
     transaction's marker that may go some day). Raises what `body` raises, and KafkaError(INVALID_RECORD).
     """
     data = bytes(body(batch, header))
     there = entries(data, header.count)
-    kept = [entry for entry in there if keep(entry)]
+    kept = choose(there)
     if not kept:
         return None, 0
     has_horizon = header.attributes & DELETE_HORIZON_BIT
