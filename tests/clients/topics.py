@@ -38,9 +38,16 @@ def admin(kafka: Kafka) -> AdminClient:
 def create_topic(
     kafka: Kafka, name: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> str:
-    """Creates a topic of one replica and returns its name."""
+    """Creates a topic of one replica, waits until the broker tells of it, and returns its name."""
     topic: Any = NewTopic(name, partitions, 1, config=dict(config or {}))
     admin(kafka).create_topics([topic])[name].result(TIMEOUT_S)
+
+    def told() -> bool:
+        # The controller of Apache Kafka answers before its brokers have heard.
+        found = admin(kafka).list_topics(timeout=TIMEOUT_S).topics.get(name)
+        return found is not None and len(found.partitions) == partitions
+
+    wait_until(f"topic {name}", told)
     return name
 
 
