@@ -94,6 +94,8 @@ def find(disk: Disk, directory: str) -> Found:
                 found.leftovers.append(name)
         elif name == EPOCHS_FILE:
             found.has_epochs = True
+        elif name.endswith(LEFTOVERS):
+            found.leftovers.append(name)
     for base, sizes in list(found.segments.items()):
         if LOG not in sizes:  # an index whose log is gone
             found.leftovers += [file_name(base, suffix) for suffix in sizes]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log.compaction import ALWAYS, Write, compact, keyed, records_of, small_log
+from log.cutting import CuttingDisk, PowerCut
 from log.support import NOW, append, durable, headers_of
 
-from pk.core.log.disk import MemoryDisk
 from pk.core.log.log import Log
 from pk.core.record.compress import Codec
 
@@ -32,30 +32,6 @@ STEPS = st.lists(
     ),
     max_size=25,
 )
-
-
-class PowerCut(Exception):
-    """The disk took this operation and no more."""
-
-
-class CuttingDisk(MemoryDisk):
-    """A disk that loses power after a number of operations that change something."""
-
-    left: int | None = None
-
-    def check(self, operation: str, path: str) -> None:  # type: ignore[override]
-        self.tick()
-        super().check(operation, path)  # type: ignore[arg-type]
-
-    def put(self, node: object, data: object, position: int) -> None:  # type: ignore[override]
-        self.tick()
-        super().put(node, data, position)  # type: ignore[arg-type]
-
-    def tick(self) -> None:
-        if self.left is not None:
-            if self.left == 0:
-                raise PowerCut
-            self.left -= 1
 
 
 @dataclass

@@ -1,0 +1,140 @@
+"""The power goes at every single change that a history makes to the disk: what was promised is there, and nothing else.
+
+A history is drawn from a seed: appends, flushes, rolls, retention, cuts, and the checkpoints that their owner writes. It is
+run again and again, each time one operation of the disk further, and then the log directory is opened as a start opens it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from random import Random
+
+import pytest
+from log.cutting import CuttingDisk, PowerCut
+from log.support import NOW, TOPIC_ID, TP, headers_of, make_batch
+
+from pk.core.log.config import LogConfig
+from pk.core.log.dirs import LogDirs
+from pk.core.log.log import Log
+from pk.core.record.batch import read_header
+
+CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100)
+
+
+class Told:
+    """What the log's owner promised, and what it may find."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, int, int]] = []
+        """(base offset, next offset, value size) of what the log held when all went well."""
+        self.promised = 0
+        self.promised_start = 0
+        self.start_max = 0
+
+
+def open_dirs(disk: CuttingDisk) -> LogDirs:
+    return LogDirs.open(
+        disk, ["/d"], cluster_id="c", node_id=1, holder="h", new_id=lambda: bytes(range(16))
+    )
+
+
+def run(disk: CuttingDisk, seed: int, told: Told) -> None:
+    """One history, in a directory of its own. Notes a promise only once it was kept."""
+    random = Random(seed)
+    dirs = open_dirs(disk)
+    log = dirs.open_log(TP, TOPIC_ID, CONFIG, NOW)
+    for _ in range(random.randrange(5, 18)):
+        what = random.choice(["append"] * 5 + ["flush", "flush", "roll", "retain", "cut", "note"])
+        if what == "append":
+            append(log, told, random)
+        elif what == "flush":
+            end = log.log_end_offset
+            log.flush()
+            told.promised = end
+        elif what == "roll":
+            log.roll(NOW)
+        elif what == "retain":
+            start = random.randint(log.log_start_offset, log.log_end_offset)
+            told.start_max = max(told.start_max, start)
+            log.delete_before(start)
+            log.remove_deleted()
+        elif what == "cut":
+            cut(dirs, log, told, random)
+        else:
+            start = log.log_start_offset
+            dirs.write_recovery_points()
+            dirs.write_log_start_offsets()
+            told.promised_start = start
+
+
+def append(log: Log, told: Told, random: Random) -> None:
+    count, size, base = random.randint(1, 3), random.randint(1, 90), log.log_end_offset
+    batch = make_batch(count, size=size)
+    told.batches.append((base, base + count, size))
+    log.append_as_leader(batch, read_header(batch), 0, NOW)
+
+
+def cut(dirs: LogDirs, log: Log, told: Told, random: Random) -> None:
+    """A follower's cut: from now on only what is below counts as promised."""
+    to = random.randint(max(log.log_start_offset, log.log_end_offset - 4), log.log_end_offset)
+    kept = [b for b in told.batches if b[1] <= to]
+    end = kept[-1][1] if kept else to
+    told.promised = min(told.promised, end, log.log_start_offset if not kept else end)
+    log.truncate_to(to)
+    dirs.write_recovery_points()
+    told.batches = kept
+
+
+def check(disk: CuttingDisk, told: Told) -> None:
+    dirs = open_dirs(disk)
+    log = dirs.open_log(TP, TOPIC_ID, CONFIG, NOW)
+    assert log.log_end_offset >= told.promised, "what was synced is there"
+    assert log.log_start_offset >= min(told.promised_start, log.log_end_offset)
+    assert log.log_start_offset <= told.start_max, "nothing was dropped unasked"
+    headers = headers_of(log)
+    assert all(a.next_offset == b.base_offset for a, b in pairwise(headers))
+    if headers:
+        assert headers[-1].next_offset == log.log_end_offset
+    names = disk.list(f"/d/{TP}")
+    assert not [n for n in names if n.endswith((".deleted", ".tmp", ".swap", ".cleaned"))]
+    base = log.log_end_offset
+    batch = make_batch(2)
+    assert log.append_as_leader(batch, read_header(batch), 0, NOW).base_offset == base
+    assert log.read(base, 1 << 20, log.log_end_offset).length == len(batch)
+    log.close()
+
+
+def everywhere(seed: int) -> int:
+    """How many places the history was cut at."""
+    at = 0
+    while True:
+        disk, told = CuttingDisk(), Told()
+        disk.make("/d")
+        disk.sync_dir("")
+        disk.left = at
+        try:
+            run(disk, seed, told)
+        except PowerCut:
+            disk.left = None
+            random = Random(seed * 1000 + at)
+            disk.crash(
+                random.choice([0, 1 << 20, random.randrange(300)]),
+                names=random.choice(["lost", "kept"]),
+                zeroed=random.random() < 0.3,
+            )
+            check(disk, told)
+            at += 1
+            continue
+        return at
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_power_goes_at_every_operation(seed: int) -> None:
+    assert everywhere(seed) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(20))
+def test_the_power_goes_at_every_operation_of_many_histories(chunk: int) -> None:
+    for seed in range(100 + chunk * 100, 200 + chunk * 100):
+        everywhere(seed)
