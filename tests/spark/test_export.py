@@ -293,7 +293,11 @@ print("done", flush=True)
 
 
 def test_a_killed_run_counts_for_nothing_and_the_next_one_makes_it_good(
-    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+    apache: Kafka,
+    fresh: Fresh,
+    spark: SparkSession,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     topic = topics.create_topic(apache, fresh("export"), 2)
     got = produce(apache, topic, records(1_000, 2))
@@ -303,7 +307,11 @@ def test_a_killed_run_counts_for_nothing_and_the_next_one_makes_it_good(
         got[partition].extend(part)
     run: subprocess.Popen[str] = subprocess.Popen(
         [sys.executable, "-c", CRASH, apache.bootstrap, topic, str(tmp_path), "0"],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "TMPDIR": str(tmp_path_factory.mktemp("killed")),  # what it leaves, pytest removes
+        },
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
