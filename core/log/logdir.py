@@ -116,7 +116,7 @@ class LogDir:
             self.directory_id = new_id()
             self.disk.write(path, MetaProperties(cluster_id, node_id, self.directory_id).format())
             with contextlib.suppress(PermissionError):  # the parent may be none of our business
-                self.disk.sync_dir(self.path.rpartition("/")[0])
+                self.disk.sync_dir(_parent(self.path))
             return
         meta = read_meta_properties(self.disk, self.path)
         if meta.cluster_id != cluster_id:
@@ -215,6 +215,12 @@ class LogDir:
             self.disk.write(f"{self.path}/{name}", checkpoints.format_offsets(dict(offsets)))
         except OSError as e:
             raise StorageError(self.path, f"write {name}", e) from e
+
+
+def _parent(path: str) -> str:
+    """The directory that holds `path`, which may be relative."""
+    above, slash, _ = path.rpartition("/")
+    return above or slash or "."
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties:

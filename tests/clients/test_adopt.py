@@ -10,10 +10,12 @@ import pytest
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
+    KafkaError,
     Producer,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from clients import apache_kafka
 from clients.apache_kafka import ApacheKafka
@@ -96,8 +98,8 @@ def everything(bootstrap: str, topics: dict[str, int], isolation: str) -> dict[s
         message = consumer.poll(30)
         assert message is not None, f"nothing more came; at the end: {sorted(at_end)}"
         name = f"{message.topic()}-{message.partition()}"
-        if message.error() is not None:
-            assert message.error().name() == "_PARTITION_EOF", message.error()
+        if (error := message.error()) is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
             at_end.add(name)
             continue
         found[name].append(
