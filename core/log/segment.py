@@ -261,15 +261,16 @@ class Segment:
             file.close()
 
     def truncate_bytes(self, size: int) -> None:
-        """Cut the log file to `size` bytes, and no index: to undo an append that failed."""
+        """Cut the log file to `size` bytes, and no index: to undo an append that failed. Synced, since the recovery point
+        may be there already: a crash after the next roll would bring the bytes back where nobody looks."""
         self.file.truncate(size)
+        self.file.sync()
         self.size = size
 
     def truncate(self, place: BatchPlace) -> None:
         """Drop the batch at `place` and all behind it; the segment is active."""
         assert self.active
-        self.file.truncate(place.position)
-        self.size = place.position
+        self.truncate_bytes(place.position)
         self.recent = [other for other in self.recent if other.position < place.position]
         self.index.truncate(place.base_offset)
         self.time_index.truncate(place.base_offset)

@@ -207,8 +207,10 @@ class StoredLog:
 
     @property
     def starts_inside_segment(self) -> bool:
-        """Whether its start is not the first segment's, so that a checkpoint must tell it."""
-        return self.log_start_offset > self.segments[0].base_offset
+        """Whether a checkpoint must tell its start: it is not the first segment's, or a crash could bring segments back
+        that lay before it."""
+        first = self.segments[0].base_offset
+        return self.log_start_offset > (0 if self._names_changed else first)
 
     def abandon(self) -> None:
         """Let the files go of a log that is to be removed; a flush under way ends first."""

@@ -335,3 +335,21 @@ def test_epochs_of_a_history_that_was_cut_do_not_come_back() -> None:
     log = open_log(disk, recovery_point=1)  # killed; what was written is there
     assert log.log_end_offset == 2
     assert (log.epoch_of(0), log.epoch_of(1), log.latest_epoch) == (1, 5, 5)
+
+
+def test_what_recovery_cut_off_does_not_come_back_behind_a_roll() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config=CONFIG)
+    append(log, idempotent(0))
+    durable(disk)
+    log.close()
+    log = open_log(disk, config=CONFIG, clean=True, recovery_point=1)
+    append(log, idempotent(1))
+    disk.crash(5, zeroed=True)
+    log = open_log(disk, config=CONFIG, recovery_point=1)
+    assert log.log_end_offset == 1
+    log.roll(NOW)
+    disk.crash(names="kept")
+    log = open_log(disk, config=CONFIG, recovery_point=1)
+    assert [(h.base_offset, h.next_offset) for h in headers_of(log)] == [(0, 1)]
+    check_consistent(log, [(0, 1)])
