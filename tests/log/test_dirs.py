@@ -367,3 +367,15 @@ class LockedOut:
     def list(self, path: str) -> dict[str, Entry]:
         self._meet.wait()
         return self._disk.list(path)
+
+
+def test_a_relative_directory_becomes_a_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    dirs = LogDirs.open(
+        RealDisk(), ["data"], cluster_id="c", node_id=1, holder="test", new_id=lambda: bytes(16)
+    )
+    assert not dirs.directories[0].failed
+    dirs.release()
+    assert (tmp_path / "data" / "meta.properties").exists()
