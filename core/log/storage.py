@@ -364,6 +364,8 @@ class StoredLog:
                 keep = lookup.segment_index(self.segments, offset) + 1
                 gone, self.segments = self.segments[keep:], self.segments[:keep]
                 self._drop(gone)
+                if gone:  # or a crash could bring them back behind what is cut off now
+                    self.disk.sync_dir(self.directory)
                 segment = self.segments[-1]
                 if not segment.active:
                     segment.activate()

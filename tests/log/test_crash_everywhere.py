@@ -78,8 +78,9 @@ def cut(dirs: LogDirs, log: Log, told: Told, random: Random) -> None:
     """A follower's cut: from now on only what is below counts as promised."""
     to = random.randint(max(log.log_start_offset, log.log_end_offset - 4), log.log_end_offset)
     kept = [b for b in told.batches if b[1] <= to]
-    end = kept[-1][1] if kept else to
-    told.promised = min(told.promised, end, log.log_start_offset if not kept else end)
+    end = kept[-1][1] if kept else 0  # a batch that is cut into goes whole
+    told.promised = min(told.promised, end)
+    told.promised_start = min(told.promised_start, end)
     log.truncate_to(to)
     dirs.write_recovery_points()
     told.batches = kept
