@@ -49,7 +49,7 @@ OFFSETS_A_FILE: Final = 2_000_000
 OFFSETS_WORTH_A_TASK: Final = 100_000
 """A partition is not cut into smaller pieces than this only to keep every core busy."""
 
-LONG_OFFSETS: Final = 12_000_000
+LONG_OFFSETS: Final = 3_000_000
 """From so many offsets on the optimising compiler earns its keep (pk.spark.session)."""
 
 _PART: Final = re.compile(r"part-(\d+)-.*\.parquet")
