@@ -340,7 +340,7 @@ class _Parser:
             raise self.unknown(name)
         if equals:
             self.store(option, name, text)
-        elif option.wait_for_value:
+        elif option.wait_for_value or self.names_choice(option, rest):
             self.store(option, name, self.next_value(name, rest))
         else:
             self.store(option, name, None)
@@ -354,11 +354,21 @@ class _Parser:
                 raise self.unknown(name if i > 1 else word)
             i += 1
             if not option.wait_for_value:
-                self.store(option, name, None)
+                inside = word[i:].removeprefix("=")
+                if inside and option.assumed is not None and inside in option.choices:
+                    self.store(option, name, inside)
+                    return
+                chosen = i == len(word) and self.names_choice(option, rest)
+                self.store(option, name, rest.pop() if chosen else None)
                 continue
             text = word[i:].removeprefix("=") if i < len(word) else self.next_value(name, rest)
             self.store(option, name, text)
             return
+
+    def names_choice(self, option: Option, rest: list[str]) -> bool:
+        """Whether an option that may stand alone is followed by one of its values (`-z zstd`), as Apache's parser reads
+        it; a word that is none of them is not the option's."""
+        return option.assumed is not None and bool(rest) and rest[-1] in option.choices
 
     def next_value(self, name: str, rest: list[str]) -> str:
         if not rest or rest[-1].partition("=")[0] in self.options:
