@@ -15,6 +15,7 @@ from pk.cli.exits import Unusable
 from pk.cli.settings import read_properties
 
 HOST = "127.0.0.1"
+FIRST_NODE = "1"
 
 
 def check_port(port: int) -> int:
@@ -24,11 +25,23 @@ def check_port(port: int) -> int:
     return port
 
 
+def _node_id(directory: str) -> str:
+    """Whose an existing data directory is: one that was adopted need not be that of node 1."""
+    from pk.core.log.dirs import read_meta_properties
+    from pk.core.log.disk import RealDisk
+    from pk.core.log.failures import LogDirError
+
+    try:
+        return str(read_meta_properties(RealDisk(read_only=True), directory).node_id)
+    except (OSError, LogDirError):
+        return FIRST_NODE  # nobody's yet; or the start says what is wrong with it
+
+
 def _given(context: Context, directory: str) -> dict[str, str]:
     """The keys the broker runs with: our defaults, then the file, then options, then -X."""
     args = context.args
     given = {
-        "node.id": "1",
+        "node.id": _node_id(args.data) if args.data is not None else FIRST_NODE,
         "listeners": f"PLAINTEXT://{HOST}:{check_port(args.port)}",
         "log.dirs": directory,
         "offsets.topic.replication.factor": "1",

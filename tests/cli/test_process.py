@@ -218,3 +218,13 @@ def test_pages_of_help(pk: Run) -> None:
     assert (wrong.code, "did you mean topics" in wrong.err) == (2, True)
     assert pk("completion", "tcsh").code == 2
     assert pk("--version").text.startswith("pk ")
+
+
+def test_up_takes_the_node_that_its_directory_belongs_to(
+    up: Callable[..., Up], tmp_path: Path
+) -> None:
+    for words in (("-X", "node.id=7"), ()):
+        one = up("up", "--port", "0", "--data", str(tmp_path), *words)
+        assert one.line.startswith("Broker 7 is ready")
+        code, error = one.end()
+        assert code == 0, error
