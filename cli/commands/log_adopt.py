@@ -35,8 +35,10 @@ from pk.core.log.adopt import (
 )
 from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.files import LockHeld
+from pk.core.log.upgrade import upgrade_log
 from pk.core.meta import configs
 from pk.core.meta.events import ClusterCreated, Event
+from pk.core.record.batch import CorruptBatch
 from pk.core.values import METADATA_TOPIC, Uuid, uuid_text
 
 _SCRATCH = ".pk-adopt"
@@ -162,6 +164,7 @@ def _show(context: Context, adoption: Adoption) -> None:
 
 
 async def _apply(disk: RealDisk, adoption: Adoption) -> None:
+    await offload(_upgrade, disk, adoption)
     first = adoption.paths[0]
     scratch = f"{first}/{_SCRATCH}"
     await offload(_fresh, disk, scratch)
@@ -172,6 +175,17 @@ async def _apply(disk: RealDisk, adoption: Adoption) -> None:
         await store.append(epoch, offset, waiting[offset : offset + _EVENTS_PER_BATCH])
     await store.close()
     await offload(_exchange, disk, adoption, scratch)
+
+
+def _upgrade(disk: RealDisk, adoption: Adoption) -> None:
+    """Write segments of the message formats before 0.11 anew: pk's logs hold record batches only. Apache Kafka reads
+    what comes of it, so a directory that is not taken over after all is none the worse. Raises CommandError."""
+    for topic in adoption.topics:
+        for directory in topic.directories.values():
+            try:
+                upgrade_log(disk, directory, mend=not adoption.clean)
+            except (CorruptBatch, OSError) as e:
+                raise CommandError(f"{directory} cannot be taken over: {e}.") from None
 
 
 def _fresh(disk: RealDisk, scratch: str) -> None:

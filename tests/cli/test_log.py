@@ -17,6 +17,7 @@ from pk.core.log.disk import RealDisk
 from pk.core.log.log import Log
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
+from pk.core.record.legacy import build_set
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from pk.core.wire.messages.offset_commit import (
@@ -442,3 +443,21 @@ def test_adopt_can_be_run_again_after_it_was_interrupted(pk: Run, apache_like: P
 async def node_at(directory: Path) -> AsyncIterator[Node]:
     async with running_node(RealDisk(), directory=str(directory)) as node:
         yield node
+
+
+def test_adopt_takes_over_segments_of_the_formats_before_0_11(pk: Run, apache_like: Path) -> None:
+    old = apache_like / "orders-1"
+    for file in old.glob("0*"):
+        file.unlink()
+    rows = [(n, T0 + n, b"k%d" % n, b"old %d" % n) for n in range(20)]
+    (old / f"{0:020d}.log").write_bytes(build_set(rows, 1, Codec.LZ4))
+    (apache_like / ".kafka_cleanshutdown").unlink(missing_ok=True)
+    assert pk("log", "adopt", str(apache_like), "-y").code == 0
+
+    async def serve() -> int:
+        async with node_at(apache_like) as node:
+            return node.broker.replicas.partition("orders", 1).log.log_end_offset
+
+    assert trio.run(serve) == 20
+    told = pk("log", "cat", str(old), "-o", "start..end", "-f", "%o %k %v\\n")
+    assert told.text == "".join(f"{n} k{n} old {n}\n" for n in range(20))
