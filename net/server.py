@@ -75,20 +75,23 @@ class Server:
         self,
         listener_name: str,
         listeners: list[trio.SocketListener],
+        apis: Iterable[Api] | None = None,
         *,
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Accept on `listeners` until `drain`; returns when the last connection is gone.
+        """Accept on `listeners` until `drain`; returns when the last connection is gone. `apis` are what this listener
+        serves, where that is not what the server was made for.
 
         A full table of descriptors ends nothing: trio waits and accepts again.
         """
+        served = self._apis if apis is None else {api.key: api for api in apis}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sweep)
             async with trio.open_nursery() as connections:
                 with self._accepting:
 
                     async def handle(stream: trio.SocketStream) -> None:
-                        await self._serve_stream(stream, listener_name)
+                        await self._serve_stream(stream, listener_name, served)
 
                     task_status.started()
                     await trio.serve_listeners(handle, listeners, handler_nursery=connections)
@@ -104,7 +107,9 @@ class Server:
                 self._empty = trio.Event()
                 await self._empty.wait()
 
-    async def _serve_stream(self, stream: trio.SocketStream, listener_name: str) -> None:
+    async def _serve_stream(
+        self, stream: trio.SocketStream, listener_name: str, apis: dict[int, Api]
+    ) -> None:
         try:
             host, port = stream.socket.getpeername()[:2]
         except OSError:
@@ -124,7 +129,7 @@ class Server:
         connection = Connection(
             SocketTransport(sock),
             self._broker,
-            self._apis,
+            apis,
             self._limits,
             self._memory,
             context,
@@ -141,6 +146,8 @@ class Server:
             self._by_host[host] -= 1
             if not self._by_host[host]:
                 del self._by_host[host]
+            for tell in self._broker.disconnected:
+                tell(context.connection_id)
             if not self._connections:
                 self._empty.set()
 

@@ -8,7 +8,7 @@ image in force for handlers, so that a client told of a topic finds it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +21,15 @@ from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replicas import Replicas
 from pk.core.broker.sessions import FetchSessions
 from pk.core.config import BrokerConfig
+from pk.core.meta import events
 from pk.core.meta.events import BROKER
 from pk.core.meta.image import Changes, MetadataImage, changes
 
 if TYPE_CHECKING:
     from pk.core.broker.controller import Controller
+    from pk.core.broker.controller_link import ControllerLink
     from pk.core.broker.coordinators import GroupCoordinators
+    from pk.core.broker.peers import Peers
     from pk.core.log.dirs import LogDirs
 
 logger = logging.getLogger("pk.broker")
@@ -48,14 +51,17 @@ class Broker:
         clock: Clock,
         random: Random,
         served: list[tuple[int, int, int]],
+        controller_served: Sequence[tuple[int, int, int]] = (),
     ) -> None:
-        """`served` is what ApiVersions says: (api key, first version, last version)."""
+        """`served` is what ApiVersions says: (api key, first version, last version); `controller_served` what it says
+        on a controller listener."""
         self.config = config
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.clock = clock
         self.random = random
         self.served = served
+        self.controller_served = list(controller_served)
         self.image = MetadataImage(cluster_id=cluster_id)
         self.purgatory = Purgatory()
         self.sessions = FetchSessions(
@@ -73,8 +79,15 @@ class Broker:
         self.mover = Mover(self.replicas, dirs, self.start_soon)
         self.producer_ids: ProducerIds
         self.broker_epoch = -1
-        """Of this registration with the controller."""
-        self.controller: Controller
+        """Of this registration with the controller; -1 before it, and in a process that is a controller only."""
+        self.controller: Controller | None = None
+        """The one in this process, active or not; None where the process has not that role."""
+        self.link: ControllerLink
+        """To the active controller, wherever it is."""
+        self.peers: Peers
+        """Connections to other nodes."""
+        self.disconnected: list[Callable[[int], None]] = []
+        """Called with a connection's id (`Context.connection_id`) when that connection has ended."""
         self.coordinators: GroupCoordinators
         self.followers: list[Callable[[MetadataImage, Changes], None]] = []
         """Called with each image that comes into force, and what it changed."""
@@ -107,6 +120,12 @@ class Broker:
         if node is None or endpoint is None:
             return None
         return endpoint.host, endpoint.port, node.rack
+
+    def inter_broker_endpoint(self, node_id: int) -> events.Endpoint | None:
+        """Where other brokers reach a node (`inter.broker.listener.name`); None where it is unknown or has no such
+        listener."""
+        node = self.image.brokers.get(node_id)
+        return None if node is None else node.endpoint(self.config.inter_broker_listener_name)
 
     def leader_of(self, topic: str, partition: int) -> tuple[int, int] | None:
         """(leader, leader epoch) of a partition, None where there is no such partition."""

@@ -1,0 +1,57 @@
+"""How a node talks to another: connections to brokers and controllers, as what runs above the sockets sees them.
+
+`net/peers.py` makes them of TCP; a simulation makes them of memory, loses and delays what they carry, and nobody above
+can tell. A channel has one order: requests go out as they were asked, answers come back in that order, so one that waits
+long (a Fetch) holds those behind it: who must not wait has a channel of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class PeerLost(Exception):
+    """The peer was not reached, its connection broke, or no answer came in time.
+
+    From `Peers.connect`: nothing was asked. From `Channel.request`: whether the peer acted on it is unknown.
+    """
+
+    def __init__(self, message: str, *, refused: bool = False) -> None:
+        super().__init__(message)
+        self.refused = refused
+        """Whether the peer's machine answered that nobody listens there: the process is gone, not only slow."""
+
+
+class Channel(Protocol):
+    """One ordered connection to a peer, which has said what versions it serves."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether requests can still go out; never again once it was False."""
+        ...
+
+    def version_of(self, api_key: int) -> int:
+        """The highest version of an API that both sides know. Raises KafkaError(UNSUPPORTED_VERSION)."""
+        ...
+
+    async def request(self, request: Any, *, timeout_ms: float, version: int | None = None) -> Any:
+        """Send `request`, in the highest common version unless one is given, and wait for its answer.
+
+        A request without an answer in `timeout_ms` ends the channel, and those behind it fail too. Who is cancelled only
+        stops waiting. `records` of the answer are views of a buffer that belongs to this answer alone.
+
+        Raises PeerLost; KafkaError(UNSUPPORTED_VERSION) where there is no common version.
+        """
+        ...
+
+    def close(self) -> None:
+        """End it; what is under way raises PeerLost. Idempotent, never blocks."""
+        ...
+
+
+class Peers(Protocol):
+    """Where channels come from."""
+
+    async def connect(self, host: str, port: int, *, timeout_ms: float) -> Channel:
+        """A new channel to whoever listens there, versions exchanged. Raises PeerLost."""
+        ...
