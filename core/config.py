@@ -13,7 +13,14 @@ Keys of Kafka's whose feature does not exist here are accepted, described, and n
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, overload
 
-from pk.core import config_broker, config_coordinators, config_log, config_remote, config_security
+from pk.core import (
+    config_broker,
+    config_coordinators,
+    config_log,
+    config_remote,
+    config_roles,
+    config_security,
+)
 from pk.core.config_keys import (
     ConfigError,
     Key,
@@ -265,9 +272,7 @@ class BrokerConfig:
             raise ConfigError(f"advertised.listeners has {min(stray)}, which listeners has not")
         if any(li.host == "0.0.0.0" for li in self.advertised_listeners):
             raise ConfigError("advertised.listeners must name a host that clients can reach")
-        if self.inter_broker_listener_name not in names:
-            said = self.inter_broker_listener_name
-            raise ConfigError(f"listeners has no {said}, by which brokers reach each other")
+        config_roles.check(self)
         if self.offsets_topic_compression_codec not in range(5):
             raise ConfigError("offsets.topic.compression.codec must be between 0 and 4")
         self._topics.check()
@@ -279,6 +284,29 @@ class BrokerConfig:
     listeners = Setting[tuple[Listener, ...]](lambda c: _listeners(c, "listeners"))
     advertised_listeners = Setting[tuple[Listener, ...]](lambda c: _advertised(c))
     inter_broker_listener_name = Setting[str](lambda c: _inter_broker_listener_name(c))
+
+    # Roles: broker, controller or both, and how they meet (`config_roles.py`)
+    process_roles = Setting[tuple[str, ...]](config_roles.roles)
+    is_broker = Setting[bool](lambda c: config_roles.BROKER in c.process_roles)
+    is_controller = Setting[bool](lambda c: config_roles.CONTROLLER in c.process_roles)
+    broker_listeners = Setting[tuple[Listener, ...]](
+        lambda c: tuple(li for li in c.listeners if li.name not in c.controller_listener_names)
+    )
+    controller_listener_names = Setting[tuple[str, ...]](config_roles.listener_names)
+    controller_listeners = Setting[tuple[Listener, ...]](
+        lambda c: config_roles.controllers_of(c.listeners, c.controller_listener_names)
+    )
+    controller_quorum_bootstrap_servers = Setting[tuple[tuple[str, int], ...]](
+        config_roles.bootstrap_servers
+    )
+    controller_quorum_fetch_max_bytes = Setting[int]("controller.quorum.fetch.max.bytes")
+    controller_quorum_fetch_snapshot_max_bytes = Setting[int](
+        "controller.quorum.fetch.snapshot.max.bytes"
+    )
+    controller_quorum_request_timeout_ms = Setting[int]("controller.quorum.request.timeout.ms")
+    controller_quorum_retry_backoff_ms = Setting[int]("controller.quorum.retry.backoff.ms")
+    controller_quorum_voters = Setting[tuple[config_roles.Voter, ...]](config_roles.voters)
+    initial_broker_registration_timeout_ms = Setting[int]("initial.broker.registration.timeout.ms")
 
     # The server
     connections_max_idle_ms = Setting[int]("connections.max.idle.ms")
@@ -477,7 +505,20 @@ def _protocols(config: BrokerConfig) -> dict[str, str]:
         if not colon or protocol.upper() not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
             raise ConfigError(f"listener.security.protocol.map: {pair!r} is no NAME:PROTOCOL")
         protocols[name.upper()] = protocol.upper()
+    if config.given("listener.security.protocol.map") is None:
+        _map_controllers(config, protocols)
     return protocols
+
+
+def _map_controllers(config: BrokerConfig, protocols: dict[str, str]) -> None:
+    """As Kafka does it: where nobody speaks of TLS or SASL, a controller's listener needs no entry in the map."""
+    names = [
+        text.partition("://")[0].upper() for text in cast(tuple[str, ...], config["listeners"])
+    ]
+    names += config.controller_listener_names
+    if all(protocols.get(name, "PLAINTEXT") == "PLAINTEXT" for name in names):
+        for name in config.controller_listener_names:
+            protocols.setdefault(name, "PLAINTEXT")
 
 
 def _listeners(config: BrokerConfig, key: str) -> tuple[Listener, ...]:
@@ -508,7 +549,7 @@ def _inter_broker_listener_name(config: BrokerConfig) -> str:
     if name is not None:
         return cast(str, name).upper()
     protocol = config["security.inter.broker.protocol"]
-    for listener in config.listeners:
+    for listener in config.broker_listeners:
         if listener.security_protocol == protocol:
             return listener.name
     return cast(str, protocol)

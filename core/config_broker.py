@@ -245,8 +245,9 @@ pk.memory.bytes.max LONG 1073741824 valid=1..
 pk.metadata.log.bytes.between.snapshots LONG 20971520 valid=1..
     How much is appended to the metadata log before a snapshot is made, in bytes.
 
-pk.metadata.store STRING embedded valid=embedded
-    Where the metadata log lives: embedded is a directory of this process's own.
+pk.metadata.store STRING embedded
+    Where the metadata log lives: embedded is a directory of the only controller's own;
+    zookeeper://HOST:PORT,HOST:PORT/PATH lets any of several nodes be the controller.
 
 pk.request.bytes.max LONG 268435456 valid=1..
     How many bytes of requests all connections may hold in memory together.

@@ -17,10 +17,11 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "streams groups": ("group.streams.",),
     "remote storage": ("remote.", "log.local.", "follower.fetch.last.tiered."),
     "KRaft quorums": (
-        "controller.listener.names",
-        "controller.quorum.",
+        "controller.quorum.append.",
+        "controller.quorum.auto.",
+        "controller.quorum.election.",
+        "controller.quorum.fetch.timeout.",
         "metadata.",
-        "process.roles",
     ),
     "the consumer group protocol": (
         "group.consumer.",
@@ -30,12 +31,8 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "replication": (
         "auto.leader.rebalance.",
-        "broker.heartbeat.",
         "broker.session.",
-        "controlled.shutdown.",
         "controller.socket.",
-        "initial.broker.registration.",
-        "inter.broker.listener.name",
         "leader.imbalance.",
         "num.replica.fetchers",
         "replica.fetch.",
@@ -48,7 +45,6 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
     "moves between log directories": (
         "alter.log.dirs.",
         "cordoned.log.dirs",
-        "log.dir.failure.",
     ),
     "metrics": ("metrics.", "telemetry."),
     "socket buffers": ("socket.receive.buffer.", "socket.send.buffer."),

@@ -354,8 +354,10 @@ def test_every_attribute_has_a_value() -> None:
 
 def test_keys_of_missing_features_are_named() -> None:
     given = ["ssl.keystore.type", "listener.name.x.ssl.keystore.type", "num.partitions"]
-    assert unsupported_keys([*given, "controller.quorum.voters", "pk.loop.slice.us"]) == [
-        "controller.quorum.voters",
+    assert unsupported_keys(
+        [*given, "controller.quorum.election.timeout.ms", "pk.loop.slice.us"]
+    ) == [
+        "controller.quorum.election.timeout.ms",
         "listener.name.x.ssl.keystore.type",
         "ssl.keystore.type",
     ]

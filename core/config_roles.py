@@ -1,0 +1,159 @@
+"""What a process is (`process.roles`), where its controller listens, and how others find it: Kafka's rules for the keys.
+
+Without `process.roles` a process is broker and controller in one, which needs neither a controller listener nor the address
+of anybody; everything else is a cluster, and must say how its nodes meet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+from pk.core.config_keys import ConfigError
+
+if TYPE_CHECKING:
+    from pk.core.config import BrokerConfig, Listener
+
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
+EMBEDDED: Final = "embedded"
+ZOOKEEPER: Final = "zookeeper://"
+
+
+class Voter(NamedTuple):
+    """One of `controller.quorum.voters`: a controller and its address."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+def roles(config: BrokerConfig) -> tuple[str, ...]:
+    """What the process is; both where nothing is said."""
+    given = cast("tuple[str, ...] | None", config["process.roles"])
+    return tuple(dict.fromkeys(given)) if given else (BROKER, CONTROLLER)
+
+
+def listener_names(config: BrokerConfig) -> tuple[str, ...]:
+    """`controller.listener.names`, in capitals as listeners are."""
+    names = cast("tuple[str, ...] | None", config["controller.listener.names"])
+    return tuple(name.upper() for name in names or ())
+
+
+def voters(config: BrokerConfig) -> tuple[Voter, ...]:
+    """`controller.quorum.voters`. Raises ConfigError."""
+    key = "controller.quorum.voters"
+    found = []
+    for text in cast(tuple[str, ...], config[key]):
+        node_id, at, address = text.partition("@")
+        if not at or not node_id.isascii() or not node_id.isdigit():
+            raise ConfigError(f"{key}: {text!r} is no ID@HOST:PORT")
+        found.append(Voter(int(node_id), *_address(key, address)))
+    return tuple(found)
+
+
+def bootstrap_servers(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
+    """`controller.quorum.bootstrap.servers`, as (host, port). Raises ConfigError."""
+    key = "controller.quorum.bootstrap.servers"
+    return tuple(_address(key, text) for text in cast(tuple[str, ...], config[key]))
+
+
+def _address(key: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(f"{key}: {text!r} is no HOST:PORT")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def controllers_of(listeners: tuple[Listener, ...], names: tuple[str, ...]) -> tuple[Listener, ...]:
+    """Those of `listeners` that are for controllers, in the order of `names`."""
+    by_name = {listener.name: listener for listener in listeners}
+    return tuple(by_name[name] for name in names if name in by_name)
+
+
+def check(config: BrokerConfig) -> None:
+    """Raises ConfigError where the keys of roles contradict each other."""
+    store = config.pk_metadata_store
+    if store != EMBEDDED and not store.startswith(ZOOKEEPER):
+        raise ConfigError(
+            f"pk.metadata.store must be embedded or zookeeper://HOST:PORT,HOST:PORT/PATH, not {store!r}"
+        )
+    if config.is_controller:
+        _check_controller(config)
+    else:
+        _check_broker_only(config)
+    if config.is_broker:
+        _check_broker(config)
+    _check_quorum(config)
+
+
+def _check_controller(config: BrokerConfig) -> None:
+    missing = set(config.controller_listener_names) - {li.name for li in config.listeners}
+    if missing:
+        raise ConfigError(
+            f"controller.listener.names has {min(missing)}, which listeners has not:"
+            " a controller listens there"
+        )
+    alone = not config.is_broker
+    if alone and len(config.controller_listeners) < len(config.listeners):
+        stray = {li.name for li in config.listeners} - set(config.controller_listener_names)
+        raise ConfigError(
+            f"listeners has {min(stray)}, which is not among controller.listener.names:"
+            " a process that is a controller only has no other listeners"
+        )
+    if not config.controller_listener_names and config.pk_metadata_store != EMBEDDED:
+        raise ConfigError(
+            f"pk.metadata.store={config.pk_metadata_store} makes this node a controller that others"
+            " must reach: name its listener in controller.listener.names"
+        )
+
+
+def _check_broker_only(config: BrokerConfig) -> None:
+    if not config.controller_listener_names:
+        raise ConfigError(
+            "process.roles=broker needs controller.listener.names: the listener by which"
+            " controllers are reached"
+        )
+    if config.controller_listeners:
+        raise ConfigError(
+            f"listeners has {config.controller_listeners[0].name}, which is a controller's"
+            " (controller.listener.names), but process.roles=broker"
+        )
+    nowhere = not (config.controller_quorum_voters or config.controller_quorum_bootstrap_servers)
+    if nowhere and config.pk_metadata_store == EMBEDDED:
+        raise ConfigError(
+            "process.roles=broker needs controller.quorum.bootstrap.servers: where its controller is"
+        )
+
+
+def _check_broker(config: BrokerConfig) -> None:
+    if not config.broker_listeners:
+        raise ConfigError("listeners has none for brokers and clients, only controllers' own")
+    name = config.inter_broker_listener_name
+    if name in config.controller_listener_names:
+        raise ConfigError(
+            f"inter.broker.listener.name must not be a controller's listener, as {name} is"
+        )
+    if name not in [listener.name for listener in config.broker_listeners]:
+        raise ConfigError(f"listeners has no {name}, by which brokers reach each other")
+
+
+def _check_quorum(config: BrokerConfig) -> None:
+    named = config.controller_quorum_voters
+    ids = sorted(voter.node_id for voter in named)
+    if len(set(ids)) != len(ids):
+        raise ConfigError("controller.quorum.voters names a node twice")
+    if ids and config.is_controller and config.node_id not in ids:
+        raise ConfigError(
+            f"controller.quorum.voters names {', '.join(map(str, ids))}, but not this controller,"
+            f" node {config.node_id}"
+        )
+    if config.node_id in ids and not config.is_controller:
+        raise ConfigError(
+            f"controller.quorum.voters names node {config.node_id}, but process.roles=broker"
+        )
+    if len(ids) > 1 and config.pk_metadata_store == EMBEDDED:
+        raise ConfigError(
+            f"controller.quorum.voters names {len(ids)} controllers, but the embedded metadata store"
+            " has one: for several, let ZooKeeper decide who it is"
+            " (pk.metadata.store=zookeeper://HOST:PORT,HOST:PORT/PATH)"
+        )
