@@ -65,6 +65,8 @@ class EmbeddedStore:
         self._path = f"{log_dir}/{DIRECTORY}"
         self._log: Log | None = None
         self._dead: str | None = None
+        self.lost: list[Callable[[int, str], None]] = []
+        """Never called: whoever holds the directory's lock is the only one who campaigns."""
         self.bytes_since_snapshot = 0
 
     async def campaign(self, controller_id: int) -> int:

@@ -41,6 +41,12 @@ class MetadataStore(Protocol):
     """A metadata log. Every method raises StoreFailed where the store cannot be reached or is
     damaged."""
 
+    lost: list[Callable[[int, str], None]]
+    """Each is called, on the loop, with an epoch that this store campaigned for and the reason, as
+    soon as that epoch is over or may be over (a session that may have expired): whoever had it
+    decides nothing more, whether or not there is something to append. Stores that learn of it only
+    when they append never call."""
+
     async def campaign(self, controller_id: int) -> int:
         """Become the one who may append, waiting for it where somebody else is; the new epoch."""
         ...
@@ -100,6 +106,8 @@ class MemoryStore:
     ) -> None:
         self.log = log if log is not None else MemoryLog()
         self._fault = fault
+        self.lost: list[Callable[[int, str], None]] = []
+        """Called by nobody but a test that plays the session's end."""
         self.bytes_since_snapshot = 0
 
     async def campaign(self, controller_id: int) -> int:
