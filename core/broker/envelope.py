@@ -1,0 +1,52 @@
+"""What an Envelope says of the client whose request it carries (KIP-590): its principal and its address."""
+
+from ipaddress import ip_address
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.wire.codec import decode_whole, encode
+from pk.core.wire.messages.principal import DefaultPrincipalData
+
+_VERSION: Final = Struct(">h")
+_PRINCIPAL_VERSION: Final = 0
+
+
+def principal_bytes(principal: str) -> bytes:
+    """`TYPE:NAME` as Kafka's own principal builder writes it: int16 version, then the message."""
+    kind, _, name = principal.partition(":")
+    data = DefaultPrincipalData(type=kind, name=name)
+    return _VERSION.pack(_PRINCIPAL_VERSION) + encode(data, _PRINCIPAL_VERSION)
+
+
+def principal_of(data: bytes | None) -> str:
+    """The principal that `principal_bytes` wrote. Raises KafkaError(PRINCIPAL_DESERIALIZATION_FAILURE)."""
+    try:
+        (version,) = _VERSION.unpack_from(data or b"")
+        if version != _PRINCIPAL_VERSION:
+            raise ProtocolError(f"version {version}")
+        found = decode_whole(DefaultPrincipalData, (data or b"")[2:], version)
+    except (StructError, ProtocolError) as e:
+        raise KafkaError(
+            ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, f"the envelope's principal: {e}"
+        ) from e
+    return f"{found.type}:{found.name}"
+
+
+def address_bytes(host: str) -> bytes:
+    """A client's address (`/127.0.0.1`) as its 4 or 16 bytes; none for what is no address."""
+    try:
+        return ip_address(host.removeprefix("/").partition("%")[0]).packed
+    except ValueError:
+        return b""
+
+
+def host_of(address: bytes) -> str:
+    """`/127.0.0.1` of its 4 or 16 bytes; empty where none are given. Raises KafkaError(INVALID_REQUEST)."""
+    if not address:
+        return ""
+    try:
+        return f"/{ip_address(address)}"
+    except ValueError as e:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the envelope's client address: {e}") from e

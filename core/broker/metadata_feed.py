@@ -1,0 +1,197 @@
+"""The metadata log as brokers follow it: what the active controller committed last, ready to be sent.
+
+A broker fetches `__cluster_metadata` from the controller as it would a partition from its leader. What it gets are record
+batches, one for each append to the store: a record an event (`core/meta/events.py`), offsets as in the store, the batch's
+leader epoch the controller's epoch. An append is never cut, so whoever applies whole batches sees no decision half made.
+
+Only the tail is kept, in memory, about `TAIL_BYTES`. A follower that is further behind, or whose log is not ours (it
+claims another epoch for its last record, or an offset beyond the end), cannot be continued: `read` says None, and the
+follower loads a snapshot. That is the document of `core/meta/snapshot.py`, sent in pieces by FetchSnapshot (KIP-630) and
+known by the offset behind its last event and the controller epoch of that event.
+
+Everything in here is durable in the store already: a follower never has to take anything back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.meta import snapshot
+from pk.core.meta.events import Event, encode
+from pk.core.meta.image import MetadataImage
+from pk.core.record.build import build_batch
+from pk.core.values import NO_EPOCH
+
+TAIL_BYTES: Final = 4 << 20
+"""How much of the log's end is kept; the last append stays whatever its size."""
+
+SNAPSHOTS_KEPT: Final = 2
+"""Who is half through the one before the newest may finish it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The image at one offset, as a document."""
+
+    end_offset: int
+    """The offset of the first event that is not in it."""
+    epoch: int
+    """The controller epoch of the last event that is in it."""
+    data: bytes
+    made_ms: int
+    """When, in ms since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Append:
+    first: int
+    end: int
+    epoch: int
+    data: bytes
+
+
+class MetadataFeed:
+    """See the top of this file. One task adds; any number read and wait."""
+
+    def __init__(self, *, tail_bytes: int = TAIL_BYTES) -> None:
+        self._tail_bytes = tail_bytes
+        self._tail: deque[_Append] = deque()
+        self._bytes = 0
+        self._before = NO_EPOCH
+        """The epoch of the event before the tail's first."""
+        self._image = MetadataImage()
+        self._snapshots: list[Snapshot] = []
+        self._dumping = trio.Lock()
+        self._moved = trio.Event()
+        self._open = False
+
+    @property
+    def image(self) -> MetadataImage:
+        """What the events so far come to."""
+        return self._image
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next event gets: the log's end and its high watermark."""
+        return self._image.offset
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that `read` can begin at."""
+        return self._tail[0].first if self._tail else self._image.offset
+
+    @property
+    def bytes_kept(self) -> int:
+        """How much the tail takes."""
+        return self._bytes
+
+    @property
+    def newest_snapshot(self) -> Snapshot | None:
+        """The last one that was made for somebody."""
+        return self._snapshots[-1] if self._snapshots else None
+
+    def restart(self, image: MetadataImage) -> None:
+        """Begin behind what the store held when the controller took office. What is kept already stays where it leads up
+        to that very place."""
+        known = self._tail and (self._image.offset, self._tail[-1].epoch) == (
+            image.offset,
+            image.controller_epoch,
+        )
+        if not known:
+            self._tail.clear()
+            self._bytes = 0
+            self._before = image.controller_epoch
+            self._snapshots.clear()
+        self._image = image
+        self._open = True
+
+    def add(self, events: Iterable[Event], image: MetadataImage, now_ms: int) -> None:
+        """Take in one append that the store has: `events`, and the `image` they led to."""
+        first, epoch = self._image.offset, image.controller_epoch
+        data = bytes(
+            build_batch(
+                ((now_ms, None, encode(event), ()) for event in events),
+                base_offset=first,
+                leader_epoch=epoch,
+            )
+        )
+        self._tail.append(_Append(first, image.offset, epoch, data))
+        self._bytes += len(data)
+        while self._bytes > self._tail_bytes and len(self._tail) > 1:
+            gone = self._tail.popleft()
+            self._bytes -= len(gone.data)
+            self._before = gone.epoch
+        self._image = image
+        self._wake()
+
+    def close(self) -> None:
+        """The controller has lost its office: nobody waits for more."""
+        self._open = False
+        self._wake()
+
+    def read(self, offset: int, bytes_max: int, last_epoch: int = NO_EPOCH) -> bytes | None:
+        """Whole batches from the one that holds `offset` on, about `bytes_max` of them and at least one; empty at the
+        end. None where a follower that has the log up to `offset`, its last event of `last_epoch` (-1: it does not say),
+        must load a snapshot first."""
+        if not self.start_offset <= offset <= self.end_offset:
+            return None
+        at = bisect_right(self._tail, offset, key=lambda append: append.first) - 1
+        if last_epoch != NO_EPOCH and offset > 0 and last_epoch != self._epoch_before(offset, at):
+            return None
+        found: list[bytes] = []
+        left = bytes_max
+        for append in islice(self._tail, max(at, 0), None):
+            if append.end <= offset:
+                continue
+            if found and len(append.data) > left:
+                break
+            found.append(append.data)
+            left -= len(append.data)
+        return b"".join(found)
+
+    async def wait_beyond(self, offset: int, deadline: float) -> bool:
+        """Wait until there is something at `offset`; False where `deadline` (seconds of trio's clock) or the
+        controller's end comes first."""
+        with trio.CancelScope(deadline=deadline):
+            while self._open and self.end_offset <= offset:
+                await self._moved.wait()
+        return self._open and self.end_offset > offset
+
+    async def snapshot(self, now_ms: int) -> Snapshot:
+        """A snapshot from which `read` goes on: the newest, or where the tail has left that behind, a new one."""
+        async with self._dumping:
+            newest = self.newest_snapshot
+            if newest is not None and newest.end_offset >= self.start_offset:
+                return newest
+            image = self._image
+            data = await offload(snapshot.dump, image)
+            made = Snapshot(image.offset, image.controller_epoch, data, now_ms)
+            self._snapshots = [*self._snapshots, made][-SNAPSHOTS_KEPT:]
+            return made
+
+    def find_snapshot(self, end_offset: int, epoch: int) -> Snapshot | None:
+        """A snapshot that was made before, None where it is gone."""
+        for made in self._snapshots:
+            if (made.end_offset, made.epoch) == (end_offset, epoch):
+                return made
+        return None
+
+    def _epoch_before(self, offset: int, at: int) -> int:
+        """The epoch of the event before `offset`; `at` is the place of the append that holds `offset`."""
+        if at < 0:
+            return self._before
+        if self._tail[at].first < offset:
+            return self._tail[at].epoch
+        return self._tail[at - 1].epoch if at else self._before
+
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, trio.Event()
+        moved.set()
