@@ -1,7 +1,7 @@
 """The two sparse indexes beside every segment, in Kafka's formats.
 
     .index       (last offset of a batch - base offset) int32, position of that batch int32
-    .timeindex   timestamp int64, (offset - base offset) int32: no record up to that offset is later than that timestamp
+    .timeindex   timestamp int64, (offset - base offset) int32: the latest so far, and the end of the batch that had it first
 
 An index is either *in memory* (that of the segment being written: two arrays, no I/O to look something up) or *on disk*
 (all others: a binary search by small reads, so that a lookup in a large log reads kilobytes).
@@ -17,6 +17,7 @@ reader takes its length from the last column; `write` is under the segment's loc
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from struct import Struct
 from sys import byteorder
 from typing import Final, NamedTuple
@@ -195,15 +196,20 @@ class TimeIndex:
             timestamps.append(timestamp)
             offsets.append(offset - self.base_offset)
 
-    def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry that is not later than `timestamp`; (-1, base offset) if there is none. Raises OSError."""
+    def first_from(self, timestamp: int) -> TimestampOffset | None:
+        """The first entry that is not earlier than `timestamp`; None if all are, or there is none. Raises OSError.
+
+        An entry is written together with one of the offset index, if a later timestamp has come since the one before. So
+        the first batch that reaches `timestamp` lies at most one entry of the offset index before this one: with times out
+        of order a gigabyte may lie between two entries here, and need not be looked at.
+        """
         timestamps, offsets = self._timestamps, self._offsets
         if timestamps is not None and offsets is not None:
-            i = bisect_right(timestamps, timestamp, 0, len(offsets)) - 1
-            entry = (timestamps[i], offsets[i]) if i >= 0 else None
+            i = bisect_left(timestamps, timestamp, 0, len(offsets))
+            entry = (timestamps[i], offsets[i]) if i < len(offsets) else None
         else:
-            entry = search(self.file, TIME_ENTRY, self._written, timestamp)
-        return self._absolute(entry)
+            entry = search_next(self.file, TIME_ENTRY, self._written, timestamp)
+        return None if entry is None else self._absolute(entry)
 
     def last(self) -> TimestampOffset:
         """The last entry; (-1, base offset) if there is none. Raises OSError."""
@@ -259,23 +265,34 @@ class TimeIndex:
 
 def search(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...] | None:
     """The last of the file's first `count` entries whose first field is not above `wanted`."""
-    low, high, size = (
-        0,
-        count,
-        entry.size,
-    )  # entries before low are not above wanted, those from high on are
+    found = None
+    for fields in _block(file, entry, count, wanted):
+        if fields[0] > wanted:
+            break
+        found = fields
+    return found
+
+
+def search_next(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...] | None:
+    """The first of the file's first `count` entries whose first field is not below `wanted`."""
+    for fields in _block(file, entry, count, wanted - 1):
+        if fields[0] >= wanted:
+            return fields
+    return None
+
+
+def _block(file: File, entry: Struct, count: int, wanted: int) -> Iterable[tuple[int, ...]]:
+    """The entries around the last one that is not above `wanted`, and the one behind it."""
+    low, high, size = 0, count, entry.size
+    # Entries before low are not above wanted, those from high on are.
     while high - low > BLOCK_ENTRIES:
         middle = (low + high) // 2
         if entry.unpack(file.pread(size, middle * size))[0] <= wanted:
             low = middle
         else:
             high = middle
-    found = None
-    for fields in entry.iter_unpack(file.pread((high - low) * size, low * size)) if count else ():
-        if fields[0] > wanted:
-            break
-        found = fields
-    return found
+    high = min(high + 1, count)
+    return entry.iter_unpack(file.pread((high - low) * size, low * size)) if count else ()
 
 
 def read_last(file: File, entry: Struct, count: int) -> tuple[int, ...] | None:

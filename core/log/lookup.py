@@ -4,12 +4,16 @@ Functions over a list of segments, which the caller took from its log once; each
 """
 
 from bisect import bisect_right
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from pk.core.errors import KafkaError
 from pk.core.log.segment import Segment
 from pk.core.log.slices import EMPTY, Slice
 from pk.core.log.txnindex import AbortedTxn
-from pk.core.record.batch import BatchHeader, Record, records
+from pk.core.record.batch import CODEC_BITS, BatchHeader, Record, records
+
+FIRST_BYTES: Final = 16 << 10
+"""Of a batch whose first records may be all that is asked for."""
 
 
 class FetchSlice(NamedTuple):
@@ -99,9 +103,9 @@ def offset_for_time(
         if not segment.size or segment.max_timestamp.timestamp < timestamp:
             continue
         for position, header in segment.batches_from_time(timestamp, from_offset):
-            for record in _records(segment, position, header):
-                if record.timestamp >= timestamp and record.offset >= from_offset:
-                    return FoundTimestamp(record.offset, record.timestamp, header.leader_epoch)
+            record = _first_record(segment, position, header, timestamp, from_offset)
+            if record is not None:
+                return FoundTimestamp(record.offset, record.timestamp, header.leader_epoch)
     return None
 
 
@@ -116,10 +120,10 @@ def max_timestamp(segments: list[Segment]) -> FoundTimestamp | None:
     if place is None:
         return None
     header = segment.header_at(place.position)
-    for record in _records(segment, place.position, header):
-        if record.timestamp == header.max_timestamp:
-            return FoundTimestamp(record.offset, record.timestamp, header.leader_epoch)
-    return None
+    record = _first_record(segment, place.position, header, header.max_timestamp, 0)
+    if record is None:
+        return None
+    return FoundTimestamp(record.offset, record.timestamp, header.leader_epoch)
 
 
 def offset_beyond(segments: list[Segment], fetched: FetchSlice, log_end_offset: int) -> int:
@@ -142,5 +146,23 @@ def aborted_transactions(segments: list[Segment], offset: int, end: int) -> list
     return found
 
 
-def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
-    return list(records(segment.batch_at(position, header), header))
+def _first_record(
+    segment: Segment, position: int, header: BatchHeader, timestamp: int, from_offset: int
+) -> Record | None:
+    """The first record of a batch, at or after `from_offset`, that is not earlier than `timestamp`. A batch that is not
+    compressed is read as far as that record only."""
+    data, wanted = b"", header.size
+    if not header.attributes & CODEC_BITS:
+        wanted = min(wanted, FIRST_BYTES)
+    while True:
+        more = segment.file.pread(wanted - len(data), position + len(data))
+        data = data + more if data else more
+        try:
+            for record in records(data, header):
+                if record.timestamp >= timestamp and record.offset >= from_offset:
+                    return record
+            return None
+        except KafkaError:  # it may just be that the rest was not read
+            if wanted == header.size or len(data) < wanted:
+                raise
+            wanted = min(wanted * 4, header.size)

@@ -24,7 +24,7 @@ from pk.core.log.index import (
     is_sane,
 )
 from pk.core.log.txnindex import TxnIndex
-from pk.core.record.batch import HEADER, HEADER_BYTES, LENGTH_END, BatchHeader, CorruptBatch
+from pk.core.record.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader, CorruptBatch
 
 RECENT_MAX: Final = 8192
 READ_BYTES: Final = 8192
@@ -40,7 +40,7 @@ LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = (
 DELETED: Final = ".deleted"
 """Suffix of a file whose removal is due; found at start it is removed."""
 
-_PEEK: Final = Struct(">qi11xi")
+_PEEK: Final = Struct(">qi4xb6xi")
 _make_header = BatchHeader._make
 
 
@@ -317,20 +317,24 @@ class Segment:
         self.check_indexes()
         position = self.index.lookup(offset)
         end, read = self.size, self.file.pread
-        chunk, chunk_at = b"", position
+        chunk, chunk_at, at_once = b"", position, READ_BYTES
         while position + HEADER_BYTES <= end:
             at = position - chunk_at
             if at + _PEEK.size > len(chunk):
-                chunk, chunk_at, at = read(min(READ_BYTES, end - position), position), position, 0
+                chunk, chunk_at, at = read(min(at_once, end - position), position), position, 0
                 if len(chunk) < _PEEK.size:
                     return None
-            base, length, delta = _PEEK.unpack_from(chunk, at)
+            base, length, magic, delta = _PEEK.unpack_from(chunk, at)
+            if length < HEADER_BYTES - LENGTH_END or magic != MAGIC:
+                raise self._no_batch(position)
             if base + delta >= offset:
                 return BatchPlace(base + delta, base, position)
-            if length < HEADER_BYTES - LENGTH_END:
-                raise CorruptBatch(f"{self.file.path}: no batch at position {position}")
             position += length + LENGTH_END
+            at_once = READ_BYTES if length < READ_BYTES else HEADER_BYTES
         return None
+
+    def _no_batch(self, position: int) -> CorruptBatch:
+        return CorruptBatch(f"{self.file.path}: no batch at position {position}")
 
     def size_at(self, place: BatchPlace) -> int:
         """The size in bytes of the batch at `place`."""
@@ -349,29 +353,28 @@ class Segment:
         """The header of the batch at `position`."""
         for _, header in self.headers(position, chunk_bytes=HEADER_BYTES):
             return header
-        raise CorruptBatch(f"{self.file.path}: no batch at position {position}")
+        raise self._no_batch(position)
 
     def headers(
         self, position: int = 0, *, chunk_bytes: int = READ_BYTES, end: int | None = None
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Position and header of each batch from `position` to `end` (the segment's). CRCs are not looked at."""
         end = self.size if end is None else end
-        chunk, chunk_at = b"", position
+        chunk, chunk_at, at_once = b"", position, chunk_bytes
         while position + HEADER_BYTES <= end:
             at = position - chunk_at
             if at + HEADER_BYTES > len(chunk):
-                chunk, chunk_at, at = (
-                    self.file.pread(min(chunk_bytes, end - position), position),
-                    position,
-                    0,
-                )
+                count = min(at_once, end - position)
+                chunk, chunk_at, at = self.file.pread(count, position), position, 0
                 if len(chunk) < HEADER_BYTES:
                     return
-            base, length, *rest = HEADER.unpack_from(chunk, at)
-            if length < HEADER_BYTES - LENGTH_END:
-                raise CorruptBatch(f"{self.file.path}: no batch at position {position}")
-            yield position, _make_header((base, length + LENGTH_END, *rest))
+            base, length, epoch, magic, *rest = HEADER.unpack_from(chunk, at)
+            if length < HEADER_BYTES - LENGTH_END or magic != MAGIC:
+                raise self._no_batch(position)
+            yield position, _make_header((base, length + LENGTH_END, epoch, magic, *rest))
             position += length + LENGTH_END
+            # Where batches are large, what follows a header is no other header.
+            at_once = chunk_bytes if length < chunk_bytes else HEADER_BYTES
 
     def batch_at(self, position: int, header: BatchHeader) -> bytes:
         """The bytes of the batch at `position`."""
@@ -382,8 +385,10 @@ class Segment:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The batches, in order, that end at or after `from_offset` and hold something not earlier than `timestamp`."""
         self.check_indexes()
-        entry = self.time_index.lookup(timestamp)
-        position = self.index.lookup(max(entry.offset, from_offset))
+        position = self.index.last()[1]  # taken first: the indexes may grow meanwhile
+        entry = self.time_index.first_from(timestamp)
+        if entry is not None:
+            position = self.index.lookup(max(entry.offset - 1, from_offset))
         for at, header in self.headers(position):
             if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
                 yield at, header

@@ -48,6 +48,7 @@ SEQUENCES: Final = 1 << 31
 DECOMPRESSED_BYTES_MAX: Final = 128 << 20
 """Beyond this a batch's records are not unpacked, whatever the caller's wish, unless it names another bound."""
 
+CODEC_BITS: Final = 0x07
 LOG_APPEND_TIME_BIT: Final = 1 << 3
 TRANSACTIONAL_BIT: Final = 1 << 4
 CONTROL_BIT: Final = 1 << 5
@@ -268,7 +269,7 @@ def body(
     Raises KafkaError: UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, MESSAGE_TOO_LARGE (beyond `bytes_max`).
     """
     data = memoryview(batch_buffer)[HEADER_BYTES : header.size]
-    if not header.attributes & 7:
+    if not header.attributes & CODEC_BITS:
         return data
     return decompress(header.codec, data, bytes_max)
 

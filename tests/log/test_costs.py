@@ -1,16 +1,21 @@
 """What a lookup reads, what opening reads, and what may go on at once."""
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from log.support import NOW, append, headers_of, make_batch, open_log
 
 from pk.core.errors import KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import MemoryDisk, RealDisk
+from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.record.batch import iter_headers
+from pk.core.record.build import build_batch
+from pk.core.record.compress import Codec
 
 
 class CountingFile(MemoryFile):
@@ -75,6 +80,66 @@ def test_opening_reads_nothing_and_lookups_read_kilobytes() -> None:
     disk.bytes_read = 0
     assert log.max_timestamp() == (end - 1, NOW + 10 * (end - 1), 0)
     assert disk.bytes_read < 32 << 10
+
+
+def reopened(disk: CountingDisk, log: Log) -> Log:
+    log.close()
+    return open_log(disk, config=log.config, clean=True, recovery_point=log.log_end_offset)
+
+
+def bytes_for_time(disk: CountingDisk, log: Log, timestamp: int, offset: int) -> int:
+    """How much a lookup reads that finds the record at `offset`."""
+    disk.bytes_read = 0
+    found = log.offset_for_time(timestamp)
+    assert found is not None and found.offset == offset
+    return disk.bytes_read
+
+
+def test_a_lookup_by_time_reads_kilobytes_where_batches_are_of_16_kb() -> None:
+    disk = CountingDisk()
+    log = open_log(disk, config=LogConfig(segment_bytes=8 << 20))
+    for i in range(2_000):
+        times = [NOW + 100 * i + 10 * j for j in range(10)]
+        append(log, make_batch(10, timestamps=times, size=1600), now_ms=NOW + 100 * i)
+    log = reopened(disk, log)
+    assert len(log.segments) == 4 and log.size > 32_000_000
+    for offset in (0, 1, 9, 10, 4_711, 12_345, 19_999):
+        bytes_for_time(disk, log, NOW + 10 * offset, offset)  # the first look checks the indexes
+        assert bytes_for_time(disk, log, NOW + 10 * offset - 3, offset) < 48 << 10
+        assert bytes_for_time(disk, log, NOW + 10 * offset, offset) < 48 << 10
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_lookup_by_time_reads_one_large_batch_at_most_and_that_once(codec: Codec) -> None:
+    disk = CountingDisk()
+    log = open_log(disk, config=LogConfig(segment_bytes=4 << 20))
+    for i in range(20):
+        rows = [(NOW + 100 * i + j, b"%d" % j, os.urandom(9_000), ()) for j in range(100)]
+        append(log, build_batch(rows, codec=codec), now_ms=NOW + 100 * i)
+    log = reopened(disk, log)
+    batch = headers_of(log)[7].size
+    assert len(log.segments) > 4 and batch > 900_000
+    for offset in (700, 750, 799):
+        bytes_for_time(disk, log, NOW + offset, offset)
+        read = bytes_for_time(disk, log, NOW + offset, offset)
+        assert read < batch + (32 << 10)
+        if codec is Codec.NONE:  # only as far as the record
+            assert read < 4 * 9_100 * (offset - 700) + (64 << 10)
+    disk.bytes_read = 0
+    assert log.max_timestamp() == (1999, NOW + 1999, 0)
+    assert disk.bytes_read < batch + (32 << 10)
+
+
+def test_a_lookup_by_time_passes_over_what_lies_behind_a_record_from_the_future() -> None:
+    disk = CountingDisk()
+    log = open_log(disk, config=LogConfig(segment_bytes=64 << 20))
+    append(log, make_batch(timestamp=NOW + 1_000_000))
+    for i in range(5_000):
+        append(log, make_batch(timestamp=NOW + i, size=900))
+    append(log, make_batch(timestamp=NOW + 2_000_000))
+    log.roll(NOW)
+    log = reopened(disk, log)
+    assert bytes_for_time(disk, log, NOW + 1_500_000, 5_001) < 64 << 10
 
 
 def test_reading_at_the_tail_needs_no_io_to_find_its_place() -> None:

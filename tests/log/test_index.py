@@ -1,13 +1,13 @@
 """The sparse indexes against a list, in memory and on disk."""
 
-from bisect import bisect_right
+from bisect import bisect_left
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pk.core.log.disk import MemoryDisk
-from pk.core.log.index import OffsetIndex, TimeIndex, TimestampOffset, is_sane
+from pk.core.log.index import OffsetIndex, TimeIndex, is_sane
 
 BASE = 1000
 ENTRIES = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=700).map(
@@ -60,11 +60,14 @@ def test_time_index(timestamps: list[int], wanted: int) -> None:
     size = disk.open("/t").size()
     loaded = TimeIndex(disk.open("/t"), BASE, size)
     loaded.load()
-    found = bisect_right(timestamps, wanted) - 1
-    expected = TimestampOffset(timestamps[found], BASE + found) if found >= 0 else (-1, BASE)
+    found = bisect_left(timestamps, wanted)
+    expected = (timestamps[found], BASE + found) if found < len(timestamps) else None
     for index in (first, loaded, TimeIndex(disk.open("/t"), BASE, size)):
         assert index.entries == len(timestamps)
-        assert index.lookup(wanted) == expected
+        assert index.first_from(wanted) == expected
+        assert index.last() == (
+            (timestamps[-1], BASE + len(timestamps) - 1) if timestamps else (-1, BASE)
+        )
 
 
 @given(ENTRIES, st.integers(BASE - 10, BASE + 3000))
