@@ -151,9 +151,13 @@ def _check_quorum(config: BrokerConfig) -> None:
         raise ConfigError(
             f"controller.quorum.voters names node {config.node_id}, but process.roles=broker"
         )
-    if len(ids) > 1 and config.pk_metadata_store == EMBEDDED:
-        raise ConfigError(
-            f"controller.quorum.voters names {len(ids)} controllers, but the embedded metadata store"
-            " has one: for several, let ZooKeeper decide who it is"
-            " (pk.metadata.store=zookeeper://HOST:PORT,HOST:PORT/PATH)"
-        )
+    for key, count in (
+        ("controller.quorum.voters", len(ids)),
+        ("controller.quorum.bootstrap.servers", len(config.controller_quorum_bootstrap_servers)),
+    ):
+        if count > 1 and config.pk_metadata_store == EMBEDDED:
+            raise ConfigError(
+                f"{key} names {count} controllers, but the embedded metadata store has one: for"
+                " several, let ZooKeeper decide who it is"
+                " (pk.metadata.store=zookeeper://HOST:PORT,HOST:PORT/PATH)"
+            )

@@ -133,8 +133,11 @@ class Broker:
         return (found.leader, found.leader_epoch) if found is not None else None
 
     async def publish(self, image: MetadataImage) -> None:
-        """React to what the controller committed, then put `image` in force. Later images wait for earlier ones."""
+        """React to what the controller committed, then put `image` in force. Later images wait for earlier ones; one that
+        is not newer than what is in force is dropped, since it comes from whoever was the controller before."""
         async with self._publishing:
+            if image.offset <= self.image.offset:
+                return
             found = changes(self.image, image)
             if any(resource_type == BROKER for resource_type, _ in found.configs):
                 self.config = self.config.with_dynamic(

@@ -61,7 +61,8 @@ class LogDirs:
         """Hold every directory and read what it says; those that do not exist are made.
 
         `holder` goes into the lock files: who this is, for the next who comes (`disk.this_process()`). `new_id` draws
-        ids. One whose disk fails is `failed`, unless all are. Raises LogDirError.
+        ids. `cluster_id` is "" where it is to be learned from the controller: `identify` is called then. One whose disk
+        fails is `failed`, unless all are. Raises LogDirError.
         """
         directories = [LogDir(disk, path.rstrip("/") or "/") for path in paths]
         broken: OSError | None = None
@@ -69,7 +70,8 @@ class LogDirs:
             for directory in directories:
                 try:
                     directory.hold(holder)
-                    directory.identify(cluster_id, node_id, new_id)
+                    if cluster_id:
+                        directory.identify(cluster_id, node_id, new_id)
                     directory.load()
                 except OSError as e:
                     logger.error("log directory %s is offline: %s", directory.path, e)
@@ -83,6 +85,17 @@ class LogDirs:
         self = cls(directories, new_id)
         self._settle_moves()
         return self
+
+    def identify(self, cluster_id: str, node_id: int) -> None:
+        """Say whose directories are that were opened without a cluster id. Raises LogDirError."""
+        for directory in self.usable:
+            try:
+                directory.identify(cluster_id, node_id, self._new_id)
+            except OSError as e:
+                logger.error("log directory %s is offline: %s", directory.path, e)
+                directory.failed = True
+        if not self.usable:
+            raise LogDirBroken(self.directories[0].path, "No log directory can be used.")
 
     def _settle_moves(self) -> None:
         """Where a crash left a partition in two directories, while it moved from one to the other, the log that goes

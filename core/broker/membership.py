@@ -1,0 +1,294 @@
+"""A broker's life in its cluster, as the controller sees it: it registers, sends heartbeats, is unfenced, and takes its leave.
+
+```
+register ──► fenced ──(has caught up with its registration, and serves)──► unfenced ──► handing over ──► may go
+   ▲                                                                          │
+   └────── the controller does not know this incarnation (any more) ◄─────────┘
+```
+
+A registration is an *incarnation*: an id of its own, and the broker epoch that the controller gives it. It says with which
+epoch this broker last shut down cleanly, so that the controller knows whether what was not synced may be gone (KIP-966).
+
+Heartbeats come every `broker.heartbeat.interval.ms`, and at once when there is something to say: the broker serves now, it
+was fenced though it lives, a log directory has failed, it wants to go. What they carry is idempotent by the broker epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.meta.controller import register_broker
+from pk.core.meta.events import Endpoint
+from pk.core.meta.image import Changes, MetadataImage
+from pk.core.values import Uuid
+from pk.core.wire.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from pk.core.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+    from pk.core.log.dirs import LogDirs
+
+logger = logging.getLogger("pk.broker")
+
+AGAIN_S: Final = 0.1
+"""Between two tries to register, and between heartbeats while an answer is awaited: to be unfenced, to be let go."""
+
+LEAVE_AGAIN_S: Final = 0.02
+"""Between heartbeats of a broker that waits to be let go: its clients wait too."""
+
+_UNKNOWN_INCARNATION: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+_MAY_PASS: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
+"""A registration that is refused so is tried again: the last incarnation's session ends, a controller comes."""
+
+
+class RegistrationFailed(Exception):
+    """The controller did not take this broker; the message is one sentence for the operator."""
+
+
+class Membership:
+    """See the top of this file. One for each broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        dirs: LogDirs,
+        endpoints: Sequence[Endpoint],
+        new_id: Callable[[], Uuid],
+        features: Sequence[Feature] = (),
+    ) -> None:
+        """`endpoints` are those of the listeners for brokers and clients; `new_id` draws incarnation ids."""
+        self._broker = broker
+        self._dirs = dirs
+        self._endpoints = list(endpoints)
+        self._features = list(features)
+        self._new_id = new_id
+        self._clean_epoch = dirs.clean_broker_epoch
+        self._registered_dirs: set[Uuid] = set()
+        self._told_failed: set[Uuid] = set()
+        self._failed_since: dict[Uuid, float] = {}
+        self._serves = False
+        self._leaving = False
+        self._beating = False
+        self._unfenced = trio.Event()
+        self._let_go = trio.Event()
+        self._wake = trio.Event()
+        broker.followers.append(self._follow)
+
+    async def register_first(self) -> None:
+        """Register with a controller in this very process that no other broker knows: it leads at once, unfenced.
+
+        Raises RegistrationFailed.
+        """
+        controller, config = self._broker.controller, self._broker.config
+        assert controller is not None
+        request = self._request()
+        self._take(
+            await controller.submit(
+                lambda image: register_broker(image, request, config, fenced=False)
+            )
+        )
+        self._serves = True
+
+    async def register(self) -> None:
+        """Register with the active controller, wherever it is. Raises RegistrationFailed, at the latest after
+        `initial.broker.registration.timeout.ms`."""
+        timeout_ms = self._broker.config.initial_broker_registration_timeout_ms
+        await self._register(timeout_ms)
+
+    async def serve(self) -> None:
+        """The broker serves from here on; returns when the controller has unfenced it."""
+        self._serves = True
+        self._wake.set()
+        await self._unfenced.wait()
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled; register anew where the controller does not know this incarnation."""
+        self._beating = True
+        while True:
+            self._wake = trio.Event()
+            sent = trio.current_time()
+            answer: BrokerHeartbeatResponse | None = None
+            request = self._heartbeat()
+            async with trio.open_nursery() as nursery:
+                # What is said anew is not held up by a request that waits for a controller to come.
+                nursery.start_soon(_cancel_when, self._wake, nursery.cancel_scope)
+                answer = await self._send(request)
+                nursery.cancel_scope.cancel()
+            if answer is not None:
+                await self._answered(request, answer)
+            with trio.CancelScope(deadline=sent + self._interval_s()):
+                await self._wake.wait()
+
+    async def hand_over(self, within_s: float) -> None:
+        """Have the controller move leadership away from here; returns when it lets this broker go, at the latest after
+        `within_s`. Nothing happens with `controlled.shutdown.enable=false`, or where no heartbeats are sent."""
+        if not self._beating or not self._broker.config.controlled_shutdown_enable:
+            return
+        self._leaving = True
+        self._wake.set()
+        with trio.move_on_after(within_s):
+            await self._let_go.wait()
+            return
+        logger.warning("the controller did not let this broker go within %.1f s", within_s)
+
+    def directory_failed(self) -> None:
+        """A log directory has failed: tell the controller at once."""
+        self._wake.set()
+
+    def _interval_s(self) -> float:
+        if self._leaving and not self._let_go.is_set():
+            return LEAVE_AGAIN_S
+        if self._serves and not self._unfenced.is_set():
+            return AGAIN_S
+        return self._broker.config.broker_heartbeat_interval_ms / 1000
+
+    def _follow(self, image: MetadataImage, found: Changes) -> None:
+        """An image is in force: is this broker unfenced by it?"""
+        me = image.brokers.get(self._broker.node_id)
+        if me is None or me.broker_epoch != self._broker.broker_epoch:
+            return
+        if me.fenced:
+            if self._unfenced.is_set():
+                self._unfenced = trio.Event()
+            if self._serves:
+                self._wake.set()
+        else:
+            self._unfenced.set()
+        if self._leaving:
+            self._wake.set()
+
+    # --- heartbeats ---
+
+    def _heartbeat(self) -> BrokerHeartbeatRequest:
+        broker = self._broker
+        return BrokerHeartbeatRequest(
+            broker_id=broker.node_id,
+            broker_epoch=broker.broker_epoch,
+            # The offset of the last event in force here: `image.offset` is the next one's.
+            current_metadata_offset=broker.image.offset - 1,
+            want_fence=not self._serves,
+            want_shut_down=self._leaving,
+            offline_log_dirs=self._failed(),
+        )
+
+    async def _send(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse | None:
+        config = self._broker.config
+        try:
+            return await self._broker.link.request(
+                request, timeout_ms=config.broker_heartbeat_interval_ms
+            )
+        except KafkaError as e:
+            logger.info("no heartbeat: %s", e)
+            return None
+
+    async def _answered(
+        self, request: BrokerHeartbeatRequest, answer: BrokerHeartbeatResponse
+    ) -> None:
+        if answer.error_code in _UNKNOWN_INCARNATION:
+            if self._leaving:
+                self._let_go.set()
+                return
+            await self._register_again(answer.error_code)
+        elif answer.error_code:
+            logger.warning("the heartbeat was refused: %s", error_name(answer.error_code))
+        else:
+            self._told_failed.update(request.offline_log_dirs)
+            if answer.should_shut_down:
+                self._let_go.set()
+
+    def _failed(self) -> list[Uuid]:
+        """The registered directories that have failed. One that the controller could not be told of for too long ends the
+        broker: what lies in it would stay led by nobody (KIP-858)."""
+        now = trio.current_time()
+        limit_s = self._broker.config.log_dir_failure_timeout_ms / 1000
+        failed = [
+            directory.directory_id
+            for directory in self._dirs.directories
+            if directory.failed and directory.directory_id in self._registered_dirs
+        ]
+        for one in failed:
+            since = self._failed_since.setdefault(one, now)
+            if one not in self._told_failed and now - since > limit_s:
+                self._broker.doom(
+                    f"the controller could not be told within {limit_s:g} s that a log directory failed"
+                )
+        return failed
+
+    # --- registration ---
+
+    async def _register_again(self, code: int) -> None:
+        """As a new incarnation. This process never ended, so what it holds is what its last epoch left."""
+        broker = self._broker
+        logger.warning("the controller does not know this broker: %s", error_name(code))
+        self._clean_epoch = broker.broker_epoch
+        try:
+            await self._register(broker.config.initial_broker_registration_timeout_ms)
+        except RegistrationFailed as e:
+            broker.doom(str(e).rstrip("."))
+
+    async def _register(self, timeout_ms: int) -> None:
+        request = self._request()
+        why = "no controller was found"
+        with trio.move_on_after(timeout_ms / 1000):
+            while True:
+                try:
+                    answer = await self._broker.link.request(request, timeout_ms=timeout_ms)
+                except KafkaError as e:
+                    answer = BrokerRegistrationResponse(error_code=e.code)
+                    why = str(e)
+                else:
+                    why = error_name(answer.error_code)
+                if answer.error_code not in _MAY_PASS:
+                    self._take(answer)
+                    return
+                await trio.sleep(AGAIN_S)
+        raise RegistrationFailed(
+            f"broker {self._broker.node_id} could not register within {timeout_ms} ms: {why}"
+        )
+
+    def _request(self) -> BrokerRegistrationRequest:
+        broker = self._broker
+        self._registered_dirs = {directory.directory_id for directory in self._dirs.usable}
+        return BrokerRegistrationRequest(
+            broker_id=broker.node_id,
+            cluster_id=broker.cluster_id,
+            incarnation_id=self._new_id(),
+            listeners=[
+                Listener(
+                    name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+                )
+                for e in self._endpoints
+            ],
+            features=self._features,
+            rack=broker.config.broker_rack,
+            log_dirs=[directory.directory_id for directory in self._dirs.usable],
+            previous_broker_epoch=self._clean_epoch,
+        )
+
+    def _take(self, answer: BrokerRegistrationResponse) -> None:
+        if answer.error_code:
+            raise RegistrationFailed(
+                f"the controller refused broker {self._broker.node_id}: {error_name(answer.error_code)}"
+            )
+        self._broker.broker_epoch = answer.broker_epoch
+        self._unfenced = trio.Event()
+        self._told_failed.clear()
+        self._failed_since.clear()
+
+
+async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()

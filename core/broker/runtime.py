@@ -1,0 +1,418 @@
+"""Everything of a node but its sockets, its signals and the real disk: the broker, the controller, or both, put together.
+
+A node is a broker, a controller, or both (`process.roles`), and there are three ways it comes to its metadata:
+
+- it holds the *embedded* store: it is the controller from the start, and nobody else can be;
+- it has a store that *campaigns* (ZooKeeper): it follows whoever is the controller, and campaigns all the while; when it wins
+  it is the controller until the office is lost, then again a follower and a candidate. Its broker goes on meanwhile;
+- it has no store (`process.roles=broker`): it follows.
+
+Images reach the broker from the own controller while that is active, else from the follower, never from both; an older one
+than the broker has is dropped. None reaches it before the broker is registered: an image from an earlier life of this broker
+could name it as a leader still, in an epoch that is over.
+
+`net/node.py` makes one on sockets and the real disk; tests/sim makes several on memory and a seed, with trio's mock clock:
+there is no state of the module, no clock but the one given (and trio's, for waiting), no chance but the one given, and no
+thread where offload runs inline.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from random import Random
+
+import trio
+
+from pk.core.broker.broker import Broker
+from pk.core.broker.cleaner import Cleaner, Compactor, InThread
+from pk.core.broker.clock import Clock
+from pk.core.broker.controller import Controller
+from pk.core.broker.controller_link import ControllerLink, Dispatch, Locator
+from pk.core.broker.coordinators import GroupCoordinators
+from pk.core.broker.locator import StaticLocator
+from pk.core.broker.membership import Membership, RegistrationFailed
+from pk.core.broker.metadata_follower import MetadataFollower
+from pk.core.broker.metadata_log import DIRECTORY as METADATA_DIRECTORY
+from pk.core.broker.metadata_log import EmbeddedStore
+from pk.core.broker.offload import THREADS_PER_DIRECTORY, is_inline, offload
+from pk.core.broker.peers import Peers
+from pk.core.broker.producer_ids import ProducerIds
+from pk.core.broker.retainer import Retainer
+from pk.core.broker.upkeep import Upkeep
+from pk.core.config import BrokerConfig
+from pk.core.config_roles import EMBEDDED
+from pk.core.errors import KafkaError
+from pk.core.log.dirs import LogDirs, cluster_of
+from pk.core.log.failures import LogDirBroken, LogDirOfAnother, StorageError
+from pk.core.log.files import Disk
+from pk.core.meta.controller import ProducerIdBlock
+from pk.core.meta.events import Endpoint
+from pk.core.meta.image import MetadataImage
+from pk.core.meta.store import MetadataStore, StoreFailed
+from pk.core.values import TopicPartition, Uuid, uuid_text
+from pk.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+
+logger = logging.getLogger("pk.node")
+
+DRAIN_S = 5.0
+"""How long answers that are owed may take to leave when the node ends."""
+
+PATIENCE = 0.2
+"""The share of it after which those who wait for their group are sent away."""
+
+HAND_OVER_S = 5.0
+"""How long the controller may take to move leadership away from a broker that ends."""
+
+CAMPAIGN_AGAIN_S = 0.1
+"""Between two campaigns."""
+
+Served = Sequence[tuple[int, int, int]]
+"""(api key, first version, last version)."""
+
+
+class StartError(Exception):
+    """The node cannot start; the message is one sentence for the operator."""
+
+
+def new_id(random: Random) -> Uuid:
+    """An id that nobody has: 128 random bits, none that prints with a leading dash."""
+    while (value := random.randbytes(16))[0] >> 2 == 62:
+        pass
+    return value
+
+
+async def hold_directories(
+    config: BrokerConfig, disk: Disk, random: Random, *, holder: str
+) -> LogDirs:
+    """Take the locks of the log directories and read what they say. The one who makes a cluster draws its id; others learn
+    it from the controller and are told by `LogDirs.identify`. `holder` is who this is, for the next who comes.
+
+    Raises LogDirError.
+    """
+    paths = list(config.log_dirs)
+    makes_cluster = config.is_controller and config.pk_metadata_store == EMBEDDED
+
+    def hold() -> LogDirs:
+        cluster_id = cluster_of(disk, paths)
+        if cluster_id is None and makes_cluster:
+            cluster_id = uuid_text(new_id(random))
+        return LogDirs.open(
+            disk,
+            paths,
+            cluster_id=cluster_id or "",
+            node_id=config.node_id,
+            holder=holder,
+            new_id=lambda: new_id(random),
+        )
+
+    try:
+        return await offload(hold)
+    except OSError as e:
+        raise LogDirBroken(paths[0], f"The log directories cannot be used: {e}.") from e
+
+
+class Runtime:
+    """See the top of this file. In this order: `run` (started when the node is ready to serve), `serve`, `stop`; cancel
+    `run`; `close`. A crash is `run` cancelled, and nothing else."""
+
+    broker: Broker
+    """There from the beginning, for handlers; of a process that is a controller only it holds no partition."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        dirs: LogDirs,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        peers: Peers,
+        dispatch: Dispatch,
+        served: Served,
+        controller_served: Served = (),
+        store: MetadataStore | None = None,
+        locator: Locator | None = None,
+        endpoints: Sequence[Endpoint] = (),
+        compactor: Compactor | None = None,
+    ) -> None:
+        """`dirs` is what `hold_directories` gave, on `disk`. `dispatch` calls the handlers of this process's controller.
+        `served` and `controller_served` are what ApiVersions says on either kind of listener.
+
+        `store` is for stores that campaign: a node with `pk.metadata.store=embedded` makes its own in its first log directory.
+        `locator` says who the controller is; by default the config does. `endpoints` are those of the listeners for brokers
+        and clients, as advertised. `compactor` compacts logs; by default threads on `disk` do.
+        """
+        self._config = config
+        self._dirs = dirs
+        self._disk = disk
+        self._random = random
+        self._store = store
+        self._embedded = config.is_controller and config.pk_metadata_store == EMBEDDED
+        self._alone = self._embedded and not config.controller_listener_names
+        """Whether nobody else can ever be in this cluster: no other node could reach the controller."""
+        cluster_id = _cluster_of(dirs, disk)
+        broker = self.broker = Broker(
+            config,
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            dirs=dirs,
+            clock=clock,
+            random=random,
+            served=list(served),
+            controller_served=controller_served,
+        )
+        broker.peers = peers
+        locator = locator if locator is not None else StaticLocator(config)
+        broker.link = ControllerLink(broker, locator, dispatch)
+        broker.coordinators = GroupCoordinators(broker)
+        broker.followers.append(broker.coordinators.apply)
+        broker.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.membership = Membership(broker, dirs, endpoints, lambda: new_id(random))
+        self._follower = MetadataFollower(
+            config,
+            locator=locator,
+            peers=peers,
+            random=random,
+            newest=lambda: self._newest,
+            publish=self._publish,
+            leads=lambda: broker.controller is not None and broker.controller.active,
+        )
+        self._upkeep = Upkeep(broker.replicas, dirs, config)
+        self._compactor = compactor if compactor is not None else InThread(disk)
+        self._newest = MetadataImage(cluster_id=cluster_id)
+        """The newest image that is known; the broker's may be behind it."""
+        self._learned = trio.Event()
+        """Set when the cluster's id is known, which a node with empty directories learns from the metadata log."""
+        self._refused: Exception | None = None
+        self._high_watermarks: dict[TopicPartition, int] = {}
+        if cluster_id:
+            self._learned.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start, say so when requests can be served, and go on until cancelled.
+
+        Raises StartError; LogDirError where a directory is another's, and when the broker cannot go on.
+        """
+        broker, config = self.broker, self._config
+        async with trio.open_nursery() as nursery:
+            broker.start(nursery)
+            nursery.start_soon(self._watch)
+            if self._embedded:
+                self._store = EmbeddedStore(
+                    self._disk, self._metadata_directory(), broker.clock.now_ms
+                )
+            if self._store is not None:
+                broker.controller = self._controller(self._store)
+            if self._embedded:
+                await self._open_embedded()
+                await nursery.start(self._govern)
+            else:
+                nursery.start_soon(self._follower.run)
+                if self._store is not None:
+                    nursery.start_soon(self._campaign)
+            if config.is_broker:
+                await self._begin(nursery)
+            task_status.started()
+
+    async def serve(self) -> None:
+        """The listeners are open: have the controller unfence this broker, and return when it has."""
+        if self._config.is_broker:
+            await self.membership.serve()
+
+    async def stop(self, drain: Callable[[float], Awaitable[None]]) -> None:
+        """Come to an orderly end, as far as `run` has to go on for it: leadership is handed over while requests are still
+        served; then `drain(grace_s)` is called, twice: it stops the listeners and lets answers leave. Then cancel `run`, and
+        call `close(clean=True)`."""
+        if self._config.is_broker:
+            await self.membership.hand_over(HAND_OVER_S)
+        await drain(DRAIN_S * PATIENCE)
+        await self.broker.coordinators.stop()
+        await drain(DRAIN_S * (1 - PATIENCE))
+        self._high_watermarks = self._upkeep.high_watermarks()
+
+    async def close(self, *, clean: bool) -> None:
+        """Make everything durable and leave the mark of a clean end; after a fault of ours only give the locks back."""
+        self.broker.link.close()
+        if self._store is not None:
+            try:
+                await self._store.close()
+            except StoreFailed as e:
+                logger.error("the metadata log was not closed cleanly: %s", e)
+        await offload(self._close_logs if clean else self._dirs.release)
+
+    def _close_logs(self) -> None:
+        """In a thread, and in more of them where those have something to wait for."""
+        threads = 1 if is_inline() else THREADS_PER_DIRECTORY
+        # One that never registered leaves the mark of its last life, which is as true as it was.
+        epoch = (
+            self.broker.broker_epoch
+            if self.broker.broker_epoch >= 0
+            else self._dirs.clean_broker_epoch
+        )
+        self._dirs.close(self._high_watermarks, epoch, threads=threads)
+
+    async def _watch(self) -> None:
+        """End with a reason when the broker cannot go on. Nothing is marked as clean then."""
+        broker = self.broker
+        await broker.doomed.wait()
+        if self._refused is not None:
+            raise self._refused
+        raise LogDirBroken(
+            self._config.log_dirs[0], f"The broker stopped: {broker.doomed_because}."
+        )
+
+    # --- the controller ---
+
+    def _controller(self, store: MetadataStore) -> Controller:
+        config = self._config
+        return Controller(
+            store,
+            config.node_id,
+            snapshot_bytes=config.pk_metadata_log_bytes_between_snapshots,
+            now_ms=self.broker.clock.now_ms,
+        )
+
+    def _metadata_directory(self) -> str:
+        """Where the metadata log lies: the first directory of `log.dirs`, or that in which it was found.
+
+        Raises StartError rather than begin an empty one while the directory that may hold it is out of service.
+        """
+        dirs = self._dirs
+        for directory in dirs.usable:
+            if self._disk.exists(f"{directory.path}/{METADATA_DIRECTORY}"):
+                return directory.path
+        failed = [directory.path for directory in dirs.directories if directory.failed]
+        if failed:
+            raise StartError(
+                f"the metadata log is in none of the log directories that work; {', '.join(failed)} may hold it"
+            )
+        return dirs.usable[0].path
+
+    async def _open_embedded(self) -> None:
+        controller = self.broker.controller
+        assert controller is not None
+        try:
+            await controller.open(self.broker.cluster_id)
+        except (StoreFailed, KafkaError) as e:
+            raise StartError(
+                f"the metadata log in {self._metadata_directory()} cannot be used: {e}"
+            ) from e
+
+    async def _govern(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Run the embedded controller. After a failed append it loads its log and goes on; if it cannot, so cannot the
+        node: a broker without a controller could do nothing right for long."""
+        controller = self.broker.controller
+        assert controller is not None
+        try:
+            await controller.run(self._publish, task_status=task_status)
+            while True:
+                await controller.open(self.broker.cluster_id)
+                await controller.run(self._publish)
+        except (StoreFailed, KafkaError) as e:
+            self.broker.doom(f"the metadata log failed, so there is no controller: {e}")
+
+    async def _campaign(self) -> None:
+        """Be the controller whenever it is this node's turn; between terms of office, a candidate."""
+        controller, store = self.broker.controller, self._store
+        assert controller is not None and store is not None
+        while True:
+            try:
+                cluster_id = self.broker.cluster_id or (await store.load()).cluster_id
+                await controller.open(cluster_id or uuid_text(new_id(self._random)))
+            except (StoreFailed, KafkaError) as e:
+                logger.info("no campaign for the controller's office: %s", e)
+            else:
+                logger.info(
+                    "node %d is the controller of epoch %d",
+                    controller.controller_id,
+                    controller.epoch,
+                )
+                self._follower.stop()
+                await controller.run(self._publish)
+            await trio.sleep(CAMPAIGN_AGAIN_S)
+
+    # --- the broker ---
+
+    async def _begin(self, nursery: trio.Nursery) -> None:
+        """Register, open what the cluster says is ours, and begin what goes on in the background."""
+        config, broker, dirs = self._config, self.broker, self._dirs
+        await self._learn()
+        try:
+            if self._embedded:
+                await self.membership.register_first()
+            else:
+                await self.membership.register()
+        except RegistrationFailed as e:
+            raise StartError(str(e)) from e
+        if not self._alone:
+            nursery.start_soon(self.membership.run)
+        await self._publish(self._newest)
+        await broker.purgatory.until(
+            lambda: self._knows_us(broker.image), (MetadataImage,), float("inf")
+        )
+        known = {
+            TopicPartition(topic.name, partition.partition)
+            for topic in broker.image.topics.values()
+            for partition in topic.partitions
+            if config.node_id in partition.replicas
+        }
+        try:
+            await offload(dirs.rename_strays, known)
+        except StorageError as e:
+            broker.replicas.storage_failed(e)
+        broker.replicas.remove_leftovers()
+        broker.mover.resume()
+        nursery.start_soon(self._upkeep.run)
+        nursery.start_soon(Retainer(broker.replicas, config).run)
+        nursery.start_soon(Cleaner(broker.replicas, lambda: broker.config, self._compactor).run)
+
+    async def _learn(self) -> None:
+        """Wait until it is known which cluster this is. Raises StartError."""
+        timeout_ms = self._config.initial_broker_registration_timeout_ms
+        with trio.move_on_after(timeout_ms / 1000):
+            await self._learned.wait()
+            return
+        raise StartError(f"no controller told within {timeout_ms} ms which cluster this is")
+
+    async def _publish(self, image: MetadataImage) -> None:
+        """Take an image that is newer than what is known, or the newest one again; the broker reacts to it if it is the
+        broker's time."""
+        if image.offset < self._newest.offset:
+            return
+        self._newest = image
+        if not self._learned.is_set() and image.cluster_id:
+            await self._identify(image.cluster_id)
+        if not self._config.is_broker or self._knows_us(image):
+            await self.broker.publish(image)
+
+    async def _identify(self, cluster_id: str) -> None:
+        try:
+            await offload(self._dirs.identify, cluster_id, self._config.node_id)
+        except LogDirOfAnother as e:
+            self._refused = e
+            self.broker.doom(str(e))
+            return
+        self.broker.cluster_id = cluster_id
+        self._learned.set()
+
+    def _knows_us(self, image: MetadataImage) -> bool:
+        """Whether the image is of a time since this broker registered."""
+        me = image.brokers.get(self._config.node_id)
+        return me is not None and me.broker_epoch == self.broker.broker_epoch
+
+    async def _allocate_producer_ids(self) -> ProducerIdBlock:
+        """A block of producer ids from the controller (KIP-730). Raises KafkaError."""
+        broker = self.broker
+        request = AllocateProducerIdsRequest(
+            broker_id=broker.node_id, broker_epoch=broker.broker_epoch
+        )
+        answer = await broker.link.request(request, timeout_ms=broker.config.request_timeout_ms)
+        if answer.error_code:
+            raise KafkaError(answer.error_code, "the controller gave no producer ids")
+        return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
+
+
+def _cluster_of(dirs: LogDirs, disk: Disk) -> str:
+    """Whose the directories are; "" where that is to be learned."""
+    return cluster_of(disk, [directory.path for directory in dirs.usable]) or ""
