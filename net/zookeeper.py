@@ -1,0 +1,495 @@
+"""The metadata store on ZooKeeper: any of several machines may be the controller, and ZooKeeper's votes say which.
+
+```
+<path>/
+  epoch                        CBOR: who campaigned last, and its epoch; the node's version rises with each campaign
+  leader                       ephemeral; CBOR: the controller's id, epoch, and where it listens
+  candidates/                  ephemeral and sequential: who would be controller, in order
+    2-5f3a…-0000000007
+  log/                         the events, a bucket a thousand offsets
+    0000000000000000012/
+      00000000000000012345     CBOR: the events of one append, from this offset on
+  parts/                       appends of more than one node holds: in pieces, which count when a node of the log names them
+    00000000000000012999-0000000004/
+      0000000000, 0000000001, …
+  snapshots/                   as many as there are attempts; one counts
+    00000000000000012000-0000000001/
+      0000000000, 0000000001, …
+  snapshot                     CBOR: which of them
+```
+
+**Election.** A candidate creates an ephemeral sequential node and waits for the one before it to go (each watches one other:
+no herd). The first in the queue sets `epoch`, on the version it read, and creates `leader`, both in one multi. From then on
+nobody else's writes are taken:
+
+**Fencing.** Every write of a controller is a multi that begins with two checks: `epoch` has the version of its own campaign,
+and `leader` is there. ZooKeeper takes a multi whole or not at all. A controller that was paused, cut off or replaced is
+refused, whatever it believes. The checks make the election a matter of speed, never of safety.
+
+**Offsets.** Since only the holder of the epoch can add to the log, it knows where the log ends and need not ask: an append
+elsewhere is refused here. The campaign's own write, in this session, is the barrier behind which it reads that end; `load`
+begins with a `sync` besides, for stores that hold no office.
+
+**Size.** ZooKeeper takes no request and gives no answer above 1 MB (jute.maxbuffer). A node holds less than 512 kB, a bucket at
+most a thousand children. What is larger goes into `parts` or `snapshots` piece by piece, each fenced; and then one multi
+makes it count. So an append of any size is all or nothing.
+
+**Doubt.** A connection that breaks while an append is on its way leaves its fate unknown: StoreFailed, and the office is given
+up. So it is from the moment the session is suspended, before anybody else can have been elected; `lost` tells the controller.
+It may campaign again at once, and is elected again where its session lives, since its place in the queue does.
+
+Nodes are open to every client of that ZooKeeper (its ACL is the default): it belongs behind the same walls as the brokers'
+listeners.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import trio
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, NoNodeError
+
+from pk.core.broker.offload import offload
+from pk.core.meta import snapshot
+from pk.core.meta.events import Endpoint, Event
+from pk.core.meta.image import MetadataImage
+from pk.core.meta.store import Fenced, Leader, StoreFailed
+from pk.net.zookeeper_locator import ZooKeeperLocator
+from pk.net.zookeeper_nodes import (
+    EventsMissing,
+    append_node,
+    epoch_node,
+    failures,
+    image_of,
+    leader_node,
+    pieces_of_append_node,
+    place_in_queue,
+    read_append_node,
+    read_epoch_node,
+    read_snapshot_node,
+    refusal,
+    snapshot_node,
+)
+from pk.net.zookeeper_session import SessionLost, ZooKeeperSession, parse_address
+
+logger = logging.getLogger("pk.controller")
+
+NODE_BYTES_MAX: Final = 480 << 10
+"""How much one node holds: two of them, with their paths, go into one request."""
+
+BUCKET: Final = 1000
+"""How many offsets a bucket of the log covers."""
+
+DELETES_PER_MULTI: Final = 500
+
+NODE_COST_BYTES: Final = 4096
+"""What a node counts for at least in `bytes_since_snapshot`: ZooKeeper holds each in memory, and a load asks for each."""
+
+LOADS_MAX: Final = 5
+"""How often a load begins anew because a controller trimmed what it was about to read."""
+
+AGAIN_S: Final = 0.05
+
+
+@dataclass(slots=True, eq=False)
+class _Office:
+    """What the winner of a campaign has."""
+
+    epoch: int
+    version: int
+    """Of the epoch node."""
+
+    age: int
+    """Of the session in which it was won."""
+
+    end: int = 0
+    """Where the log ends."""
+
+    bucket: int = -1
+    """The last bucket there is."""
+
+
+class ZooKeeperStore:
+    """See the top of this file. It implements `MetadataStore`."""
+
+    def __init__(
+        self,
+        address: str,
+        controller_id: int,
+        endpoint: Endpoint,
+        *,
+        session_timeout_ms: int = 6000,
+        connect_timeout_ms: int = 15_000,
+    ) -> None:
+        """`address` is `[zookeeper://]h:p,h:p[/path]`; `endpoint` is where this controller listens, for `ZooKeeperLocator`.
+
+        Raises ValueError where the address is none.
+        """
+        hosts, self._root = parse_address(address)
+        self.session = ZooKeeperSession(
+            hosts, session_timeout_ms=session_timeout_ms, connect_timeout_ms=connect_timeout_ms
+        )
+        self.session.on_lost.append(lambda: self._give_up("the session may be lost", tell=True))
+        self.controller_id = controller_id
+        self._endpoint = endpoint
+        self._place = f"{controller_id}-{secrets.token_hex(8)}-"
+        """How the names of this store's candidates begin; no other store's do."""
+        self._office: _Office | None = None
+        self._why = "there was no campaign"
+        self._writing = trio.Lock()
+        self.lost: list[Callable[[int, str], None]] = []
+        self.bytes_since_snapshot = 0
+
+    @property
+    def locator(self) -> ZooKeeperLocator:
+        """Who the controller is, over this store's session."""
+        return ZooKeeperLocator(self.session, self._root)
+
+    async def campaign(self, controller_id: int) -> int:
+        """See `MetadataStore`. It returns when this store is first in the queue, and waits for that through losses of the
+        session; raises StoreFailed when there is no ZooKeeper for longer than the connection may take."""
+        assert controller_id == self.controller_id
+        self._give_up("it campaigns anew")
+        with failures():
+            while True:
+                age = await self.session.ready()
+                try:
+                    for name in ("epoch", "candidates", "log", "parts", "snapshots", "snapshot"):
+                        await self._ensure(f"{self._root}/{name}")
+                    await self._wait_first(await self._enter_queue(), age)
+                    office = await self._take_office(age)
+                    if office is not None:
+                        return office.epoch
+                except SessionLost as e:
+                    logger.info("campaigning again: %s", e)
+                await trio.sleep(AGAIN_S)
+
+    async def leader(self) -> Leader | None:
+        """See `MetadataStore`."""
+        with failures():
+            await self.session.ready()
+            found = await self._get(f"{self._root}/epoch")
+        return read_epoch_node(found)
+
+    async def load(self) -> MetadataImage:
+        """See `MetadataStore`."""
+        with failures():
+            await self.session.ready()
+            missing: Exception | None = None
+            for _ in range(LOADS_MAX):
+                try:
+                    return await self._load()
+                except (NoNodeError, EventsMissing) as e:
+                    missing = e
+                    logger.info("what was about to be loaded was trimmed; loading again")
+            assert missing is not None
+            raise missing
+
+    async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
+        """See `MetadataStore`. After a failure the office is given up: whether the append happened is known after the next
+        campaign."""
+        async with self._writing:
+            office = self._held(epoch)
+            if offset != office.end:
+                raise Fenced(f"the log ends at {office.end}, not at {offset}")
+            if not events:
+                return
+            try:
+                with failures():
+                    size = await self._append(office, events)
+            except BaseException as e:
+                self._give_up(f"an append failed: {e}")
+                raise
+            office.end += len(events)
+            office.bucket = max(office.bucket, offset // BUCKET)
+            self.bytes_since_snapshot += max(size, NODE_COST_BYTES)
+
+    async def save_snapshot(self, epoch: int, image: MetadataImage) -> None:
+        """See `MetadataStore`."""
+        with failures():
+            office = self._held(epoch)
+            covered = self.bytes_since_snapshot
+            data = await offload(snapshot.dump, image)
+            folder, pieces = await self._write_pieces(office, "snapshots", image.offset, data)
+            document = snapshot_node(image.offset, folder, pieces, zlib.crc32(data))
+            await self._multi(
+                office, lambda t: t.set_data(f"{self._root}/snapshot", document), "a snapshot"
+            )
+            self.bytes_since_snapshot -= covered
+
+    async def trim(self, epoch: int) -> None:
+        """See `MetadataStore`. Pieces that never came to count go with what they were for."""
+        with failures():
+            office = self._held(epoch)
+            pointer = read_snapshot_node(await self._get(f"{self._root}/snapshot"))
+            if pointer is None:
+                return
+            offset = pointer["offset"]
+            for folder in await self._children("snapshots"):
+                if folder != pointer["folder"]:
+                    await self._delete_folder(office, f"snapshots/{folder}")
+            for folder in await self._children("parts"):
+                if int(folder.partition("-")[0]) < offset:
+                    await self._delete_folder(office, f"parts/{folder}")
+            for bucket in await self._children("log"):
+                number = int(bucket)
+                if number * BUCKET >= offset:
+                    break
+                names = await self._children(f"log/{bucket}")
+                whole = (number + 1) * BUCKET <= offset and number < office.bucket
+                gone = [f"log/{bucket}/{name}" for name in names if int(name) < offset]
+                await self._delete(office, gone + ([f"log/{bucket}"] if whole else []))
+
+    async def close(self) -> None:
+        """See `MetadataStore`. It ends the session: the next candidate is elected at once."""
+        self._give_up("the store is closed")
+        await self.session.close()
+
+    # --- the election
+
+    async def _enter_queue(self) -> str:
+        """The name of this store's candidate, made unless this session has it already."""
+        for name in await self._children("candidates"):
+            if name.startswith(self._place):
+                path = f"{self._root}/candidates/{name}"
+                stat = await self.session.call(lambda zk, path=path: zk.exists_async(path))
+                if stat is not None and stat.ephemeralOwner == self.session.session_id:
+                    return name
+                if stat is not None:
+                    await self._ignoring(NoNodeError, lambda zk, path=path: zk.delete_async(path))
+        path = f"{self._root}/candidates/{self._place}"
+        made = await self.session.call(
+            lambda zk: zk.create_async(path, b"", ephemeral=True, sequence=True)
+        )
+        return made.rpartition("/")[2]
+
+    async def _wait_first(self, name: str, age: int) -> None:
+        """Wait until no candidate stands before `name`."""
+        while True:
+            queue = sorted(await self._children("candidates"), key=place_in_queue)
+            if name not in queue:
+                raise SessionLost("the candidate is gone")
+            at = queue.index(name)
+            if at == 0:
+                return
+            gone = trio.Event()
+            watch = self.session.watcher(gone.set)
+            path = f"{self._root}/candidates/{queue[at - 1]}"
+            if await self.session.call(lambda zk: zk.exists_async(path, watch=watch)) is not None:  # noqa: B023
+                await self.session.wait(gone, age)
+
+    async def _take_office(self, age: int) -> _Office | None:
+        """Raise the epoch and name ourselves; None where somebody came between."""
+        path, leader_path = f"{self._root}/epoch", f"{self._root}/leader"
+        data, stat = await self.session.call(lambda zk: zk.get_async(path))
+        last = read_epoch_node(data)
+        epoch = last.epoch + 1 if last is not None else 1
+        ours = Leader(self.controller_id, epoch)
+        old = await self.session.call(lambda zk: zk.exists_async(leader_path))
+
+        def start(zk: KazooClient) -> Any:
+            t = zk.transaction()
+            t.set_data(path, epoch_node(ours), version=stat.version)
+            if old is not None:
+                # Its owner was first in the queue before us; or it is our own, of an office given up.
+                t.delete(leader_path)
+            t.create(leader_path, leader_node(ours, self._endpoint), ephemeral=True)
+            return t.commit_async()
+
+        results = await self.session.call(start)
+        refused = refusal(results)
+        if refused is not None:
+            if isinstance(refused[1], BadVersionError | NodeExistsError | NoNodeError):
+                return None
+            raise refused[1]
+        office = _Office(epoch, results[0].version, age)
+        watch = self.session.watcher(lambda: self._epoch_changed(office))
+        seen = await self.session.call(lambda zk: zk.exists_async(path, watch=watch))
+        if seen is None or seen.version != office.version:
+            return None
+        office.end, office.bucket = await self._find_end()
+        if self.session.age != age:
+            raise SessionLost("the session may be lost")
+        self._office = office
+        return office
+
+    async def _find_end(self) -> tuple[int, int]:
+        """Where the log ends, and its last bucket (-1 where there is none)."""
+        pointer = read_snapshot_node(await self._get(f"{self._root}/snapshot"))
+        end = pointer["offset"] if pointer is not None else 0
+        buckets = await self._children("log")
+        for bucket in reversed(buckets):
+            names = await self._children(f"log/{bucket}")
+            if names:
+                data = await self._get(f"{self._root}/log/{bucket}/{names[-1]}")
+                end = max(end, int(names[-1]) + read_append_node(data or b"")["count"])
+                break
+        return end, int(buckets[-1]) if buckets else -1
+
+    def _epoch_changed(self, office: _Office) -> None:
+        if self._office is office and self.session.age == office.age:
+            self._give_up("somebody else campaigned", tell=True)
+
+    def _give_up(self, why: str, *, tell: bool = False) -> None:
+        office, self._office = self._office, None
+        if office is None:
+            return
+        self._why = why
+        if tell:
+            for call in list(self.lost):
+                call(office.epoch, why)
+
+    def _held(self, epoch: int) -> _Office:
+        """The office of `epoch`. Raises Fenced where it is over, or may be."""
+        office = self._office
+        if office is None:
+            raise Fenced(f"epoch {epoch} is over: {self._why}")
+        if office.epoch != epoch:
+            raise Fenced(f"epoch {epoch} is over: this store has {office.epoch}")
+        if self.session.age != office.age:
+            raise Fenced(f"epoch {epoch} is over: the session may be lost")
+        return office
+
+    # --- writing
+
+    async def _append(self, office: _Office, events: Sequence[Event]) -> int:
+        """One node of the log; how many bytes it stands for."""
+        data = await offload(append_node, events) if len(events) > BUCKET else append_node(events)
+        size, offset = len(data), office.end
+        if size > NODE_BYTES_MAX:
+            folder, pieces = await self._write_pieces(office, "parts", offset, data)
+            data = pieces_of_append_node(len(events), folder, pieces, zlib.crc32(data))
+        bucket = f"{self._root}/log/{offset // BUCKET:019d}"
+
+        def build(t: TransactionRequest) -> None:
+            if offset // BUCKET > office.bucket:
+                t.create(bucket)
+            t.create(f"{bucket}/{offset:020d}", data)
+
+        await self._multi(office, build, f"an append at {offset}")
+        return size
+
+    async def _write_pieces(
+        self, office: _Office, where: str, offset: int, data: bytes
+    ) -> tuple[str, int]:
+        """`data` in a new folder below `where`: its name, and how many nodes it took."""
+        path = f"{self._root}/{where}/{offset:020d}-"
+        made = await self._multi(office, lambda t: t.create(path, sequence=True), f"{where}")
+        for number, first in enumerate(range(0, len(data), NODE_BYTES_MAX)):
+            piece = data[first : first + NODE_BYTES_MAX]
+            name = f"{made[0]}/{number:010d}"
+            await self._multi(office, lambda t, n=name, p=piece: t.create(n, p), where)
+        return made[0].rpartition("/")[2], -(-len(data) // NODE_BYTES_MAX)
+
+    async def _multi(
+        self, office: _Office, build: Callable[[TransactionRequest], None], what: str
+    ) -> list[Any]:
+        """What `build` adds to a transaction, fenced; its results. Raises Fenced, StoreFailed."""
+        if self.session.age != office.age:
+            raise Fenced(f"epoch {office.epoch} is over: the session may be lost")
+
+        def start(zk: KazooClient) -> Any:
+            t = zk.transaction()
+            t.check(f"{self._root}/epoch", office.version)
+            t.check(f"{self._root}/leader", -1)
+            build(t)
+            return t.commit_async()
+
+        results = await self.session.call(start)
+        refused = refusal(results)
+        if refused is None:
+            return results[2:]
+        at, error = refused
+        if at < 2:
+            self._give_up("somebody else campaigned", tell=True)
+            raise Fenced(f"epoch {office.epoch} is over: {what} was refused")
+        raise StoreFailed(f"ZooKeeper refused {what}: {type(error).__name__}")
+
+    async def _delete_folder(self, office: _Office, folder: str) -> None:
+        names = await self._children(folder)
+        await self._delete(office, [f"{folder}/{name}" for name in names] + [folder])
+
+    async def _delete(self, office: _Office, names: list[str]) -> None:
+        for first in range(0, len(names), DELETES_PER_MULTI):
+            some = names[first : first + DELETES_PER_MULTI]
+
+            def build(t: TransactionRequest, some: list[str] = some) -> None:
+                for name in some:
+                    t.delete(f"{self._root}/{name}")
+
+            await self._multi(office, build, "a trim")
+
+    # --- reading
+
+    async def _load(self) -> MetadataImage:
+        await self._ignoring(NoNodeError, lambda zk: zk.sync_async(self._root))
+        pointer = read_snapshot_node(await self._get(f"{self._root}/snapshot"))
+        data = await self._read_pieces("snapshots", pointer) if pointer is not None else None
+        first = pointer["offset"] if pointer is not None else 0
+        paths, offsets = [], []
+        for bucket in await self._children("log"):
+            for name in await self._children(f"log/{bucket}"):
+                if int(name) >= first:
+                    offsets.append(int(name))
+                    paths.append(f"{self._root}/log/{bucket}/{name}")
+        documents = []
+        for content, _ in await self.session.call_all(
+            [lambda zk, path=path: zk.get_async(path) for path in paths]
+        ):
+            body = read_append_node(content)
+            if "folder" in body:
+                content = await self._read_pieces("parts", body)
+            documents.append(content)
+        image = await offload(image_of, data, offsets, documents)
+        self.bytes_since_snapshot = sum(max(len(d), NODE_COST_BYTES) for d in documents)
+        return image
+
+    async def _read_pieces(self, where: str, body: dict[str, Any]) -> bytes:
+        folder = f"{self._root}/{where}/{body['folder']}"
+        paths = [f"{folder}/{number:010d}" for number in range(body["pieces"])]
+        found = await self.session.call_all(
+            [lambda zk, path=path: zk.get_async(path) for path in paths]
+        )
+        data = b"".join(content for content, _ in found)
+        if zlib.crc32(data) != body["crc"]:
+            raise StoreFailed(f"ZooKeeper at {self.session.hosts}: {folder} is damaged")
+        return data
+
+    async def _get(self, path: str) -> bytes | None:
+        """What a node holds, None where there is no such node."""
+        try:
+            data, _ = await self.session.call(lambda zk: zk.get_async(path))
+        except NoNodeError:
+            return None
+        return data
+
+    async def _children(self, name: str) -> list[str]:
+        """The names of a node's children in order, none where there is no such node."""
+        path = f"{self._root}/{name}"
+        try:
+            return sorted(await self.session.call(lambda zk: zk.get_children_async(path)))
+        except NoNodeError:
+            return []
+
+    async def _ensure(self, path: str) -> None:
+        """Make a node, and those above it, unless they are there."""
+        if await self._get(path) is not None:
+            return
+        parent = path.rpartition("/")[0]
+        if parent:
+            await self._ensure(parent)
+        await self._ignoring(NodeExistsError, lambda zk: zk.create_async(path, b""))
+
+    async def _ignoring(
+        self, error: type[KazooException], start: Callable[[KazooClient], Any]
+    ) -> None:
+        try:
+            await self.session.call(start)
+        except error:
+            pass

@@ -1,0 +1,263 @@
+"""A session with ZooKeeper on the trio loop: where kazoo's threads end.
+
+kazoo runs a thread that owns the socket, one that calls completions and one that calls watches. None of them touches
+anything of ours but through `TrioToken.run_sync_soon`, and the loop never waits for one: requests are handed over by
+kazoo's `..._async` calls, which queue and return.
+
+What makes a session dangerous is not that it ends but that its owner learns late. ZooKeeper counts the session's time from
+the last byte it had of us; we count from the last byte we had of it. kazoo gives a connection up after two thirds of the
+session's time without an answer, so `SUSPENDED` comes before ZooKeeper may let go of our ephemeral nodes, unless this
+process itself stood still. Therefore: from `SUSPENDED` on everything that hung on the session (an office, a queue place) is
+treated as lost, even if the same session comes back; and what must not happen when we stood still is left to ZooKeeper to
+refuse (see zookeeper.py). `age` counts those losses: kazoo's thread raises it at once, so that a decision taken before the
+loop has heard of it is not taken for a good one.
+
+A request is never queued while the connection is down. kazoo would keep it and send it whenever it can, perhaps in another
+session; here it fails, and whoever asked decides anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import trio
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from pk.core.meta.store import StoreFailed
+
+logger = logging.getLogger("pk.zookeeper")
+
+CLOSE_S: Final = 3.0
+"""How long the end of a session may take to be told; it ends by itself otherwise."""
+
+RETRY_FIRST_S: Final = 0.05
+RETRY_LAST_S: Final = 1.0
+
+WINDOW: Final = 64
+"""How many requests of one `call_all` are on their way at a time."""
+
+Start = Callable[[KazooClient], Any]
+"""Begins a request by one of kazoo's `..._async` calls and gives what that returns."""
+
+DEFAULT_PATH: Final = "/pk"
+SCHEME: Final = "zookeeper://"
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\s:/,\[\]]+)(:[0-9]{1,5})?")
+
+
+class SessionLost(StoreFailed):
+    """The connection was lost while a request was on its way: whether it happened is not known."""
+
+
+def parse_address(text: str) -> tuple[str, str]:
+    """`h:p,h:p` and the path of `h:p,h:p/path`; the path is /pk where none is given. Raises ValueError for anything else."""
+    hosts, slash, path = text.removeprefix(SCHEME).partition("/")
+    path = f"/{path.strip('/')}" if slash and path.strip("/") else DEFAULT_PATH
+    for host in hosts.split(","):
+        found = _HOST.fullmatch(host)
+        if not found or not 0 <= int((found[2] or ":0")[1:]) < 1 << 16:
+            raise ValueError(f"{host!r} is no HOST:PORT")
+    if any(part in ("", ".", "..") or not part.isprintable() for part in path[1:].split("/")):
+        raise ValueError(f"{path!r} is no path of ZooKeeper's")
+    return hosts, path
+
+
+class ZooKeeperSession:
+    """One client of ZooKeeper, connected when it is first used, connected again whenever it loses its server.
+
+    Used from one trio run; `close` ends it.
+    """
+
+    def __init__(
+        self, hosts: str, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 15_000
+    ) -> None:
+        """`session_timeout_ms` is asked for; the server bounds it (by default 2 and 20 ticks). `connect_timeout_ms`: how long
+        `ready` waits for a server."""
+        self.hosts = hosts
+        self.age = 0
+        """How often the connection was lost. Raised by kazoo's thread, at once."""
+        self.on_lost: list[Callable[[], None]] = []
+        """Called on the loop after the connection was lost."""
+        self._session_timeout_ms = session_timeout_ms
+        self._connect_timeout_ms = connect_timeout_ms
+        self._client: KazooClient | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._connected = False
+        self._changed = trio.Event()
+        self._starting = trio.Lock()
+        self._closed = False
+        self._waiting: set[trio.Event] = set()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the session is up, as far as this process knows."""
+        return self._connected and not self._closed
+
+    @property
+    def session_id(self) -> int:
+        """The id of the session that is up, 0 while none is."""
+        known = self._client.client_id if self._client is not None else None
+        return known[0] if known is not None and known[0] is not None else 0
+
+    async def ready(self) -> int:
+        """Wait until the session is up; the session's `age`. Raises StoreFailed where no server answers in time."""
+        if self._client is None:
+            async with self._starting:
+                await self._start()
+        with trio.move_on_after(self._connect_timeout_ms / 1000):
+            while not self._connected and not self._closed:
+                await self._changed.wait()
+        if not self.connected:
+            why = "closed" if self._closed else f"not reached within {self._connect_timeout_ms} ms"
+            raise StoreFailed(
+                f"ZooKeeper at {self.hosts}: {why}"
+                + ("" if self._closed else "; is it running, and is pk.metadata.store its address?")
+            )
+        return self.age
+
+    async def wait(self, event: trio.Event, age: int) -> None:
+        """Wait for `event`, which a watch sets. Raises SessionLost where the connection went since the session had `age`."""
+        self._waiting.add(event)
+        try:
+            await event.wait()
+        finally:
+            self._waiting.discard(event)
+        if self._closed or self.age != age:
+            raise SessionLost(f"ZooKeeper at {self.hosts}: the connection was lost")
+
+    async def call(self, start: Start) -> Any:
+        """The result of the request that `start(client)` begins (one of kazoo's `..._async` calls).
+
+        Raises SessionLost where the connection is or goes down, kazoo's own exceptions for what the server refuses. A caller
+        that is cancelled leaves the request on its way.
+        """
+        [result] = await self.call_all([start])
+        return result
+
+    async def call_all(self, starts: Sequence[Start]) -> list[Any]:
+        """`call` for each of `starts`, in order, many on their way at a time."""
+        results = []
+        for first in range(0, len(starts), WINDOW):
+            begun = [self._begin(start) for start in starts[first : first + WINDOW]]
+            results += [await self._finish(*one) for one in begun]
+        return results
+
+    def _begin(self, start: Start) -> tuple[Any, trio.Event]:
+        client = self._client
+        if client is None or not self.connected:
+            raise SessionLost(f"ZooKeeper at {self.hosts}: no connection")
+        done = trio.Event()
+        result = start(client)
+        result.rawlink(lambda _: self._soon(done.set))
+        return result, done
+
+    async def _finish(self, result: Any, done: trio.Event) -> Any:
+        self._waiting.add(done)
+        try:
+            await done.wait()
+            return result.get_nowait()
+        except (ConnectionLoss, SessionExpiredError, KazooTimeoutError) as e:
+            raise SessionLost(f"ZooKeeper at {self.hosts}: {type(e).__name__}") from e
+        finally:
+            self._waiting.discard(done)
+
+    def watcher(self, call: Callable[[], None]) -> Callable[[Any], None]:
+        """A watch for kazoo that has `call()` called on the loop, once; also when the connection goes, and the watch with it."""
+        return lambda _: self._soon(call)
+
+    async def close(self) -> None:
+        """End the session: ZooKeeper removes its ephemeral nodes at once. Those who wait for an answer get SessionLost."""
+        self._closed = True
+        self._announce()
+        for done in list(self._waiting):
+            done.set()
+        client, self._client = self._client, None
+        if client is None:
+            return
+
+        def stop() -> None:
+            client.stop()
+            client.close()
+
+        with trio.move_on_after(CLOSE_S, shield=True) as scope:
+            try:
+                await trio.to_thread.run_sync(stop, abandon_on_cancel=True)
+            except (KazooException, OSError) as e:
+                logger.debug("the session with %s did not end cleanly: %s", self.hosts, e)
+        if scope.cancelled_caught:
+            logger.warning(
+                "ZooKeeper at %s does not answer; the session ends by its timeout", self.hosts
+            )
+
+    async def _start(self) -> None:
+        if self._client is not None or self._closed:
+            return
+        self._token = trio.lowlevel.current_trio_token()
+        retry = KazooRetry(
+            max_tries=-1, delay=RETRY_FIRST_S, backoff=2, max_jitter=0.2, max_delay=RETRY_LAST_S
+        )
+        client = KazooClient(
+            hosts=self.hosts,
+            timeout=self._session_timeout_ms / 1000,
+            connection_retry=retry,
+            logger=_quiet,
+        )
+        client.add_listener(self._heard)
+        self._client = client
+        # It joins threads of an earlier start, of which there is none; off the loop all the same.
+        await trio.to_thread.run_sync(client.start_async)
+
+    def _heard(self, state: str) -> None:
+        """On kazoo's thread."""
+        connected = state == KazooState.CONNECTED
+        if not connected:
+            self._connected = False
+            self.age += 1
+        self._soon(lambda: self._take(connected))
+
+    def _take(self, connected: bool) -> None:
+        # States arrive in order; what counts is the last one, which may be further than this one.
+        client = self._client
+        if client is None:
+            return
+        self._connected = connected and client.state == KazooState.CONNECTED
+        if self._connected:
+            logger.info("connected to ZooKeeper at %s", self.hosts)
+        elif not connected:
+            logger.warning("lost the connection to ZooKeeper at %s", self.hosts)
+        self._announce()
+        if not connected:
+            for call in list(self.on_lost):
+                call()
+
+    def _announce(self) -> None:
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        """On any thread: have `call()` called on the loop."""
+        assert self._token is not None
+        try:
+            self._token.run_sync_soon(call)
+        except trio.RunFinishedError:
+            pass  # the loop is over, and with it whoever waited
+
+
+class _Quiet(logging.LoggerAdapter[logging.Logger]):
+    """kazoo's logger: every attempt of a reconnection is worth a line only to whoever looks for it."""
+
+    def log(self, level: int, msg: object, *args: Any, **kwargs: Any) -> None:
+        super().log(min(level, logging.DEBUG), msg, *args, **kwargs)
+
+    def warn(self, msg: object, *args: Any, **kwargs: Any) -> None:
+        """kazoo calls it by its old name."""
+        self.log(logging.DEBUG, msg, *args, **kwargs)
+
+
+_quiet = _Quiet(logging.getLogger("pk.zookeeper.client"), {})

@@ -1,0 +1,207 @@
+"""Starts a real ZooKeeper: Debian's `zookeeper` package, one server on a free port of loopback.
+
+Where the package or java is missing, tests that need it are skipped with that reason; with PK_REQUIRE_ZOOKEEPER set (as .ci/run
+does where it could install it) that is an error instead.
+
+By hand: `python tests/zookeeper_server.py` starts one, prints its address, and ends it on end of input or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+JAR = Path("/usr/share/java/zookeeper.jar")
+JARS = (JAR, Path("/usr/share/java/slf4j-nop.jar"))
+JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 10.0
+
+
+class ZooKeeperError(Exception):
+    """ZooKeeper did not start; the message holds the end of its log."""
+
+
+def available() -> str | None:
+    """None if ZooKeeper can run here, else the reason why it cannot, in a few words."""
+    if shutil.which("java") is None:
+        return "java is not installed"
+    if not JAR.exists():
+        return "Debian's package zookeeper is not installed"
+    return None
+
+
+def required() -> bool:
+    """Whether a machine without it is a failure of the run."""
+    return bool(os.environ.get("PK_REQUIRE_ZOOKEEPER"))
+
+
+class ZooKeeperServer:
+    """One ZooKeeper server, for the length of a `with` block, or by `start` and `stop` by hand.
+
+    It keeps its port and its data when it is started again. Sessions may be as short as two ticks, `tick_ms` each.
+    """
+
+    def __init__(self, *, tick_ms: int = 500) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="pk-zookeeper-")
+        self.directory = Path(self._temporary.name)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.process: subprocess.Popen[bytes] | None = None
+        settings = {
+            "tickTime": tick_ms,
+            "dataDir": self.directory / "data",
+            "clientPort": self.port,
+            "clientPortAddress": "127.0.0.1",
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        }
+        lines = (f"{key}={value}\n" for key, value in settings.items())
+        self.directory.joinpath("zoo.cfg").write_text("".join(lines))
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_text(self) -> str:
+        """What it wrote to its console so far."""
+        return (self.directory / "server.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Start it, and wait until it serves. Raises ZooKeeperError."""
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start its process, and return at once."""
+        classpath = os.pathsep.join(map(str, JARS))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        command = ["java", *JVM, "-cp", classpath, main, str(self.directory / "zoo.cfg")]
+        with (self.directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def wait_until_ready(self) -> None:
+        """Wait until it answers. Raises ZooKeeperError when it ends, or has not after a minute."""
+        assert self.process is not None
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while self.ask("ruok") != "imok" or "not currently serving" in self.ask("srvr"):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(0.05)
+                raise ZooKeeperError(f"ZooKeeper ended:\n{self.log_text[-3000:]}")
+            if time.monotonic() > deadline:
+                raise ZooKeeperError(f"ZooKeeper does not answer:\n{self.log_text[-3000:]}")
+
+    def ask(self, command: str) -> str:
+        """Its answer to a command of four letters, empty where there is none."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 2.0) as connection:
+                connection.sendall(command.encode())
+                answer = b""
+                while piece := connection.recv(4096):
+                    answer += piece
+                return answer.decode()
+        except OSError:
+            return ""
+
+    def stop(self) -> None:
+        """End it in order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Stop it from running (SIGSTOP), connections and all."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it run on (SIGCONT)."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Kill it if it runs, and remove its folder."""
+        if self.process is not None:
+            self.kill()
+        self._temporary.cleanup()
+
+    def _end(self, number: int) -> None:
+        process, self.process = self.process, None
+        assert process is not None
+        process.send_signal(number)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def zookeeper() -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper that tests share; each uses a path of its own, and leaves it running."""
+    skip_without_zookeeper()
+    with ZooKeeperServer() as server:
+        yield server
+
+
+def skip_without_zookeeper() -> None:
+    """Skip the test that asks, or fail it where ZooKeeper is required."""
+    reason = available()
+    if reason is not None:
+        assert not required(), f"ZooKeeper cannot run here: {reason}"
+        pytest.skip(f"ZooKeeper cannot run here: {reason}")
+
+
+def main() -> int:
+    """Runs a server until standard input ends."""
+    reason = available()
+    if reason is not None:
+        print(f"ZooKeeper cannot run here: {reason}", file=sys.stderr)
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with ZooKeeperServer() as server, contextlib.suppress(KeyboardInterrupt):
+        print(server.address, flush=True)
+        while sys.stdin.buffer.read(1):
+            pass
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
