@@ -23,7 +23,15 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from benchmark.report import Results
-from benchmark.systems import System, cpu_seconds, environment, rss_mb, rss_peak_mb, run
+from benchmark.systems import (
+    System,
+    cpu_seconds,
+    environment,
+    rss_mb,
+    rss_peak_mb,
+    run,
+    touch_memory,
+)
 
 SCRIPTS = Path(__file__).resolve().parents[1]
 TIMEOUT_S = 60.0
@@ -120,6 +128,7 @@ def produce(system: System, size: Size, results: Results) -> None:
         count = size.produce_mb * (1000 if record_bytes == 1000 else 5000)
         options = {"topic": topic, "config": producer_config(system), "size": record_bytes}
         options |= {"partitions": partitions, "count": count}
+        touch_memory(2 * size.produce_mb)
         before = cpu_seconds(system.pid())
         seconds = drive("produce", options)["seconds"]
         cpu = cpu_seconds(system.pid()) - before
@@ -184,6 +193,7 @@ def java_tools(system: System, size: Size, results: Results) -> None:
     for record_bytes, partitions in itertools.product((1000, 100), (1, 100)):
         topic = topics.make(partitions)
         count = size.produce_mb * (1000 if record_bytes == 1000 else 5000) // 2
+        touch_memory(2 * size.produce_mb)
         out = _java(
             "ProducerPerformance",
             *("--bootstrap-server", system.bootstrap, "--topic", topic, "--throughput", "-1"),
