@@ -372,6 +372,7 @@ def told(error: KafkaError) -> KafkaError:
         case (
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             | ErrorCode.REQUEST_TIMED_OUT
         ):
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE

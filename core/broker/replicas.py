@@ -23,7 +23,13 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.failures import StorageError
 from pk.core.meta.events import BROKER, TOPIC
-from pk.core.meta.image import Changes, MetadataImage, PartitionChange, TopicImage
+from pk.core.meta.image import (
+    BrokerImage,
+    Changes,
+    MetadataImage,
+    PartitionChange,
+    TopicImage,
+)
 from pk.core.values import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,6 +45,10 @@ RECOVER_AT_ONCE = 64
 """How many of those that were not closed, between two lines of progress."""
 
 _NONE: dict[int, Partition] = {}
+
+
+def _no_proposals(partition: Partition) -> None:
+    """There is nobody to ask."""
 
 
 class Replicas:
@@ -70,6 +80,9 @@ class Replicas:
         in another directory would be no replacement."""
         self._loaded = False
         self._image = MetadataImage()
+        self.lag_s = config.replica_lag_time_max_ms / 1000
+        self.on_proposal: Callable[[Partition], None] = _no_proposals
+        """Called with each partition that has a change of its ISR to ask for."""
         self._by_topic: dict[str, dict[int, Partition]] = {}
 
     def find(self, topic: str, partition: int) -> Partition | None:
@@ -88,6 +101,18 @@ class Replicas:
         if self._image.partition(topic, partition) is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def now(self) -> float:
+        """Seconds of trio's clock."""
+        return self.clock.time()
+
+    def broker(self, node_id: int) -> BrokerImage | None:
+        """A registered broker, as the last image that was committed here knows it."""
+        return self._image.brokers.get(node_id)
+
+    def propose(self, partition: Partition) -> None:
+        """The partition has a change of its ISR to ask for."""
+        self.on_proposal(partition)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_topic.values():
@@ -163,7 +188,12 @@ class Replicas:
         again: list[PartitionChange] = []
         for tp, change in list(self._offline.items()):
             topic, new = image.topics.get(tp.topic), image.partition(*tp)
-            if topic is None or new is None or topic.topic_id != change.topic.topic_id:
+            if (
+                topic is None
+                or new is None
+                or topic.topic_id != change.topic.topic_id
+                or self._node_id not in new.replicas
+            ):
                 del self._offline[tp]
             elif tp not in wanted and self._dirs.usable:
                 again.append(PartitionChange(topic, None, new))
@@ -184,7 +214,11 @@ class Replicas:
                 changed[partition.tp] = new
         for tp, new in changed.items():
             partition = self.find(*tp)
-            if partition is not None:
+            if partition is not None and self._node_id not in new.replicas:
+                del self._by_topic[tp.topic][tp.partition]
+                partition.stop()
+                gone.append(partition)
+            elif partition is not None:
                 try:
                     partition.apply(new)
                 except StorageError as e:
@@ -217,9 +251,10 @@ class Replicas:
 
     def flush(self, partition: Partition) -> None:
         """Start a sync of the partition's log; it tells the partition when it is through."""
-        self._start_soon(self._sync, partition)
+        self._start_soon(self.sync, partition)
 
-    async def _sync(self, partition: Partition) -> None:
+    async def sync(self, partition: Partition) -> None:
+        """Sync the partition's log, and tell the partition."""
         end = partition.log.log_end_offset
         try:
             await offload(partition.log.flush, end, directory=partition.log.log_dir.path)
@@ -342,6 +377,7 @@ class Replicas:
             node_id=self._node_id,
             purgatory=self._purgatory,
             owner=self,
+            high_watermark=self._dirs.high_watermark(change.tp),
         )
 
     def _reconfigure(self, image: MetadataImage, found: Changes) -> None:

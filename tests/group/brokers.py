@@ -101,6 +101,12 @@ class TestBroker:
         event = PartitionChanged(topic_id, partition, leader=leader)
         await self.broker.controller.submit(lambda image: Decision([event]))
 
+    async def assign(self, replicas: tuple[int, ...], partition: int = 0) -> None:
+        """Have the controller give a partition of the offsets topic replicas; in sync stays who is."""
+        topic_id = self.broker.image.topics[OFFSETS_TOPIC].topic_id
+        event = PartitionChanged(topic_id, partition, replicas=replicas)
+        await self.broker.controller.submit(lambda image: Decision([event]))
+
     async def configure(self, topic: str, key: str, value: str) -> None:
         """Set a key of a topic."""
         event = ConfigChanged(2, topic, key, value)

@@ -377,6 +377,7 @@ class TestRefusal:
             await test.ask(find())
             await test.create_topics("t")
             await put(test, 1)
+            await test.assign((1, 2))
             await test.configure(OFFSETS_TOPIC, "min.insync.replicas", "2")
             refused = ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert await put(test, 2) == [refused]
@@ -404,6 +405,7 @@ class TestRefusal:
             machine = coordinator.machine
             type(machine).keeps_state_when_refused = False
             try:
+                await test.assign((1, 2))
                 await test.configure(OFFSETS_TOPIC, "min.insync.replicas", "2")
                 await put(test, 2)
                 assert coordinator.state is State.LOADING
