@@ -21,8 +21,9 @@ from pk.core.log import lookup, swap
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Data, WouldWait, patience
+from pk.core.log.index import TIME_ENTRY
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
-from pk.core.log.segment import Part, Segment
+from pk.core.log.segment import BatchPlace, Part, Segment
 from pk.core.log.slices import EMPTY
 from pk.core.log.storage import INT32_MAX, StoredLog
 from pk.core.log.txnindex import AbortedTxn
@@ -66,6 +67,24 @@ class Replicated(NamedTuple):
     last_offset: int
     bytes: int
     rolled: bool
+
+
+class _Run:
+    """Batches of a leader's that go into one segment by one write."""
+
+    __slots__ = ("bytes", "bytes_max", "headers", "position", "segment")
+
+    segment: Segment
+    position: int
+    """Where in the data they begin."""
+
+    def __init__(self) -> None:
+        self.headers: list[BatchHeader] = []
+        self.bytes = self.bytes_max = 0
+
+    def begin(self, segment: Segment, position: int, bytes_max: int) -> None:
+        """The next run; one more batch after `bytes_max` is not part of it."""
+        self.segment, self.position, self.bytes, self.bytes_max = segment, position, 0, bytes_max
 
 
 class Log(StoredLog):
@@ -142,47 +161,96 @@ class Log(StoredLog):
             base_offset, last_offset, log_append_time_ms, self.log_start_offset, False, rolled
         )
 
-    def append_as_follower(self, data: Data, now_ms: int) -> Replicated:
+    def append_as_follower(
+        self, data: Data, now_ms: int, *, epoch_max: int = INT32_MAX
+    ) -> Replicated:
         """Write the whole batches in `data` as the leader gave them, offsets and epochs included; one that is cut off
-        at the end is left out.
+        at the end is left out, and so is all from the first batch on that a later leader than that of `epoch_max` wrote.
 
-        Raises CorruptBatch, KafkaError(OFFSET_OUT_OF_RANGE) for a batch that begins below the end of the log, and
-        StorageError. Batches before the one that is refused are written.
+        Batches that go into one segment are one write. Raises CorruptBatch, KafkaError(OFFSET_OUT_OF_RANGE) for a batch
+        that begins below the end of the log, and StorageError. Batches before the one that is refused are written.
         """
         if self.dead is not None:
             raise self.dead
-        first, written, rolled = -1, 0, False
+        run, written, rolled = _Run(), 0, False
+        first, end = -1, self.log_end_offset
         with memoryview(data) as view:
-            for position, header in iter_headers(view):
-                if header.base_offset < self.log_end_offset:
-                    raise KafkaError(
-                        ErrorCode.OFFSET_OUT_OF_RANGE,
-                        f"{self.tp} ends at {self.log_end_offset}, the batch begins at {header.base_offset}",
-                    )
-                check_crc(view, position, header)
-                with view[position : position + header.size] as batch:
-                    rolled |= self._append_replicated(batch, header, now_ms)
-                first = header.base_offset if first < 0 else first
-                written += header.size
+            try:
+                for position, header in iter_headers(view):
+                    if header.leader_epoch > epoch_max:
+                        break
+                    if header.base_offset < end:
+                        raise KafkaError(
+                            ErrorCode.OFFSET_OUT_OF_RANGE,
+                            f"{self.tp} ends at {end}, the batch begins at {header.base_offset}",
+                        )
+                    check_crc(view, position, header)
+                    if run.headers and self._ends_run(run, header, now_ms):
+                        self._write_run(view, run, now_ms)
+                    if not run.headers:
+                        rolled |= self._begin_run(run, position, header, now_ms)
+                    run.headers.append(header)
+                    run.bytes += header.size
+                    first = header.base_offset if first < 0 else first
+                    end = header.next_offset
+                    written += header.size
+            finally:
+                if run.headers:
+                    self._write_run(view, run, now_ms)
         return Replicated(first, self.log_end_offset - 1, written, rolled)
 
-    def _append_replicated(self, batch: memoryview, header: BatchHeader, now_ms: int) -> bool:
+    def _begin_run(self, run: "_Run", position: int, header: BatchHeader, now_ms: int) -> bool:
+        """Where the next batches go; whether that is a new segment."""
         segment, rolled = self.segments[-1], False
-        last_offset, latest = header.last_offset, header.max_timestamp
         if not segment.active:
             self._activate(segment)
+        last_offset, latest = header.last_offset, header.max_timestamp
         if self._must_roll(segment, header.size, last_offset, latest, now_ms):
             far = last_offset - self.log_end_offset > INT32_MAX
             segment, rolled = self._roll(now_ms, header.base_offset if far else None), True
-        self._write(segment, batch, header.base_offset, last_offset, latest, header.leader_epoch)
-        if header.producer_id >= 0:
-            if header.attributes & CONTROL_BIT:
-                marker = next(records(batch, header), None)
-                if marker is not None:
-                    self._end_transaction(segment, header, marker, header.last_offset, now_ms)
-            else:
-                self.producers.update(header, header.base_offset, header.max_timestamp, now_ms)
+        room = max(self._index_bytes_max - segment.index_bytes, 0) // TIME_ENTRY.size
+        run.begin(segment, position, room * max(self._interval, 1) if segment.size else 0)
         return rolled
+
+    def _ends_run(self, run: "_Run", header: BatchHeader, now_ms: int) -> bool:
+        """Whether the batch does not belong to the same write: the segment is full, its indexes may be, or the times with
+        which it rolls are not known before its first batch is written."""
+        return run.bytes > run.bytes_max or self._must_roll(
+            run.segment, run.bytes + header.size, header.last_offset, header.max_timestamp, now_ms
+        )
+
+    def _write_run(self, view: memoryview, run: "_Run", now_ms: int) -> None:
+        """Write batches that lie one after another in `view`, and take them in."""
+        segment, position = run.segment, run.segment.size
+        headers, run.headers = run.headers, []
+        try:
+            with view[run.position : run.position + run.bytes] as batches:
+                segment.file.pwrite(batches, position)
+            for header in headers:
+                place = BatchPlace(header.last_offset, header.base_offset, position)
+                segment.note(place, header.size, header.max_timestamp, self._interval)
+                position += header.size
+        except OSError as e:
+            self._undo(segment, segment.size, e)
+        segment.size = position
+        self.log_end_offset = headers[-1].next_offset
+        at = run.position
+        for header in headers:
+            if header.leader_epoch != self._latest_epoch:
+                self._note_epoch(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self._take_producer(segment, view[at : at + header.size], header, now_ms)
+            at += header.size
+
+    def _take_producer(
+        self, segment: Segment, batch: memoryview, header: BatchHeader, now_ms: int
+    ) -> None:
+        if not header.attributes & CONTROL_BIT:
+            self.producers.update(header, header.base_offset, header.max_timestamp, now_ms)
+            return
+        marker = next(records(batch, header), None)
+        if marker is not None:
+            self._end_transaction(segment, header, marker, header.last_offset, now_ms)
 
     def _judge(
         self, batch: bytearray | memoryview, header: BatchHeader

@@ -354,6 +354,9 @@ class StoredLog:
         if self.dead is not None:
             raise self.dead
         if offset >= self.log_end_offset:
+            # An epoch may begin at the end: that of a leadership of ours in which nothing was written.
+            self.epochs.truncate_end(self.log_end_offset)
+            self._latest_epoch = self.epochs.latest
             return False
         if offset < self.segments[0].base_offset:
             self.restart_at(offset)
