@@ -1,96 +1,178 @@
-"""Who leads when brokers come and go.
+"""Who leads when brokers come and go, and when somebody asks for an election (KIP-460, KIP-966).
 
-A broker that goes leaves the ISR of its partitions, except where it is the last one there: the last
-in-sync replica holds what was committed, so it stays, the partition has no leader, and waits for
-it. `unclean.leader.election.enable` lets another replica lead instead, at the price of what only
-the lost one had.
+What becomes of one partition is decided in partitions.py; here is which partitions are looked at.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from typing import Final
 
-from pk.core.meta.events import PartitionChanged
-from pk.core.meta.image import MetadataImage, PartitionImage
-from pk.core.values import NO_LEADER, Uuid
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode
+from pk.core.machine import Decision
+from pk.core.meta.events import Event, PartitionChanged
+from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
+from pk.core.meta.partitions import Rules, change, without
+from pk.core.values import NO_LEADER, NO_NODE, Uuid
+from pk.core.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
 
-Unclean = Callable[[str], bool]
-"""Topic name → whether one may lead that is not in sync."""
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+"""Election types of ElectLeaders."""
+
+ELECTIONS_MAX: Final = 1_000
+"""How many leaders one round of rebalancing moves: clients find each of them anew."""
+
+
+def _partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, PartitionImage]]:
+    for topic in image.topics.values():
+        for partition in topic.partitions:
+            yield topic, partition
 
 
 def broker_gone(
-    image: MetadataImage, broker_id: int, unclean: Unclean
+    image: MetadataImage, rules: Rules, node: int, directories: AbstractSet[Uuid] | None = None
 ) -> Iterator[PartitionChanged]:
-    """What changes when `broker_id` may lead nothing any more: fenced, shutting down, or
-    unregistered."""
-
-    def alive(node: int) -> bool:
-        broker = image.brokers.get(node)
-        return node != broker_id and broker is not None and broker.may_lead
-
-    for name, topic in image.topics.items():
-        for partition in topic.partitions:
-            if broker_id in partition.isr or partition.leader == broker_id:
-                isr = tuple(n for n in partition.isr if n != broker_id) or partition.isr
-                change = elect(topic.topic_id, partition, isr, alive, unclean(name))
-                if change is not None:
-                    yield change
+    """What changes when `node` may lead nothing any more, or (given `directories`) nothing in
+    those: it leaves the ISR. `image` and `rules` are those in which it is gone."""
+    for topic, partition in _partitions(image):
+        if node not in partition.isr and partition.leader != node:
+            continue
+        if directories is not None and partition.directory(node) not in directories:
+            continue
+        event = change(rules, topic, partition, isr=without(partition.isr, node))
+        if event is not None:
+            yield event
 
 
-def broker_came(
-    image: MetadataImage, broker_id: int, unclean: Unclean
+def broker_registered(
+    image: MetadataImage, rules: Rules, node: int, *, clean: bool
 ) -> Iterator[PartitionChanged]:
-    """What changes when `broker_id` may lead again: partitions that have no leader take it, where
-    they may."""
-
-    def alive(node: int) -> bool:
-        broker = image.brokers.get(node)
-        return node == broker_id or (broker is not None and broker.may_lead)
-
-    for name, topic in image.topics.items():
-        for partition in topic.partitions:
-            if partition.leader == NO_LEADER and broker_id in partition.replicas:
-                change = elect(topic.topic_id, partition, partition.isr, alive, unclean(name))
-                if change is not None:
-                    yield change
-
-
-def broker_returned(
-    image: MetadataImage, broker_id: int, unclean: Unclean
-) -> Iterator[PartitionChanged]:
-    """A new incarnation of a broker that nobody had seen go, unfenced at once: leadership it keeps
-    begins a new epoch, so that nothing of the old incarnation's is taken for the new one's."""
-    for topic in image.topics.values():
-        for partition in topic.partitions:
-            if partition.leader == broker_id:
-                yield PartitionChanged(topic.topic_id, partition.partition, leader=broker_id)
-    yield from broker_came(image, broker_id, unclean)
+    """What changes when a new incarnation of `node` registers, or it is unregistered: it leaves
+    every ISR and, unless it shut down cleanly, is eligible for nothing. Where it leads on (it came
+    unfenced), it begins a new leader epoch, so that nothing of the old incarnation's is taken for
+    the new one's. `image` and `rules` are those in which it has registered."""
+    for topic, partition in _partitions(image):
+        led = partition.leader == node
+        waits = partition.leader == NO_LEADER and node in partition.replicas
+        if not (led or waits or node in partition.isr or node in partition.elr):
+            continue
+        event = change(
+            rules,
+            topic,
+            partition,
+            isr=without(partition.isr, node),
+            lost=NO_NODE if clean else node,
+            new_epoch=led,
+        )
+        if event is not None:
+            yield event
 
 
-def elect(
-    topic_id: Uuid,
-    partition: PartitionImage,
-    isr: tuple[int, ...],
-    alive: Callable[[int], bool],
-    unclean: bool,
-) -> PartitionChanged | None:
-    """The change by which `partition` gets this ISR and a leader that fits it; None where nothing
-    changes.
+def broker_came(image: MetadataImage, rules: Rules, node: int) -> Iterator[PartitionChanged]:
+    """What changes when `node` may lead again: partitions that have no leader take it, where they
+    may. `image` and `rules` are those in which it is there."""
+    for topic, partition in _partitions(image):
+        if partition.leader == NO_LEADER and node in partition.replicas:
+            event = change(rules, topic, partition)
+            if event is not None:
+                yield event
 
-    The leader stays while it may; else it is the first replica in sync that is alive; else, if
-    `unclean`, the first replica alive, alone in the ISR; else nobody.
+
+def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event]:
+    """Elect leaders for partitions that have none and, by the configs as they are now, may have one:
+    after `unclean.leader.election.enable` was changed. The reply is how many."""
+    rules = Rules(image, config)
+    events = [
+        event
+        for topic, partition in _partitions(image)
+        if partition.leader == NO_LEADER
+        and (event := change(rules, topic, partition)) is not None
+        and event.leader is not None
+    ]
+    return Decision([*events], reply=len(events))
+
+
+def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Event]:
+    """Give leadership back to preferred replicas that are in sync (`auto.leader.rebalance.enable` is
+    the caller's business). The reply is whether there is more to move: at most ELECTIONS_MAX do in
+    one decision."""
+    rules = Rules(image, config)
+    events: list[Event] = []
+    for topic, partition in _partitions(image):
+        node = partition.preferred_leader
+        if partition.leader == node or node not in partition.isr:
+            continue
+        event = change(rules, topic, partition, preferred=True)
+        if event is None or event.leader != node:
+            continue
+        if len(events) == ELECTIONS_MAX:
+            return Decision(events, reply=True)
+        events.append(event)
+    return Decision(events, reply=False)
+
+
+def elect_leaders(
+    image: MetadataImage, request: ElectLeadersRequest, config: BrokerConfig
+) -> Decision[Event]:
+    """Decide an ElectLeaders request; the reply is its response.
+
+    Each partition by itself: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where the preferred
+    replica leads already or (unclean) anybody does; PREFERRED_LEADER_NOT_AVAILABLE;
+    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is there at all. Asked for all partitions (null),
+    those that need no election are left out. INVALID_REQUEST for another type of election.
     """
-    if partition.leader in isr and alive(partition.leader):
-        leader = partition.leader
-    else:
-        leader = next((n for n in partition.replicas if n in isr and alive(n)), NO_LEADER)
-        if leader == NO_LEADER and unclean:
-            leader = next((n for n in partition.replicas if alive(n)), NO_LEADER)
-            if leader != NO_LEADER:
-                isr = (leader,)
-    if leader == partition.leader and isr == partition.isr:
-        return None
-    return PartitionChanged(
-        topic_id,
-        partition.partition,
-        leader=None if leader == partition.leader else leader,
-        isr=None if isr == partition.isr else isr,
+    decision: Decision[Event] = Decision()
+    decision.reply = response = ElectLeadersResponse()
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        response.error_code = ErrorCode.INVALID_REQUEST
+        return decision
+    rules = Rules(image, config)
+    everything = request.topic_partitions is None
+    asked = (
+        [(t.name, list(range(len(t.partitions)))) for t in image.topics.values()]
+        if request.topic_partitions is None
+        else [(t.topic, t.partitions) for t in request.topic_partitions]
     )
+    done: set[tuple[str, int]] = set()
+    for name, numbers in asked:
+        result = ReplicaElectionResult(topic=name)
+        for number in numbers:
+            code, message, event = _elect(image, rules, name, number, request.election_type)
+            if everything and code == ErrorCode.ELECTION_NOT_NEEDED:
+                continue
+            if event is not None and (name, number) not in done:
+                done.add((name, number))
+                decision.records.append(event)
+            result.partition_result.append(
+                PartitionResult(partition_id=number, error_code=code, error_message=message)
+            )
+        if result.partition_result or not everything:
+            response.replica_election_results.append(result)
+    return decision
+
+
+def _elect(
+    image: MetadataImage, rules: Rules, name: str, number: int, election_type: int
+) -> tuple[ErrorCode, str | None, PartitionChanged | None]:
+    topic, partition = image.topics.get(name), image.partition(name, number)
+    if topic is None or partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{number}", None
+    leader = partition.leader
+    if leader == partition.preferred_leader or (election_type == UNCLEAN and leader != NO_LEADER):
+        return ErrorCode.ELECTION_NOT_NEEDED, "the leader is the one wanted", None
+    if election_type == PREFERRED:
+        event = change(rules, topic, partition, preferred=True, unclean=False)
+        if event is None:
+            why = f"broker {partition.preferred_leader} may not lead now"
+            return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, why, None
+    else:
+        event = change(rules, topic, partition, unclean=True)
+        if event is None:
+            return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "no replica may lead now", None
+    return ErrorCode.NONE, None, event

@@ -101,6 +101,18 @@ class BrokerUnregistered:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerRegistered:
+    """A node that may become the controller told where it listens for brokers and controllers
+    (KIP-919)."""
+
+    VERSION: ClassVar[int] = 1
+    controller_id: int
+    incarnation_id: Uuid
+    endpoints: tuple[Endpoint, ...] = ()
+    features: tuple[FeatureRange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TopicCreated:
     """A topic, so far without partitions."""
 
@@ -119,9 +131,12 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True)
 class PartitionCreated:
-    """One more partition of a topic; partitions come in order of their numbers."""
+    """One more partition of a topic; partitions come in order of their numbers.
 
-    VERSION: ClassVar[int] = 1
+    Version 2 has `recovering`.
+    """
+
+    VERSION: ClassVar[int] = 2
     topic_id: Uuid
     partition: int
     replicas: tuple[int, ...]
@@ -134,16 +149,18 @@ class PartitionCreated:
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     directories: tuple[Uuid, ...] = ()
+    recovering: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionChanged:
     """A partition changed in what is not None here; its partition epoch rises by one.
 
-    A `leader` that is given (the same one, too) begins a new leader epoch.
+    A `leader` that is given (the same one, too) begins a new leader epoch. Version 2 has
+    `recovering`.
     """
 
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
     topic_id: Uuid
     partition: int
     leader: int | None = None
@@ -154,6 +171,7 @@ class PartitionChanged:
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
     directories: tuple[Uuid, ...] | None = None
+    recovering: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +210,7 @@ Event = Union[  # noqa: UP007 - a runtime alias that type checkers narrow in `ma
     BrokerRegistered,
     BrokerChanged,
     BrokerUnregistered,
+    ControllerRegistered,
     TopicCreated,
     TopicDeleted,
     PartitionCreated,
@@ -209,6 +228,7 @@ EVENTS: Final[dict[str, type[Any]]] = {
         BrokerRegistered,
         BrokerChanged,
         BrokerUnregistered,
+        ControllerRegistered,
         TopicCreated,
         TopicDeleted,
         PartitionCreated,

@@ -19,6 +19,7 @@ from pk.core.meta.events import (
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
+    ControllerRegistered,
     Endpoint,
     Event,
     FeatureChanged,
@@ -29,7 +30,7 @@ from pk.core.meta.events import (
     TopicCreated,
     TopicDeleted,
 )
-from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, TopicPartition, Uuid
+from pk.core.values import INTERNAL_TOPICS, NO_LEADER, NO_NODE, ZERO_UUID, TopicPartition, Uuid
 
 ConfigResource = tuple[int, str]
 """(resource type, resource name)."""
@@ -67,6 +68,16 @@ class BrokerImage:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerImage:
+    """A node that may become the controller, as it registered."""
+
+    controller_id: int
+    incarnation_id: Uuid
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionImage:
     """One partition as the controller committed it."""
 
@@ -80,9 +91,24 @@ class PartitionImage:
     """Eligible leader replicas: not in the ISR, but known to hold everything committed (KIP-966).
     """
     last_known_elr: tuple[int, ...] = ()
+    """Of a partition without a leader: who led it last."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     directories: tuple[Uuid, ...] = ()
+    """The log directory of each replica, in their order; empty where none is known (KIP-858)."""
+    recovering: bool = False
+    """Whether its leader came by an unclean election and has not said yet that it is past that."""
+
+    @property
+    def reassigning(self) -> bool:
+        """Whether replicas are being added or removed."""
+        return bool(self.adding or self.removing)
+
+    def directory(self, node: int) -> Uuid:
+        """The log directory that holds `node`'s replica, ZERO_UUID where it is not known."""
+        if not self.directories or node not in self.replicas:
+            return ZERO_UUID
+        return self.directories[self.replicas.index(node)]
 
     @property
     def preferred_leader(self) -> int:
@@ -119,6 +145,8 @@ class MetadataImage:
     controller_id: int = NO_NODE
     controller_epoch: int = -1
     brokers: Mapping[int, BrokerImage] = field(default_factory=dict)
+    controllers: Mapping[int, ControllerImage] = field(default_factory=dict)
+    """Nodes that registered as possible controllers."""
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[Uuid, TopicImage] = field(default_factory=dict)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
@@ -182,6 +210,7 @@ class _Edit:
         self._configs: dict[ConfigResource, Mapping[str, str]] | None = None
         self._own_configs: dict[ConfigResource, dict[str, str]] = {}
         self._features: dict[str, int] | None = None
+        self._controllers: dict[int, ControllerImage] | None = None
 
     def replay(self, event: Event) -> None:
         match event:
@@ -202,6 +231,8 @@ class _Edit:
                 self._change_broker(event)
             case BrokerUnregistered():
                 del self._edit_brokers()[event.broker_id]
+            case ControllerRegistered():
+                self._register_controller(event)
             case FeatureChanged():
                 self._change_feature(event)
             case ProducerIdsAllocated():
@@ -228,6 +259,7 @@ class _Edit:
         values = self._changed
         for name, edited in (
             ("brokers", self._brokers),
+            ("controllers", self._controllers),
             ("topics", self._topics),
             ("configs", self._configs),
             ("features", self._features),
@@ -291,6 +323,7 @@ class _Edit:
                 event.adding,
                 event.removing,
                 event.directories,
+                event.recovering,
             )
         )
 
@@ -307,7 +340,12 @@ class _Edit:
     def _register(self, event: BrokerRegistered) -> None:
         brokers = self._edit_brokers()
         old = brokers.get(event.broker_id)
-        assert old is None or event.broker_epoch > old.broker_epoch, event
+        # One incarnation may say anew where it listens; another has a newer epoch.
+        assert (
+            old is None
+            or event.broker_epoch > old.broker_epoch
+            or (event.broker_epoch, event.incarnation_id) == (old.broker_epoch, old.incarnation_id)
+        ), event
         brokers[event.broker_id] = BrokerImage(
             event.broker_id,
             event.broker_epoch,
@@ -330,6 +368,13 @@ class _Edit:
             fenced=old.fenced if event.fenced is None else event.fenced,
             in_controlled_shutdown=old.in_controlled_shutdown if shutdown is None else shutdown,
             log_dirs=old.log_dirs if event.log_dirs is None else event.log_dirs,
+        )
+
+    def _register_controller(self, event: ControllerRegistered) -> None:
+        if self._controllers is None:
+            self._controllers = dict(self._image.controllers)
+        self._controllers[event.controller_id] = ControllerImage(
+            event.controller_id, event.incarnation_id, event.endpoints, event.features
         )
 
     def _change_feature(self, event: FeatureChanged) -> None:
@@ -355,6 +400,7 @@ def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
         old.adding if event.adding is None else event.adding,
         old.removing if event.removing is None else event.removing,
         old.directories if event.directories is None else event.directories,
+        old.recovering if event.recovering is None else event.recovering,
     )
 
 

@@ -11,6 +11,7 @@ from pk.core.meta.events import (
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
+    ControllerRegistered,
     Event,
     FeatureChanged,
     PartitionCreated,
@@ -46,6 +47,8 @@ def events_of(image: MetadataImage) -> Iterator[Event]:
             b.fenced,
             b.in_controlled_shutdown,
         )
+    for c in image.controllers.values():
+        yield ControllerRegistered(c.controller_id, c.incarnation_id, c.endpoints, c.features)
     for topic in image.topics.values():
         yield TopicCreated(topic.name, topic.topic_id)
         for p in topic.partitions:
@@ -62,6 +65,7 @@ def events_of(image: MetadataImage) -> Iterator[Event]:
                 p.adding,
                 p.removing,
                 p.directories,
+                p.recovering,
             )
     for (resource_type, name), own in image.configs.items():
         for key, value in own.items():

@@ -13,6 +13,7 @@ from pk.core.meta.events import (
     ClusterCreated,
     ConfigChanged,
     ControllerElected,
+    ControllerRegistered,
     Endpoint,
     Event,
     FeatureChanged,
@@ -65,6 +66,7 @@ def any_event() -> st.SearchStrategy[Event]:
             none | id_lists,
         ),
         st.builds(BrokerUnregistered, nodes, st.integers(0, 2**62)),
+        st.builds(ControllerRegistered, nodes, ids, endpoints, ranges),
         st.builds(TopicCreated, texts, ids),
         st.builds(TopicDeleted, ids),
         st.builds(
@@ -81,6 +83,7 @@ def any_event() -> st.SearchStrategy[Event]:
             node_lists,
             node_lists,
             id_lists,
+            st.booleans(),
         ),
         st.builds(
             PartitionChanged,
@@ -94,6 +97,7 @@ def any_event() -> st.SearchStrategy[Event]:
             none | node_lists,
             none | node_lists,
             none | id_lists,
+            none | st.booleans(),
         ),
         st.builds(ConfigChanged, st.sampled_from([2, 4, 16, 32]), texts, texts, none | texts),
         st.builds(FeatureChanged, texts, st.integers(0, 9)),
@@ -108,7 +112,7 @@ def histories(draw: st.DrawFn, events_max: int = 40) -> list[Event]:
     brokers: dict[int, int] = {}
     events: list[Event] = [ClusterCreated("c")]
     for number in range(draw(st.integers(0, events_max))):
-        choice = draw(st.integers(0, 10))
+        choice = draw(st.integers(0, 11))
         topic = draw(st.sampled_from(sorted(topics))) if topics else None
         broker = draw(st.sampled_from(sorted(brokers))) if brokers else None
         if choice == 0 or (topic is None and choice in (1, 2, 3)):
@@ -149,6 +153,8 @@ def histories(draw: st.DrawFn, events_max: int = 40) -> list[Event]:
         elif choice == 9:
             feature = draw(st.sampled_from(["f", "g"]))
             events.append(FeatureChanged(feature, draw(st.integers(0, 2))))
+        elif choice == 10:
+            events.append(ControllerRegistered(draw(st.integers(1, 3)), draw(ids)))
         else:
             events.append(ProducerIdsAllocated(1, 0, number * 1000))
     return events

@@ -207,7 +207,7 @@ def test_what_no_event_touches_is_shared() -> None:
         TopicCreated("t", bytes(16)),
         TopicCreated("u", ID),
         PartitionCreated(ID, 1, (), (), -1),
-        BrokerRegistered(1, 5, bytes(16), ()),
+        BrokerRegistered(1, 5, b"x" * 16, ()),
         BrokerChanged(1, 4, fenced=False),
     ],
 )

@@ -1,0 +1,322 @@
+"""Brokers and controllers of a cluster: who registers, who is alive, who goes (KIP-631, KIP-841,
+KIP-858, KIP-919, KIP-966).
+
+A broker's states, as its heartbeats move it:
+
+    registered, fenced ──caught up──► unfenced ──want_shut_down──► in controlled shutdown
+        ▲    ▲                           │                                  │ leads nothing
+        │    └──want_fence, no session───┘                                  ▼
+        └────────────────a new incarnation registers────────────── may go, fenced
+
+A fenced broker, and one that shuts down, leads nothing and is in no ISR. What it was in sync with it
+may still be eligible for (see partitions.py); whoever comes back without the epoch of its last clean
+shutdown is in no ISR and eligible for nothing before its registration counts, because it may have
+lost what it had not synced.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta import elections
+from pk.core.meta.events import (
+    BrokerChanged,
+    BrokerRegistered,
+    BrokerUnregistered,
+    ControllerRegistered,
+    Endpoint,
+    Event,
+    FeatureRange,
+    ProducerIdsAllocated,
+)
+from pk.core.meta.image import BrokerImage, MetadataImage
+from pk.core.meta.partitions import Rules, stale
+from pk.core.values import Uuid
+from pk.core.wire.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from pk.core.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from pk.core.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from pk.core.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+PRODUCER_IDS_PER_BLOCK: Final = 1000
+
+_RESERVED_DIRECTORIES: Final = 100
+"""Directory ids up to this number mean something else than a directory (KIP-858)."""
+
+
+def register_broker(
+    image: MetadataImage,
+    request: BrokerRegistrationRequest,
+    config: BrokerConfig,
+    *,
+    alive: bool = False,
+    fenced: bool = True,
+) -> Decision[Event]:
+    """Decide a BrokerRegistration request; the reply is its response, with the new broker epoch.
+
+    The broker epoch is the offset of the registration in the metadata log, so it only rises.
+    `alive` says whether the incarnation that is registered under this id still has a session: then
+    another one is refused with DUPLICATE_BROKER_REGISTRATION. Asking again with the same incarnation
+    id gives the same epoch. A broker that shares its process with the only controller has nobody to
+    send heartbeats to: it comes with `fenced=False` and leads at once.
+
+    A new incarnation leaves every ISR. It stays eligible only where it presents, as
+    `previous_broker_epoch`, the epoch of the registration it replaces, and with that says that it
+    shut down cleanly. Other errors: INCONSISTENT_CLUSTER_ID, INVALID_REGISTRATION (log
+    directories), UNSUPPORTED_VERSION (a finalized feature that it does not support).
+    """
+    code = _objection(image, request, alive)
+    if code != ErrorCode.NONE:
+        return Decision(reply=BrokerRegistrationResponse(error_code=code))
+    old = image.brokers.get(request.broker_id)
+    if old is not None and old.incarnation_id == request.incarnation_id:
+        again = _registered(request, old.broker_epoch, old.fenced, old.in_controlled_shutdown)
+        records = [] if _same(old, again) else [again]
+        return Decision([*records], reply=BrokerRegistrationResponse(broker_epoch=old.broker_epoch))
+    clean = old is not None and old.broker_epoch == request.previous_broker_epoch
+    # Judged with the broker as it will be; its epoch is not known before the changes are counted.
+    then = image.apply([_registered(request, image.offset, fenced)])
+    changes = list(
+        elections.broker_registered(then, Rules(then, config), request.broker_id, clean=clean)
+    )
+    epoch = image.offset + len(changes)
+    return Decision(
+        [*changes, _registered(request, epoch, fenced)],
+        reply=BrokerRegistrationResponse(broker_epoch=epoch),
+    )
+
+
+def _objection(image: MetadataImage, request: BrokerRegistrationRequest, alive: bool) -> ErrorCode:
+    node = request.broker_id
+    old = image.brokers.get(node)
+    if request.cluster_id != image.cluster_id:
+        return ErrorCode.INCONSISTENT_CLUSTER_ID
+    if alive and old is not None and old.incarnation_id != request.incarnation_id:
+        return ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    taken = {d for b in image.brokers.values() if b.broker_id != node for d in b.log_dirs}
+    for directory in request.log_dirs:
+        if directory in taken or int.from_bytes(directory, "big") < _RESERVED_DIRECTORIES:
+            return ErrorCode.INVALID_REGISTRATION
+    if len(set(request.log_dirs)) < len(request.log_dirs):
+        return ErrorCode.INVALID_REGISTRATION
+    ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    for name, level in image.features.items():
+        low, high = ranges.get(name, (0, 0))
+        if not low <= level <= high:
+            return ErrorCode.UNSUPPORTED_VERSION
+    return ErrorCode.NONE
+
+
+def _registered(
+    request: BrokerRegistrationRequest, epoch: int, fenced: bool, shutdown: bool = False
+) -> BrokerRegistered:
+    return BrokerRegistered(
+        request.broker_id,
+        epoch,
+        request.incarnation_id,
+        tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners),
+        request.rack,
+        tuple(request.log_dirs),
+        tuple(
+            FeatureRange(f.name, f.min_supported_version, f.max_supported_version)
+            for f in request.features
+        ),
+        fenced,
+        shutdown,
+    )
+
+
+def _same(old: BrokerImage, new: BrokerRegistered) -> bool:
+    return (old.endpoints, old.rack, old.log_dirs, old.features) == (
+        new.endpoints,
+        new.rack,
+        new.log_dirs,
+        new.features,
+    )
+
+
+def heartbeat(
+    image: MetadataImage,
+    request: BrokerHeartbeatRequest,
+    config: BrokerConfig,
+    *,
+    may_shut_down: bool = True,
+) -> Decision[Event]:
+    """Decide a BrokerHeartbeat request; the reply is its response (or STALE_BROKER_EPOCH, also where
+    nobody is registered under the id: the broker must register again).
+
+    `current_metadata_offset` is the offset of the last event that the broker has applied (its
+    image's `offset` less one); the broker is caught up when that is its registration or a later one,
+    and only then it is unfenced. A broker that wants to shut down first loses what it leads and is
+    in sync with, and may go at a later heartbeat, provided that `may_shut_down`: False keeps it
+    until the others know who leads now. One that is fenced, or wants to be, may go at once.
+    """
+    node = request.broker_id
+    if stale(image, node, request.broker_epoch):
+        return Decision(reply=BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    broker = image.brokers[node]
+    caught_up = request.current_metadata_offset >= broker.broker_epoch
+    records: list[Event] = []
+    fenced, go = broker.fenced, False
+    if request.want_shut_down and (
+        fenced or request.want_fence or (broker.in_controlled_shutdown and may_shut_down)
+    ):
+        fenced = go = True
+        records += _fenced(image, broker, config)
+    elif broker.in_controlled_shutdown:
+        # Only a new registration leads out of it.
+        pass
+    elif request.want_shut_down:
+        records += _shutting_down(image, broker, config)
+    elif request.want_fence:
+        fenced = True
+        records += _fenced(image, broker, config)
+    elif fenced and caught_up:
+        fenced = False
+        records += _unfenced(image, broker, config)
+    if request.offline_log_dirs:
+        then = image.apply(records)
+        records += _directories_lost(then, node, request.offline_log_dirs, config)
+    return Decision(
+        records,
+        reply=BrokerHeartbeatResponse(
+            is_caught_up=caught_up, is_fenced=fenced, should_shut_down=go
+        ),
+    )
+
+
+def _unfenced(image: MetadataImage, broker: BrokerImage, config: BrokerConfig) -> Iterator[Event]:
+    change = BrokerChanged(broker.broker_id, broker.broker_epoch, fenced=False)
+    then = image.apply([change])
+    yield change
+    yield from elections.broker_came(then, Rules(then, config), broker.broker_id)
+
+
+def _fenced(image: MetadataImage, broker: BrokerImage, config: BrokerConfig) -> Iterator[Event]:
+    if broker.fenced:
+        return
+    change = BrokerChanged(broker.broker_id, broker.broker_epoch, fenced=True)
+    yield from _gone(image, change, config)
+    yield change
+
+
+def _shutting_down(
+    image: MetadataImage, broker: BrokerImage, config: BrokerConfig
+) -> Iterator[Event]:
+    change = BrokerChanged(broker.broker_id, broker.broker_epoch, in_controlled_shutdown=True)
+    yield change
+    yield from _gone(image, change, config)
+
+
+def _gone(image: MetadataImage, change: BrokerChanged, config: BrokerConfig) -> Iterator[Event]:
+    then = image.apply([change])
+    return elections.broker_gone(then, Rules(then, config), change.broker_id)
+
+
+def _directories_lost(
+    image: MetadataImage, node: int, offline: Sequence[Uuid], config: BrokerConfig
+) -> Iterator[Event]:
+    """Directories that failed (KIP-858): their replicas lead nothing more and are in no ISR."""
+    broker = image.brokers[node]
+    lost = frozenset(offline).intersection(broker.log_dirs)
+    if not lost:
+        return
+    left = tuple(d for d in broker.log_dirs if d not in lost)
+    change = BrokerChanged(node, broker.broker_epoch, log_dirs=left)
+    then = image.apply([change])
+    yield from elections.broker_gone(then, Rules(then, config), node, lost)
+    yield change
+
+
+def fence_broker(
+    image: MetadataImage, broker_id: int, broker_epoch: int, config: BrokerConfig
+) -> Decision[Event]:
+    """Fence a broker that is not heard of any more. Nothing happens where it is fenced already, or
+    has registered anew since; the reply is whether anything did."""
+    if stale(image, broker_id, broker_epoch):
+        return Decision(reply=False)
+    records = list(_fenced(image, image.brokers[broker_id], config))
+    return Decision(records, reply=bool(records))
+
+
+def unregister_broker(
+    image: MetadataImage, request: UnregisterBrokerRequest, config: BrokerConfig
+) -> Decision[Event]:
+    """Decide an UnregisterBroker request: the broker is in no ISR and eligible for nothing any more,
+    and forgotten. Its replicas stay assigned. Error: BROKER_ID_NOT_REGISTERED."""
+    node = request.broker_id
+    broker = image.brokers.get(node)
+    if broker is None:
+        return Decision(
+            reply=UnregisterBrokerResponse(
+                error_code=ErrorCode.BROKER_ID_NOT_REGISTERED,
+                error_message=f"broker {node} is not registered",
+            )
+        )
+    event = BrokerUnregistered(node, broker.broker_epoch)
+    then = image.apply([event])
+    changes = elections.broker_registered(then, Rules(then, config), node, clean=False)
+    return Decision([*changes, event], reply=UnregisterBrokerResponse(error_message=None))
+
+
+def register_controller(
+    image: MetadataImage, request: ControllerRegistrationRequest
+) -> Decision[Event]:
+    """Decide a ControllerRegistration request (KIP-919): where a node that may become the controller
+    listens. Registering the same again changes nothing."""
+    event = ControllerRegistered(
+        request.controller_id,
+        request.incarnation_id,
+        tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners),
+        tuple(
+            FeatureRange(f.name, f.min_supported_version, f.max_supported_version)
+            for f in request.features
+        ),
+    )
+    known = image.controllers.get(request.controller_id)
+    same = known is not None and known == image.apply([event]).controllers[request.controller_id]
+    return Decision(
+        [] if same else [event], reply=ControllerRegistrationResponse(error_message=None)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Producer ids that one broker may give out: `count` of them from `first`."""
+
+    first: int
+    count: int
+
+
+def allocate_producer_ids(
+    image: MetadataImage, broker_id: int, broker_epoch: int
+) -> Decision[Event]:
+    """The next block of producer ids for a broker (KIP-730); the reply is a `ProducerIdBlock`.
+
+    Raises KafkaError(STALE_BROKER_EPOCH), also where no such broker is registered.
+    """
+    if stale(image, broker_id, broker_epoch):
+        raise KafkaError(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"{broker_epoch} is not the epoch of a registered broker {broker_id}",
+        )
+    first = image.producer_id_next
+    after = first + PRODUCER_IDS_PER_BLOCK
+    return Decision(
+        [ProducerIdsAllocated(broker_id, broker_epoch, after)],
+        reply=ProducerIdBlock(first, PRODUCER_IDS_PER_BLOCK),
+    )

@@ -1,0 +1,353 @@
+"""What may become of one partition: who is in sync, who is eligible, who leads (KIP-455, KIP-966).
+
+Every decision about a partition says what it wants (another ISR, other replicas, a replica that may
+have lost its tail) and `change` makes of it what the rules allow, in this order:
+
+1. A reassignment whose target replicas are all in the ISR is complete: the removed ones go.
+2. While the ISR is smaller than `min.insync.replicas` nothing is acknowledged and the high watermark
+   stands still. So whoever leaves the ISR then has everything that was acknowledged, and stays an
+   *eligible leader replica* until the ISR is large enough again. A replica that may have lost what
+   it once had (its broker came back without having shut down cleanly) leaves the ISR and is never
+   eligible by virtue of its past.
+3. The leader stays while it may. Else the first replica of the ISR that may lead does; where the
+   ISR is empty the first eligible one, which then is the ISR. Where both are empty everything that
+   was sure is lost already (more than the promise of acks=all bears), and the last leader takes
+   over when it is back, as an unclean one. Any other unclean leader there is only where
+   `unclean.leader.election.enable` says so.
+4. A new leader, and the loss of a replica, begin a new leader epoch.
+
+The ISR may be empty, then there is no leader. `min.insync.replicas` counts at most as many as there
+are replicas, and leaders must count it so too.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode
+from pk.core.machine import Decision
+from pk.core.meta.events import Event, PartitionChanged
+from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
+from pk.core.meta.image import changed as after
+from pk.core.values import NO_EPOCH, NO_LEADER, NO_NODE, ZERO_UUID, Uuid
+from pk.core.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    PartitionData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+Nodes = tuple[int, ...]
+
+EPOCHS_SINCE: Final = 3
+"""From this version of AlterPartition on the ISR comes with the epochs of its brokers (KIP-903)."""
+
+UNASSIGNED: Final[Uuid] = ZERO_UUID
+"""The directory of a replica of which none is known yet (KIP-858)."""
+LOST: Final[Uuid] = bytes(15) + b"\x01"
+"""That of a replica whose directory failed before it was known."""
+MIGRATING: Final[Uuid] = bytes(15) + b"\x02"
+_SOMEWHERE: Final = frozenset({UNASSIGNED, MIGRATING})
+
+
+class Rules:
+    """What an image and its configs say about leading: made once for a decision over many
+    partitions."""
+
+    def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
+        """`config` is the controller's own; what the cluster keeps for all brokers counts above
+        what it was started with."""
+        self._image = image
+        self._config = effective(image, config)
+        self._topics: dict[str, tuple[int, bool]] = {}
+        self._alive = {b.broker_id: b.log_dirs for b in image.brokers.values() if b.may_lead}
+
+    def may_lead(self, node: int, directory: Uuid = UNASSIGNED) -> bool:
+        """Whether `node` is there, is to stay, and its replica's directory works."""
+        log_dirs = self._alive.get(node)
+        return log_dirs is not None and (directory in _SOMEWHERE or directory in log_dirs)
+
+    def default_directory(self, node: int) -> Uuid:
+        """Where a new replica goes on `node`, as far as that is clear: it has one directory."""
+        broker = self._image.brokers.get(node)
+        if broker is None or len(broker.log_dirs) != 1:
+            return UNASSIGNED
+        return broker.log_dirs[0]
+
+    def of(self, topic: str) -> tuple[int, bool]:
+        """`min.insync.replicas` and `unclean.leader.election.enable` of a topic."""
+        known = self._topics.get(topic)
+        if known is None:
+            config = self._config.topic(self._image.topic_configs(topic))
+            known = (config.min_insync_replicas, config.unclean_leader_election_enable)
+            self._topics[topic] = known
+        return known
+
+
+def effective(image: MetadataImage, config: BrokerConfig) -> BrokerConfig:
+    """The controller's configuration as the image has it: without what is kept for one broker."""
+    cluster = image.broker_configs(None)
+    if not config.dynamic and config.dynamic_default == cluster:
+        return config
+    return config.with_dynamic(cluster, {})
+
+
+def change(
+    rules: Rules,
+    topic: TopicImage,
+    old: PartitionImage,
+    *,
+    isr: Nodes | None = None,
+    lost: int = NO_NODE,
+    replicas: Nodes | None = None,
+    adding: Nodes | None = None,
+    removing: Nodes | None = None,
+    directories: Mapping[int, Uuid] | None = None,
+    recovering: bool | None = None,
+    preferred: bool = False,
+    unclean: bool | None = None,
+    new_epoch: bool = False,
+) -> PartitionChanged | None:
+    """What becomes of `old` when it is to be as given (None: as it is), by the rules at the top of
+    this file; None where nothing changes.
+
+    `lost` is a replica that may have lost its tail; `preferred` has the first replica lead where it
+    may; `unclean` overrules the topic's config; `new_epoch` begins a leader epoch in any case.
+    """
+    isr = old.isr if isr is None else isr
+    if lost != NO_NODE:
+        isr = without(isr, lost)
+    replicas = old.replicas if replicas is None else replicas
+    adding = old.adding if adding is None else adding
+    removing = old.removing if removing is None else removing
+    if adding or removing:
+        target = tuple(n for n in replicas if n not in removing)
+        if target and all(n in isr for n in target):
+            replicas, adding, removing = target, (), ()
+            isr = tuple(n for n in isr if n in target)
+    placed = _placed(rules, old, replicas, directories)
+    isr_min, allowed = rules.of(topic.name)
+    isr_min = min(isr_min, len(replicas))
+    elr: Nodes = ()
+    if len(isr) < isr_min:
+        elr = tuple(
+            n for n in replicas if (n in old.elr or n in old.isr) and n not in isr and n != lost
+        )
+    leader, forced = _elect(
+        rules,
+        old,
+        replicas,
+        placed,
+        isr,
+        elr,
+        preferred=preferred,
+        unclean=allowed if unclean is None else unclean,
+    )
+    if forced:
+        isr, elr, recovering = (leader,), (), True
+    elif leader in elr:
+        isr = (leader,)
+        elr = without(elr, leader) if isr_min > 1 else ()
+    known = ()
+    if leader == NO_LEADER:
+        known = old.last_known_elr if old.leader == NO_LEADER else (old.leader,)
+    if replicas is not old.replicas and any(n not in replicas for n in old.replicas):
+        # Whoever is gone must not be taken for a replica of this epoch.
+        new_epoch = True
+    found = (
+        leader if new_epoch or leader != old.leader else None,
+        None if isr == old.isr else isr,
+        None if elr == old.elr else elr,
+        None if known == old.last_known_elr else known,
+        None if replicas == old.replicas else replicas,
+        None if adding == old.adding else adding,
+        None if removing == old.removing else removing,
+        None if placed == old.directories else placed,
+        None if recovering is None or recovering == old.recovering else recovering,
+    )
+    if found == _NOTHING:
+        return None
+    return PartitionChanged(topic.topic_id, old.partition, *found)
+
+
+_NOTHING: Final = (None,) * 9
+
+
+def without(nodes: Nodes, node: int) -> Nodes:
+    """`nodes` but `node`."""
+    return tuple(n for n in nodes if n != node) if node in nodes else nodes
+
+
+def directories_of(rules: Rules, replicas: Nodes) -> tuple[Uuid, ...]:
+    """The directories of new replicas; empty where none is clear."""
+    found = tuple(rules.default_directory(n) for n in replicas)
+    return found if any(d != UNASSIGNED for d in found) else ()
+
+
+def _placed(
+    rules: Rules, old: PartitionImage, replicas: Nodes, directories: Mapping[int, Uuid] | None
+) -> tuple[Uuid, ...]:
+    """The directory of each replica: as given, as it was, or that of a new one."""
+    if directories is None and replicas == old.replicas:
+        return old.directories
+    given = directories or {}
+    found = tuple(
+        given[n]
+        if n in given
+        else old.directory(n)
+        if n in old.replicas
+        else rules.default_directory(n)
+        for n in replicas
+    )
+    return found if any(d != UNASSIGNED for d in found) else ()
+
+
+def _elect(
+    rules: Rules,
+    old: PartitionImage,
+    replicas: Nodes,
+    placed: tuple[Uuid, ...],
+    isr: Nodes,
+    elr: Nodes,
+    *,
+    preferred: bool,
+    unclean: bool,
+) -> tuple[int, bool]:
+    """Who leads, and whether that is an unclean election."""
+
+    def alive(node: int) -> bool:
+        return rules.may_lead(node, placed[replicas.index(node)] if placed else UNASSIGNED)
+
+    safe = isr or elr
+    if not preferred and old.leader in safe and alive(old.leader):
+        return old.leader, False
+    candidates = [n for n in replicas if n in safe and alive(n)]
+    if candidates:
+        moves = preferred and candidates[0] == replicas[0]
+        return (candidates[0] if moves or old.leader not in candidates else old.leader), False
+    known = old.last_known_elr if old.leader == NO_LEADER else (old.leader,)
+    if not safe and len(known) == 1 and known[0] in replicas and alive(known[0]):
+        return known[0], True
+    if unclean:
+        leader = next((n for n in replicas if alive(n)), NO_LEADER)
+        return leader, leader != NO_LEADER
+    return NO_LEADER, False
+
+
+def stale(image: MetadataImage, broker_id: int, broker_epoch: int) -> bool:
+    """Whether this is not the epoch of a registered broker: answered STALE_BROKER_EPOCH."""
+    broker = image.brokers.get(broker_id)
+    return broker is None or broker.broker_epoch != broker_epoch
+
+
+def alter_partition(
+    image: MetadataImage, request: AlterPartitionRequest, config: BrokerConfig, version: int
+) -> Decision[Event]:
+    """Decide an AlterPartition request (KIP-497, KIP-841, KIP-903) of a leader; the reply is its
+    response.
+
+    Each partition is decided by itself. A new ISR that completes a reassignment may take the
+    leadership from the one who asks: the answer then is NEW_LEADER_ELECTED, and the change is made
+    all the same.
+    """
+    decision: Decision[Event] = Decision()
+    if stale(image, request.broker_id, request.broker_epoch):
+        decision.reply = AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+        return decision
+    rules = Rules(image, config)
+    decision.reply = response = AlterPartitionResponse()
+    changed: dict[tuple[Uuid, int], PartitionImage] = {}
+    for asked in request.topics:
+        topic = image.topic_by_id(asked.topic_id)
+        answer = ResponseTopicData(topic_id=asked.topic_id)
+        response.topics.append(answer)
+        for data in asked.partitions:
+            if topic is None:
+                answer.partitions.append(_refused(data, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            key = (topic.topic_id, data.partition_index)
+            partition = changed.get(key) or topic.partition(data.partition_index)
+            if partition is None:
+                answer.partitions.append(_refused(data, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                continue
+            isr = _epochs(data, version)
+            code = _objection(image, rules, partition, request.broker_id, data, isr)
+            if code != ErrorCode.NONE:
+                answer.partitions.append(_refused(data, code))
+                continue
+            event = change(
+                rules,
+                topic,
+                partition,
+                isr=tuple(node for node, _ in isr),
+                recovering=bool(data.leader_recovery_state),
+            )
+            if event is not None:
+                decision.records.append(event)
+                partition = changed[key] = after(partition, event)
+            answer.partitions.append(_answer(partition, request.broker_id))
+    return decision
+
+
+def _epochs(data: PartitionData, version: int) -> list[tuple[int, int]]:
+    """The ISR asked for, with the broker epochs that the leader knows; -1 where it knows none."""
+    if version < EPOCHS_SINCE:
+        return [(node, NO_EPOCH) for node in data.new_isr]
+    return [(state.broker_id, state.broker_epoch) for state in data.new_isr_with_epochs]
+
+
+def _objection(
+    image: MetadataImage,
+    rules: Rules,
+    partition: PartitionImage,
+    leader: int,
+    data: PartitionData,
+    isr: list[tuple[int, int]],
+) -> ErrorCode:
+    """Why this ISR cannot be, NONE where it can."""
+    nodes = [node for node, _ in isr]
+    # A leader that is ahead of this image was told by another controller, which is the true one.
+    if data.leader_epoch > partition.leader_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if data.partition_epoch > partition.partition_epoch:
+        return ErrorCode.NOT_CONTROLLER
+    if data.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if leader != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if data.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    if len(set(nodes)) < len(nodes) or not set(nodes).issubset(partition.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if leader not in nodes:
+        return ErrorCode.INVALID_REQUEST
+    if data.leader_recovery_state not in (0, 1):
+        return ErrorCode.INVALID_REQUEST
+    if data.leader_recovery_state and (len(nodes) > 1 or not partition.recovering):
+        return ErrorCode.INVALID_REQUEST
+    for node, epoch in isr:
+        if not rules.may_lead(node, partition.directory(node)):
+            return ErrorCode.INELIGIBLE_REPLICA
+        if epoch not in (NO_EPOCH, image.brokers[node].broker_epoch):
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _refused(data: PartitionData, code: ErrorCode) -> ResponsePartitionData:
+    return ResponsePartitionData(partition_index=data.partition_index, error_code=code)
+
+
+def _answer(partition: PartitionImage, asked_by: int) -> ResponsePartitionData:
+    if partition.leader != asked_by:
+        return ResponsePartitionData(
+            partition_index=partition.partition, error_code=ErrorCode.NEW_LEADER_ELECTED
+        )
+    return ResponsePartitionData(
+        partition_index=partition.partition,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=int(partition.recovering),
+        partition_epoch=partition.partition_epoch,
+    )
