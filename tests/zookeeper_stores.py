@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import trio
 from kazoo.client import KazooClient
@@ -15,6 +16,13 @@ from pk.net.zookeeper import ZooKeeperStore
 
 SESSION_MS = 1000
 _FRESH = itertools.count(1)
+
+
+class Node(NamedTuple):
+    """How large a node is."""
+
+    size: int
+    children: int
 
 
 class ZooKeeperStores:
@@ -35,18 +43,44 @@ class ZooKeeperStores:
 
     async def expire(self, store: ZooKeeperStore) -> None:
         """End the store's session as ZooKeeper would: without its knowledge."""
-        client = store.session._client
+        client: Any = store.session._client
         assert client is not None
         await trio.to_thread.run_sync(self._end, client.client_id)
 
     async def children(self, name: str) -> list[str]:
         """The names of a node's children, as somebody else sees them."""
+        path = f"{self.path}/{name}"
+        return await self._ask(
+            lambda zk: sorted(zk.get_children(path) or []) if zk.exists(path) else []
+        )
 
-        def ask() -> Any:
+    async def nodes(self) -> dict[str, Node]:
+        """Every node below the path."""
+
+        def walk(zk: KazooClient, path: str, found: dict[str, Node]) -> dict[str, Node]:
+            listed: Any = zk.get_children(path, include_data=True)
+            names, stat = listed
+            found[path] = Node(stat.dataLength, len(names))
+            for name in names:
+                walk(zk, f"{path}/{name}", found)
+            return found
+
+        return await self._ask(lambda zk: walk(zk, self.path, {}))
+
+    async def write(self, name: str, data: bytes) -> None:
+        """What somebody else does to a node."""
+        await self._ask(lambda zk: zk.set(f"{self.path}/{name}", data))
+
+    async def delete(self, name: str) -> None:
+        """What somebody else does to a node."""
+        await self._ask(lambda zk: zk.delete(f"{self.path}/{name}"))
+
+    async def _ask(self, ask: Callable[[KazooClient], Any]) -> Any:
+        def inside() -> Any:
             with _client(self.server) as zk:
-                return sorted(zk.get_children(f"{self.path}/{name}"))
+                return ask(zk)
 
-        return await trio.to_thread.run_sync(ask)
+        return await trio.to_thread.run_sync(inside)
 
     def _end(self, client_id: tuple[int, bytes]) -> None:
         # A second connection with the id and the secret takes the session over, and closes it.

@@ -1,0 +1,549 @@
+"""What sessions do to the metadata store on ZooKeeper: they end, servers go and come back, controllers die half way.
+
+What the store promises besides is in tests/meta/test_store.py, with the other stores.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+import trio
+from zookeeper_server import ZooKeeperServer, skip_without_zookeeper
+from zookeeper_stores import SESSION_MS, ZooKeeperStores
+
+from pk.core.broker.offload import inline
+from pk.core.meta.events import (
+    Endpoint,
+    Event,
+    PartitionCreated,
+    ProducerIdsAllocated,
+    TopicCreated,
+)
+from pk.core.meta.image import MetadataImage
+from pk.core.meta.store import Fenced, Leader, StoreFailed
+from pk.net import zookeeper as module
+from pk.net.zookeeper import ZooKeeperStore
+from pk.net.zookeeper_session import parse_address
+
+
+@pytest.fixture
+def stores(zookeeper: ZooKeeperServer) -> ZooKeeperStores:
+    return ZooKeeperStores(zookeeper)
+
+
+@pytest.fixture
+def own_server() -> Iterator[ZooKeeperServer]:
+    """A server that the test may stop."""
+    skip_without_zookeeper()
+    with ZooKeeperServer() as server:
+        yield server
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def inside() -> None:
+        with inline(), trio.fail_after(60):
+            await main()
+
+    trio.run(inside)
+
+
+def allocated(number: int) -> Event:
+    return ProducerIdsAllocated(1, 1, number)
+
+
+def large(first: int, partitions: int = 500) -> list[Event]:
+    """Some 18 kB of events, or 35 bytes a partition."""
+    topic_id = first.to_bytes(16, "big")
+    events: list[Event] = [TopicCreated(f"t{first}", topic_id)]
+    return events + [
+        PartitionCreated(topic_id, p, (1, 2, 3), (1, 2, 3), 1) for p in range(partitions)
+    ]
+
+
+class Losses:
+    """What a store tells its controller."""
+
+    def __init__(self, store: ZooKeeperStore) -> None:
+        self.told: list[tuple[int, str]] = []
+        self._event = trio.Event()
+        store.lost.append(self._add)
+
+    def _add(self, epoch: int, why: str) -> None:
+        self.told.append((epoch, why))
+        self._event.set()
+
+    async def wait(self) -> int:
+        """The first epoch that was lost."""
+        await self._event.wait()
+        return self.told[0][0]
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    """Ask, again and again, what another process or a thread changes."""
+    while not await condition():  # noqa: ASYNC110
+        await trio.sleep(0.01)
+
+
+def test_an_expired_session_is_told_and_the_next_in_the_queue_is_elected(
+    stores: ZooKeeperStores,
+) -> None:
+    async def main() -> None:
+        first, second = stores.make(1), stores.make(2)
+        losses = Losses(first)
+        epoch = await first.campaign(1)
+        await first.append(epoch, 0, [allocated(1)])
+        async with trio.open_nursery() as nursery:
+            elected: list[int] = []
+
+            async def campaign() -> None:
+                elected.append(await second.campaign(2))
+
+            nursery.start_soon(campaign)
+            await until(lambda: _has(stores, "candidates", 2))
+            assert not elected and not losses.told
+            await stores.expire(first)
+            assert await losses.wait() == epoch
+            with pytest.raises(Fenced):
+                await first.append(epoch, 1, [allocated(2)])
+        assert elected == [epoch + 1]
+        await second.append(epoch + 1, 1, [allocated(3)])
+        # The first one may stand again; it waits, since the second is the controller.
+        with trio.move_on_after(0.3):
+            raise AssertionError(await first.campaign(1))
+        await second.close()
+        assert await first.campaign(1) == epoch + 2
+        assert (await first.load()).producer_id_next == 3
+        await first.close()
+
+    run(main)
+
+
+async def _has(stores: ZooKeeperStores, name: str, count: int) -> bool:
+    return len(await stores.children(name)) == count
+
+
+def test_candidates_wait_for_one_another_and_not_all_for_the_controller(
+    stores: ZooKeeperStores,
+) -> None:
+    async def main() -> None:
+        made = [stores.make(number) for number in range(1, 6)]
+        won: list[int] = []
+        async with trio.open_nursery() as nursery:
+
+            async def campaign(store: ZooKeeperStore) -> None:
+                await store.campaign(store.controller_id)
+                won.append(store.controller_id)
+                assert await store.leader() == Leader(store.controller_id, len(won))
+
+            for number, store in enumerate(made, 1):
+                nursery.start_soon(campaign, store)
+                await until(lambda n=number: _has(stores, "candidates", n))
+            await until(lambda: _watched(stores, 5))
+            assert won == [1]
+            for number, store in enumerate(made, 1):
+                await until(lambda n=number: _won(won, n))
+                await store.close()
+        assert won == [1, 2, 3, 4, 5]
+        assert await stores.children("candidates") == []
+
+    run(main)
+
+
+async def _won(won: list[int], count: int) -> bool:
+    return len(won) == count
+
+
+async def _watched(stores: ZooKeeperStores, count: int) -> bool:
+    """Whether so many nodes below the path are watched, each by one session."""
+    told = await trio.to_thread.run_sync(stores.server.ask, "wchp")
+    watchers: dict[str, int] = {}
+    path = ""
+    for line in told.splitlines():
+        if line.startswith("/"):
+            path = line
+        elif line.strip() and path.startswith(f"{stores.path}/"):
+            watchers[path] = watchers.get(path, 0) + 1
+    # Four wait for the one before them; the controller watches the epoch.
+    return len(watchers) == count and set(watchers.values()) == {1}
+
+
+def test_a_server_that_restarts_loses_and_doubles_nothing(own_server: ZooKeeperServer) -> None:
+    """A controller appends all the while; what it was told is there, once, and what it was not told may be."""
+    stores = ZooKeeperStores(own_server)
+
+    async def main() -> None:
+        store, done = stores.make(1), trio.Event()
+        acknowledged: list[int] = []
+        restarts = 0
+
+        async def append() -> None:
+            number = 0
+            while not done.is_set():
+                epoch = await store.campaign(1)
+                end = (await store.load()).offset
+                try:
+                    while not done.is_set():
+                        number += 1
+                        event = TopicCreated(f"t{number}", number.to_bytes(16, "big"))
+                        await store.append(epoch, end, [event])
+                        end += 1
+                        acknowledged.append(number)
+                except (Fenced, StoreFailed):
+                    assert not done.is_set()
+
+        async def more(count: int) -> None:
+            goal = len(acknowledged) + count
+
+            async def reached() -> bool:
+                return len(acknowledged) >= goal
+
+            await until(reached)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(append)
+            for end in (own_server.kill, own_server.stop, own_server.kill):
+                await more(50)
+                await trio.to_thread.run_sync(end)
+                await trio.to_thread.run_sync(own_server.start)
+                restarts += 1
+            await more(50)
+            done.set()
+        await store.close()
+        other = stores.make(2)
+        await other.campaign(2)
+        topics = list((await other.load()).topics)
+        await other.close()
+        found = [int(name[1:]) for name in topics]
+        assert found == sorted(set(found)) and set(acknowledged) <= set(found)
+        assert len(found) - len(acknowledged) <= restarts
+
+    run(main)
+
+
+def test_an_office_is_given_up_before_the_session_can_be_over(own_server: ZooKeeperServer) -> None:
+    """A server that falls silent: the session lives on in it, but nothing that hung on it is believed."""
+    stores = ZooKeeperStores(own_server)
+
+    async def main() -> None:
+        store = stores.make(1)
+        losses = Losses(store)
+        epoch = await store.campaign(1)
+        own_server.pause()
+        with trio.fail_after(SESSION_MS / 1000):
+            assert await losses.wait() == epoch
+        with pytest.raises(Fenced):
+            await store.append(epoch, 0, [allocated(1)])
+        own_server.resume()
+        again = await store.campaign(1)
+        assert again > epoch
+        await store.append(again, 0, [allocated(2)])
+        await store.close()
+
+    run(main)
+
+
+def test_an_append_whose_answer_does_not_come_is_of_unknown_fate(
+    own_server: ZooKeeperServer,
+) -> None:
+    stores = ZooKeeperStores(own_server)
+
+    async def main() -> None:
+        store = stores.make(1)
+        epoch = await store.campaign(1)
+        await store.append(epoch, 0, [allocated(1)])
+        own_server.pause()
+        with pytest.raises(StoreFailed):
+            await store.append(epoch, 1, [allocated(2)])
+        with pytest.raises(Fenced):
+            await store.append(epoch, 1, [allocated(3)])
+        own_server.resume()
+        again = await store.campaign(1)
+        image = await store.load()
+        assert image.offset in (1, 2) and image.producer_id_next == image.offset
+        await store.append(again, image.offset, [allocated(9)])
+        await store.close()
+
+    run(main)
+
+
+def test_an_append_that_is_cancelled_gives_the_office_up(own_server: ZooKeeperServer) -> None:
+    stores = ZooKeeperStores(own_server)
+
+    async def main() -> None:
+        store = stores.make(1)
+        epoch = await store.campaign(1)
+        own_server.pause()
+        with trio.move_on_after(0.05) as scope:
+            await store.append(epoch, 0, [allocated(1)])
+        own_server.resume()
+        assert scope.cancelled_caught
+        with pytest.raises(Fenced):
+            await store.append(epoch, 0, [allocated(2)])
+        again = await store.campaign(1)
+        image = await store.load()
+        assert image.offset in (0, 1)
+        await store.append(again, image.offset, [allocated(3)])
+        assert (await store.load()).producer_id_next == 3
+        await store.close()
+
+    run(main)
+
+
+@pytest.fixture
+def small_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of 10 kB, so that little is much."""
+    monkeypatch.setattr(module, "NODE_BYTES_MAX", 10_000)
+
+
+class Dies(Exception):
+    """Stands for the end of the process."""
+
+
+def dying(store: ZooKeeperStore, writes: int) -> None:
+    """Let the store's process end after so many writes more."""
+    multi, left = store._multi, [writes]
+
+    async def counted(*args: Any) -> Any:
+        if left[0] == 0:
+            raise Dies
+        left[0] -= 1
+        return await multi(*args)
+
+    store._multi = counted  # type: ignore[method-assign]
+
+
+@pytest.mark.usefixtures("small_nodes")
+@pytest.mark.parametrize("writes", range(5))
+def test_a_snapshot_that_was_not_finished_never_counts(
+    stores: ZooKeeperStores, writes: int
+) -> None:
+    """A folder, three pieces and more, the pointer."""
+
+    async def main() -> None:
+        store = stores.make(1)
+        epoch = await store.campaign(1)
+        image = MetadataImage()
+        for turn in range(2):
+            events = large(turn)
+            await store.append(epoch, image.offset, events)
+            image = image.apply(events)
+            if turn == 0:
+                await store.save_snapshot(epoch, image)
+        dying(store, writes)
+        with pytest.raises(Dies):
+            await store.save_snapshot(epoch, image)
+        await store.close()
+        following = stores.make(2)
+        epoch = await following.campaign(2)
+        assert await following.load() == image
+        assert len(await stores.children("snapshots")) == (2 if writes else 1)
+        await following.save_snapshot(epoch, image)
+        await following.trim(epoch)
+        assert await following.load() == image
+        assert len(await stores.children("snapshots")) == 1
+        assert await stores.children("parts") == []
+        assert len(await stores.children("log")) == 1  # the one that the log goes on in
+        await following.append(epoch, image.offset, [allocated(1)])
+        assert await following.load() == image.apply([allocated(1)])
+        await following.close()
+
+    run(main)
+
+
+@pytest.mark.usefixtures("small_nodes")
+@pytest.mark.parametrize("writes", range(4))
+def test_a_large_append_that_was_not_finished_did_not_happen(
+    stores: ZooKeeperStores, writes: int
+) -> None:
+    """A folder, two pieces, the node that makes them count."""
+
+    async def main() -> None:
+        store = stores.make(1)
+        epoch = await store.campaign(1)
+        await store.append(epoch, 0, [allocated(1)])
+        dying(store, writes)
+        with pytest.raises(Dies):
+            await store.append(epoch, 1, large(1))
+        await store.close()
+        following = stores.make(2)
+        epoch = await following.campaign(2)
+        image = await following.load()
+        assert image == MetadataImage().apply([allocated(1)])
+        await following.append(epoch, 1, large(2))
+        image = image.apply(large(2))
+        assert await following.load() == image
+        await following.save_snapshot(epoch, image)
+        await following.trim(epoch)
+        assert await stores.children("parts") == []
+        assert await following.load() == image
+        await following.close()
+
+    run(main)
+
+
+def test_no_node_and_no_list_comes_near_what_zookeeper_takes(
+    stores: ZooKeeperStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "NODE_COST_BYTES", 1)
+
+    async def main() -> None:
+        store = stores.make(1)
+        epoch = await store.campaign(1)
+        end = 0
+        for count in [1] * 1_500 + [20_000, 1, 20_000, 1]:
+            events = large(end, count) if count > 1 else [allocated(end)]
+            await store.append(epoch, end, events)
+            end += len(events)
+        await store.save_snapshot(epoch, await store.load())
+        nodes = await stores.nodes()
+        assert max(nodes.values(), key=lambda n: n.size).size < 512 << 10
+        assert max(node.children for node in nodes.values()) <= 1_000
+        await store.trim(epoch)
+        nodes = await stores.nodes()
+        assert len(nodes) < 25 and await store.load()
+        await store.close()
+
+    run(main)
+
+
+def test_brokers_find_the_controller_and_hear_of_the_next(stores: ZooKeeperStores) -> None:
+    async def main() -> None:
+        first, second, third = (stores.make(number) for number in (1, 2, 3))
+        locators = [store.locator for store in (first, second, third)]
+        for locator in locators:
+            assert await locator.find() is None
+        await first.campaign(1)
+
+        async def found(controller_id: int) -> None:
+            expected = controller_id, Endpoint("CONTROLLER", "127.0.0.1", 9000 + controller_id, 0)
+
+            async def all_say() -> bool:
+                return all([await one.find() == expected for one in locators[1:]])
+
+            await until(all_say)
+
+        await found(1)
+        asked = stores.server.ask("srvr")
+        for _ in range(100):
+            await locators[1].find()
+        assert _received(stores.server.ask("srvr")) - _received(asked) < 20, "find asks nobody"
+        await first.close()
+        await second.campaign(2)
+        await found(2)
+        await stores.expire(third)  # its watch goes with its session
+        await second.close()
+        locators.pop(1)
+        await third.campaign(3)
+        await found(3)
+        await third.close()
+
+    run(main)
+
+
+def _received(told: str) -> int:
+    return next(int(line.split()[1]) for line in told.splitlines() if line.startswith("Received"))
+
+
+def test_without_a_server_it_is_said_what_to_look_at(unused: int = 1) -> None:
+    async def main() -> None:
+        store = ZooKeeperStore(
+            f"127.0.0.1:{unused}/x", 1, Endpoint("C", "h", 1, 0), connect_timeout_ms=200
+        )
+        for asked in (store.campaign(1), store.load(), store.leader()):
+            with pytest.raises(StoreFailed, match="pk.metadata.store"):
+                await asked
+        assert await store.locator.find() is None
+        await store.close()
+
+    run(main)
+
+
+def test_a_server_that_comes_late_is_waited_for(own_server: ZooKeeperServer) -> None:
+    own_server.stop()
+    stores = ZooKeeperStores(own_server)
+
+    async def main() -> None:
+        store = stores.make(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.campaign, 1)
+            await trio.sleep(0.1)
+            await trio.to_thread.run_sync(own_server.start)
+        assert await store.leader() == Leader(1, 1)
+        await store.close()
+
+    run(main)
+
+
+def test_a_damaged_node_is_a_failure_and_not_a_crash(stores: ZooKeeperStores) -> None:
+    async def main() -> None:
+        store = stores.make(1)
+        epoch = await store.campaign(1)
+        await store.append(epoch, 0, [allocated(1)])
+        await stores.write(f"log/{0:019d}/{0:020d}", b"odd")
+        with pytest.raises(StoreFailed, match="damaged"):
+            await store.load()
+        await stores.delete(f"log/{0:019d}/{0:020d}")
+        await store.append(epoch, 1, [allocated(2)])
+        with pytest.raises(StoreFailed, match="events 0 to 1 are missing"):
+            await store.load()
+        await store.close()
+
+    run(main)
+
+
+def test_who_takes_the_epoch_ends_the_office_of_the_one_before(stores: ZooKeeperStores) -> None:
+    """An operator deletes the leader's node, or sets the epoch: that is enough."""
+
+    async def main() -> None:
+        store = stores.make(1)
+        losses = Losses(store)
+        epoch = await store.campaign(1)
+        await stores.write("epoch", b"")
+        assert await losses.wait() == epoch
+        with pytest.raises(Fenced):
+            await store.append(epoch, 0, [allocated(1)])
+        epoch = await store.campaign(1)
+        await stores.delete("leader")
+        with pytest.raises(Fenced):
+            await store.append(epoch, 0, [allocated(1)])
+        await store.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("zookeeper://h:1,i:2/a/b", ("h:1,i:2", "/a/b")),
+        ("zookeeper://h", ("h", "/pk")),
+        ("h:2181/", ("h:2181", "/pk")),
+        ("zookeeper://[::1]:5/p/", ("[::1]:5", "/p")),
+    ],
+)
+def test_an_address_is_hosts_and_a_path(text: str, expected: tuple[str, str]) -> None:
+    assert parse_address(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "zookeeper://", "zookeeper:///p", "h:p", "h:70000", "h,,i", "h/a//b", "h/../b"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_address(text)
+
+
+def test_kazoo_says_nothing_of_its_attempts(caplog: pytest.LogCaptureFixture) -> None:
+    """One line when the connection goes, none for every attempt to have it back."""
+
+    async def main() -> None:
+        store = ZooKeeperStore("127.0.0.1:1/x", 1, Endpoint("C", "h", 1, 0), connect_timeout_ms=300)
+        with pytest.raises(StoreFailed):
+            await store.load()
+        await store.close()
+
+    with caplog.at_level(logging.INFO):
+        run(main)
+    assert not [record for record in caplog.records if record.levelno >= logging.INFO]
