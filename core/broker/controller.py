@@ -3,12 +3,17 @@ the world.
 
 `submit(decide)` decides on the newest image, that is with every decision before it already made,
 though perhaps not yet on the disk. Decisions that queue up while an append is under way go out
-together in the next one (group commit), and each is answered when its own events are safe and the
-broker has reacted to them. A reader of `image` never sees an event that a crash could take back.
+together in the next one (group commit). When the store has them they are in `feed`, from which every
+other node takes them, and in `image`; the broker of this process reacts at its own pace, in a task of
+its own, and whoever submitted waits for that unless it says that it need not. A reader of `image`
+never sees an event that a crash could take back.
 
-If an append fails nobody knows what the store has. So the state is dropped: everything in the queue
-fails, the log is loaded again, and those who asked may ask again. If the append was refused because
-somebody else is the controller now, the controller closes, and answers NOT_CONTROLLER from then on.
+The office is taken by `open` and used by `run`, which returns when it is lost: somebody else has it
+(the store says Fenced), the store cannot say any more whether it is still held, or an append failed,
+after which nobody knows what the store has. Then everything in the queue is refused with
+NOT_CONTROLLER, which promises that it did not happen; what was being appended gets `FateUnknown`.
+`open` may be called again: it campaigns, which may wait for long, and believes nothing but what the
+store has.
 """
 
 from __future__ import annotations
@@ -21,17 +26,21 @@ from typing import Any
 
 import trio
 
+from pk.core.broker.controller_link import FateUnknown
+from pk.core.broker.metadata_feed import MetadataFeed
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, MetadataStore, StoreFailed
+from pk.core.values import NO_TIMESTAMP
 
 logger = logging.getLogger("pk.controller")
 
 Decide = Callable[[MetadataImage], Decision[Event]]
 Publish = Callable[[MetadataImage], Awaitable[None]]
+Duty = Callable[[], Awaitable[None]]
 
 EVENTS_PER_APPEND_MAX = 20_000
 """Beyond this, queued decisions wait for the next append: one must not grow without end."""
@@ -40,28 +49,48 @@ EVENTS_PER_APPEND_MAX = 20_000
 @dataclass(slots=True, eq=False)
 class _Submitted:
     decide: Decide
+    shown: bool
     done: trio.Event = field(default_factory=trio.Event)
     reply: Any = None
     error: Exception | None = None
+    offset: int = 0
+    """Of the image that has its events."""
 
 
 class Controller:
-    """The one who decides for a cluster. Made by `open`; `run` must run while it is used."""
+    """The one who decides for a cluster, or would. `open` takes the office, `run` must run while it
+    is used."""
 
     def __init__(
-        self, store: MetadataStore, controller_id: int, *, snapshot_bytes: int = 20 << 20
+        self,
+        store: MetadataStore,
+        controller_id: int,
+        *,
+        snapshot_bytes: int = 20 << 20,
+        now_ms: Callable[[], int] = lambda: NO_TIMESTAMP,
     ) -> None:
-        """`snapshot_bytes`: how much may be appended until a snapshot is made."""
+        """`snapshot_bytes`: how much may be appended until a snapshot is made; `now_ms`: the time of
+        day that the feed's records carry."""
         self.controller_id = controller_id
         self.epoch = -1
         self.image = MetadataImage()
-        """The cluster as far as it is safe on the disk."""
+        """The cluster as far as it is safe in the store."""
+        self.feed = MetadataFeed()
+        """What other nodes follow; it begins anew with each term of office."""
+        self.duties: list[Duty] = []
+        """What runs while this is the controller (liveness, balance): started by `run` with the first
+        image, cancelled at its end."""
+        self.committed: list[Callable[[MetadataImage, MetadataImage], None]] = []
+        """Called with the image before and after, right after each append."""
         self._store = store
         self._snapshot_bytes = snapshot_bytes
+        self._now_ms = now_ms
         self._queue: deque[_Submitted] = deque()
+        self._unshown: deque[_Submitted] = deque()
         self._wake = trio.Event()
-        self._publish: Publish | None = None
+        self._grown = trio.Event()
         self._closed: str | None = "the controller has not been elected"
+        store.lost.append(self._lose)
 
     @property
     def active(self) -> bool:
@@ -70,45 +99,59 @@ class Controller:
 
     async def open(self, cluster_id: str) -> None:
         """Campaign, load the log, and write that this controller took over. An empty log becomes
-        that of `cluster_id`.
+        that of `cluster_id`. May be called again after `run` has returned.
 
-        Raises StoreFailed, and KafkaError(INCONSISTENT_CLUSTER_ID).
+        Raises StoreFailed, also where the office was lost again meanwhile, and
+        KafkaError(INCONSISTENT_CLUSTER_ID).
         """
-        self.epoch = await self._store.campaign(self.controller_id)
+        assert not self.active
+        self._closed = "the controller has not been elected"
+        epoch = self.epoch = await self._store.campaign(self.controller_id)
+        self._closed = opening = f"the controller of epoch {epoch} is taking over"
         image = await self._store.load()
-        decision = take_over(image, cluster_id, self.controller_id, self.epoch)
-        await self._store.append(self.epoch, image.offset, decision.records)
-        self.image = image.apply(decision.records)
+        decision = take_over(image, cluster_id, self.controller_id, epoch)
+        try:
+            await self._store.append(epoch, image.offset, decision.records)
+        except Fenced as e:
+            raise StoreFailed(str(e)) from e
+        if self._closed is not opening:
+            raise StoreFailed(self._closed)
+        self.feed.restart(image)
+        self._commit_image(image, decision.records, image.apply(decision.records))
         self._closed = None
 
     async def run(
         self, publish: Publish, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Append what is submitted and hand each new image to `publish`, until cancelled or
-        fenced."""
-        self._publish = publish
+        """Append what is submitted and hand images to `publish`, the first before it is started;
+        until cancelled, or until the office is lost, whose reason is logged."""
         try:
-            await publish(self.image)
-            task_status.started()
-            while self._closed is None:
-                while not self._queue:
-                    self._wake = trio.Event()
-                    await self._wake.wait()
-                await self._commit()
-                await self._snapshot()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._show, publish, task_status)
+                for duty in self.duties:
+                    nursery.start_soon(duty)
+                while self.active:
+                    if self._queue:
+                        await self._commit()
+                        await self._snapshot()
+                    else:
+                        self._wake = trio.Event()
+                        await self._wake.wait()
+                nursery.cancel_scope.cancel()
         finally:
-            self._close(self._closed or "the controller has stopped")
+            self._close("the controller has stopped")
 
-    async def submit(self, decide: Decide) -> Any:
-        """Have `decide(image)` decided, its events made safe and acted upon; its reply.
+    async def submit(self, decide: Decide, *, shown: bool = True) -> Any:
+        """Have `decide(image)` decided and its events made safe; its reply, when the broker of this
+        process has reacted to them too, or, without `shown`, at once.
 
         Cancelling the wait does not undo a decision that is in the queue. Raises what `decide`
-        raises; NOT_CONTROLLER where this is not the controller (any more); UNKNOWN_SERVER_ERROR
-        where the store failed, and then the decision may or may not have happened.
+        raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), and nothing
+        happened; FateUnknown where it may have.
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
-        submitted = _Submitted(decide)
+        submitted = _Submitted(decide, shown)
         self._queue.append(submitted)
         self._wake.set()
         await submitted.done.wait()
@@ -117,65 +160,76 @@ class Controller:
         return submitted.reply
 
     async def _commit(self) -> None:
-        """Decide what is queued, append all of it at once, publish, answer."""
+        """Decide what is queued, append all of it at once, and answer."""
         batch: list[_Submitted] = []
         events: list[Event] = []
-        image = self.image
+        before = image = self.image
         while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
             one = self._queue.popleft()
             batch.append(one)
             try:
                 decision = one.decide(image)
                 # A decision that contradicts the image is a fault of ours: it fails alone, and
-                # before it is on the disk.
+                # before it is in the store.
                 image = image.apply(decision.records)
             except Exception as e:  # noqa: BLE001 - it is its submitter's
                 one.error = e
                 continue
-            one.reply = decision.reply
+            one.reply, one.offset = decision.reply, image.offset
             events += decision.records
+        error: Exception | None = FateUnknown("the controller stopped while it appended")
         try:
             if events:
-                await self._append(events, image)
-        except BaseException as e:
-            why = e if isinstance(e, KafkaError) else _gone("the controller has stopped")
-            for one in batch:
-                one.error = one.error or why
-            if not isinstance(e, KafkaError):
-                raise
-        finally:
-            for one in batch:
-                one.done.set()
-
-    async def _append(self, events: list[Event], image: MetadataImage) -> None:
-        assert self._publish is not None
-        try:
-            await self._store.append(self.epoch, self.image.offset, events)
+                await self._store.append(self.epoch, before.offset, events)
+            error = None
         except Fenced as e:
             self._close(str(e))
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, str(e)) from e
+            error = _refusal(str(e))
         except StoreFailed as e:
-            logger.error("the metadata log failed: %s", e)
-            await self._reload()
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata log failed: {e}") from e
-        self.image = image
-        await self._publish(image)
+            why = f"the metadata log failed: {e}"
+            logger.error("%s", why)
+            self._close(why)
+            error = FateUnknown(why)
+        finally:
+            if error is None and events:
+                self._commit_image(before, events, image)
+            for one in batch:
+                if one.error is None and error is not None and one.offset > before.offset:
+                    one.error = error
+                if one.error is None and one.shown and one.offset > before.offset and self.active:
+                    self._unshown.append(one)
+                else:
+                    one.done.set()
 
-    async def _reload(self) -> None:
-        """Drop what is believed and read what is there; the queue's decisions are made anew on
-        that."""
-        assert self._publish is not None
-        try:
-            # A new epoch, so that an append of ours that is still on its way somewhere is refused.
-            self.epoch = await self._store.campaign(self.controller_id)
-            self.image = await self._store.load()
-        except (Fenced, StoreFailed) as e:
-            self._close(f"the metadata log failed and could not be read again: {e}")
-            return
-        await self._publish(self.image)
+    def _commit_image(
+        self, before: MetadataImage, events: list[Event], image: MetadataImage
+    ) -> None:
+        """The store has `events`: other nodes may have them before this one's broker reacts."""
+        self.feed.add(events, image, self._now_ms())
+        self.image = image
+        self._grown.set()
+        for follow in self.committed:
+            follow(before, image)
+
+    async def _show(self, publish: Publish, task_status: trio.TaskStatus[None]) -> None:
+        """Let this process's broker react to the newest image, again and again. What was appended
+        while it did so comes with the next one, all at once."""
+        shown = None
+        while True:
+            image = self.image
+            if shown is not image:
+                await publish(image)
+                if shown is None:
+                    task_status.started()
+                shown = image
+                while self._unshown and self._unshown[0].offset <= image.offset:
+                    self._unshown.popleft().done.set()
+            else:
+                self._grown = trio.Event()
+                await self._grown.wait()
 
     async def _snapshot(self) -> None:
-        if self._closed is not None or self._store.bytes_since_snapshot < self._snapshot_bytes:
+        if not self.active or self._store.bytes_since_snapshot < self._snapshot_bytes:
             return
         try:
             await self._store.save_snapshot(self.epoch, self.image)
@@ -186,13 +240,28 @@ class Controller:
             # Nothing is lost: the log is longer than it needs to be.
             logger.error("no snapshot of the metadata log could be made: %s", e)
 
+    def _lose(self, epoch: int, why: str) -> None:
+        """The store cannot vouch for `epoch` any more, which may be one that is just being taken."""
+        if epoch == self.epoch:
+            self._close(why)
+            self._closed = why
+
     def _close(self, why: str) -> None:
-        self._closed = why
+        """Give up the office, if it is held; nothing is decided from here on."""
+        if self._closed is None:
+            logger.info("no longer the controller of epoch %d: %s", self.epoch, why)
+            self._closed = why
+        self.feed.close()
+        self._wake.set()
         queue, self._queue = self._queue, deque()
         for one in queue:
-            one.error = _gone(why)
+            one.error = _refusal(why)
+            one.done.set()
+        # These are in the store for good, whoever shows them.
+        unshown, self._unshown = self._unshown, deque()
+        for one in unshown:
             one.done.set()
 
 
-def _gone(why: str) -> KafkaError:
+def _refusal(why: str) -> KafkaError:
     return KafkaError(ErrorCode.NOT_CONTROLLER, why)

@@ -12,11 +12,13 @@ import trio
 import trio.testing
 
 from pk.core.broker.controller import Controller
+from pk.core.broker.controller_link import FateUnknown
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, ProducerIdsAllocated, TopicCreated
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MemoryLog, MemoryStore, StoreFailed
+from pk.core.record.batch import iter_headers, records
 
 
 class Watched(MemoryStore):
@@ -45,18 +47,35 @@ class Watched(MemoryStore):
 class Running:
     """A controller that runs, and the images that it published."""
 
-    def __init__(self, store: Watched, controller: Controller) -> None:
+    def __init__(self, store: Watched, controller: Controller, nursery: trio.Nursery) -> None:
         self.store = store
         self.controller = controller
         self.published: list[MetadataImage] = []
+        self.showing: trio.Event | None = None
+        """Where it is set: what the broker waits for before it has reacted."""
+        self.ended = trio.Event()
+        """When `run` has returned."""
+        self._nursery = nursery
 
     async def publish(self, image: MetadataImage) -> None:
         await trio.lowlevel.checkpoint()
+        if self.showing is not None:
+            await self.showing.wait()
         self.published.append(image)
 
     async def allocate(self) -> int:
         """The next number, decided on the image."""
         return await self.controller.submit(allocate)
+
+    async def reopen(self) -> None:
+        """Take the office (again)."""
+        await self.controller.open("c")
+        await self._nursery.start(self._run)
+
+    async def _run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        self.ended = trio.Event()
+        await self.controller.run(self.publish, task_status)
+        self.ended.set()
 
 
 def allocate(image: MetadataImage) -> Decision[Event]:
@@ -68,11 +87,9 @@ def allocate(image: MetadataImage) -> Decision[Event]:
 @asynccontextmanager
 async def running(store: Watched | None = None, **options: Any) -> AsyncIterator[Running]:
     store = store if store is not None else Watched()
-    controller = Controller(store, 1, **options)
-    await controller.open("c")
-    one = Running(store, controller)
     async with trio.open_nursery() as nursery:
-        await nursery.start(controller.run, one.publish)
+        one = Running(store, Controller(store, 1, **options), nursery)
+        await one.reopen()
         yield one
         nursery.cancel_scope.cancel()
 
@@ -189,22 +206,61 @@ def test_a_decision_without_events_needs_no_append() -> None:
 @pytest.mark.parametrize("moment, happened", [("append", 0), ("appended", 1)])
 def test_after_a_failure_the_log_decides_what_happened(moment: str, happened: int) -> None:
     async def main() -> None:
-        async with running() as one:
+        log = MemoryLog()
+        async with running(Watched(log)) as one:
             one.store.failing[moment] = 1
-            assert (await error_of(one)).code == ErrorCode.UNKNOWN_SERVER_ERROR
+            error = await error_of(one)
+            assert isinstance(error, FateUnknown) and error.code == ErrorCode.REQUEST_TIMED_OUT
+            await one.ended.wait()
+            assert (await error_of(one)).code == ErrorCode.NOT_CONTROLLER
+            assert one.controller.image.producer_id_next == 0, "nobody is told what is not known"
+            await one.reopen()
             assert one.controller.image.producer_id_next == happened
-            assert one.published[-1] is one.controller.image
             assert await one.allocate() == happened
-            assert await one.store.load() == one.controller.image
+            assert await one.store.load() == one.controller.image == one.published[-1]
 
     run(main)
 
 
-def test_who_asked_meanwhile_is_answered_after_the_reload() -> None:
+def test_who_asked_meanwhile_knows_that_nothing_happened() -> None:
     async def main() -> None:
         async with running() as one:
             one.store.gate = trio.Event()
             one.store.failing["appended"] = 1
+            outcomes: list[int] = []
+
+            async def ask() -> None:
+                outcomes.append((await error_of(one)).code)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                one.store.gate.set()
+            assert sorted(outcomes) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER]
+            assert (await one.store.load()).producer_id_next == 1
+
+    run(main)
+
+
+def test_a_store_that_stays_away_elects_nobody() -> None:
+    async def main() -> None:
+        async with running() as one:
+            one.store.failing.update(append=1, campaign=1)
+            await error_of(one)
+            await one.ended.wait()
+            with pytest.raises(StoreFailed):
+                await one.controller.open("c")
+            assert not one.controller.active
+
+    run(main)
+
+
+def test_a_lost_session_ends_it_at_once() -> None:
+    async def main() -> None:
+        async with running() as one:
+            one.store.gate = trio.Event()
             outcomes: list[int] = []
 
             async def ask() -> None:
@@ -218,22 +274,118 @@ def test_who_asked_meanwhile_is_answered_after_the_reload() -> None:
                 await trio.testing.wait_all_tasks_blocked()
                 nursery.start_soon(ask)
                 await trio.testing.wait_all_tasks_blocked()
+                for lost in one.store.lost:
+                    lost(one.controller.epoch - 1, "an older session")
+                assert one.controller.active
+                for lost in one.store.lost:
+                    lost(one.controller.epoch, "the session is over")
+                assert not one.controller.active
+                await trio.testing.wait_all_tasks_blocked()
+                assert outcomes == [-ErrorCode.NOT_CONTROLLER], "what was queued did not happen"
                 one.store.gate.set()
-            assert outcomes == [1, 1], (
-                "the first failed (-1) with its event in the log, the second is 1"
-            )
-            assert one.controller.image.producer_id_next == 2
+            assert outcomes == [-ErrorCode.NOT_CONTROLLER, 0], "what the store took did"
+            await one.ended.wait()
 
     run(main)
 
 
-def test_a_store_that_stays_away_ends_the_controller() -> None:
+def test_a_session_lost_while_taking_over_elects_nobody() -> None:
+    async def main() -> None:
+        store = Watched()
+        controller = Controller(store, 1)
+        store.gate = trio.Event()
+        async with trio.open_nursery() as nursery:
+
+            async def take() -> None:
+                with pytest.raises(StoreFailed):
+                    await controller.open("c")
+
+            nursery.start_soon(take)
+            await trio.testing.wait_all_tasks_blocked()
+            store.lost[0](controller.epoch, "the session is over")
+            store.gate.set()
+        assert not controller.active
+        store.gate = None
+        await controller.open("c")
+        assert controller.active
+
+    run(main)
+
+
+def test_a_slow_broker_holds_back_neither_the_next_append_nor_the_others() -> None:
     async def main() -> None:
         async with running() as one:
-            one.store.failing.update(append=1, campaign=1)
-            assert (await error_of(one)).code == ErrorCode.UNKNOWN_SERVER_ERROR
-            assert (await error_of(one)).code == ErrorCode.NOT_CONTROLLER
-            assert not one.controller.active
+            one.showing = trio.Event()
+            seen: list[int] = []
+
+            async def ask(shown: bool) -> None:
+                seen.append(await one.controller.submit(allocate, shown=shown))
+
+            async with trio.open_nursery() as nursery:
+                for shown in (True, False, True, False):
+                    nursery.start_soon(ask, shown)
+                    await trio.testing.wait_all_tasks_blocked()
+                assert seen == [1, 3], "who need not see it here was answered"
+                assert one.controller.image.producer_id_next == 4
+                assert one.controller.feed.end_offset == one.controller.image.offset
+                published = len(one.published)
+                one.showing.set()
+            assert seen == [1, 3, 0, 2]
+            assert len(one.published) == published + 2, "what had piled up came at once"
+            assert one.published[-1] is one.controller.image
+
+    run(main)
+
+
+def test_the_feed_has_what_the_store_has() -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        async with running(Watched(log)) as one:
+            for _ in range(5):
+                await one.allocate()
+            feed = one.controller.feed
+            data = feed.read(0, 1 << 20)
+            assert data is not None
+            values = [
+                bytes(r.value or b"")
+                for position, header in iter_headers(data)
+                for r in records(memoryview(data)[position : position + header.size], header)
+            ]
+            assert values == log.records
+            one.store.failing["append"] = 1
+            await error_of(one)
+            assert not await feed.wait_beyond(feed.end_offset, float("inf")), "nobody waits on"
+            await one.ended.wait()
+            await one.reopen()
+            assert feed.start_offset == 0 and feed.end_offset == one.controller.image.offset
+
+    run(main)
+
+
+def test_duties_end_with_the_office() -> None:
+    async def main() -> None:
+        async with running() as one:
+            doing: list[str] = []
+
+            async def duty() -> None:
+                doing.append("begun")
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    doing.append("ended")
+
+            one.controller.duties.append(duty)
+            one.store.failing["append"] = 1
+            await error_of(one)
+            await one.ended.wait()
+            assert doing == []
+            await one.reopen()
+            await trio.testing.wait_all_tasks_blocked()
+            assert doing == ["begun"]
+            one.store.failing["append"] = 1
+            await error_of(one)
+            await one.ended.wait()
+            assert doing == ["begun", "ended"]
 
     run(main)
 
@@ -308,6 +460,6 @@ def test_who_waits_when_the_controller_ends_is_told() -> None:
             await trio.testing.wait_all_tasks_blocked()
             outer.start_soon(ask)
             await trio.testing.wait_all_tasks_blocked()
-        assert errors == [ErrorCode.NOT_CONTROLLER] * 2
+        assert sorted(errors) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER]
 
     run(main)
