@@ -48,7 +48,8 @@ UNASSIGNED: Final[Uuid] = ZERO_UUID
 LOST: Final[Uuid] = bytes(15) + b"\x01"
 """That of a replica whose directory failed before it was known."""
 MIGRATING: Final[Uuid] = bytes(15) + b"\x02"
-_SOMEWHERE: Final = frozenset({UNASSIGNED, MIGRATING})
+SOMEWHERE: Final = frozenset({UNASSIGNED, MIGRATING})
+"""Directories that are not known, and believed to work."""
 
 
 class Rules:
@@ -58,7 +59,7 @@ class Rules:
     def __init__(self, image: MetadataImage, config: BrokerConfig) -> None:
         """`config` is the controller's own; what the cluster keeps for all brokers counts above
         what it was started with."""
-        self._image = image
+        self.image = image
         self._config = effective(image, config)
         self._topics: dict[str, tuple[int, bool]] = {}
         self._alive = {b.broker_id: b.log_dirs for b in image.brokers.values() if b.may_lead}
@@ -66,20 +67,13 @@ class Rules:
     def may_lead(self, node: int, directory: Uuid = UNASSIGNED) -> bool:
         """Whether `node` is there, is to stay, and its replica's directory works."""
         log_dirs = self._alive.get(node)
-        return log_dirs is not None and (directory in _SOMEWHERE or directory in log_dirs)
-
-    def default_directory(self, node: int) -> Uuid:
-        """Where a new replica goes on `node`, as far as that is clear: it has one directory."""
-        broker = self._image.brokers.get(node)
-        if broker is None or len(broker.log_dirs) != 1:
-            return UNASSIGNED
-        return broker.log_dirs[0]
+        return log_dirs is not None and (directory in SOMEWHERE or directory in log_dirs)
 
     def of(self, topic: str) -> tuple[int, bool]:
         """`min.insync.replicas` and `unclean.leader.election.enable` of a topic."""
         known = self._topics.get(topic)
         if known is None:
-            config = self._config.topic(self._image.topic_configs(topic))
+            config = self._config.topic(self.image.topic_configs(topic))
             known = (config.min_insync_replicas, config.unclean_leader_election_enable)
             self._topics[topic] = known
         return known
@@ -179,10 +173,19 @@ def without(nodes: Nodes, node: int) -> Nodes:
     return tuple(n for n in nodes if n != node) if node in nodes else nodes
 
 
-def directories_of(rules: Rules, replicas: Nodes) -> tuple[Uuid, ...]:
+def default_directory(image: MetadataImage, node: int) -> Uuid:
+    """Where a new replica goes on `node`, as far as that is clear: where it has one directory."""
+    broker = image.brokers.get(node)
+    return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED
+
+
+def directories_of(image: MetadataImage, replicas: Nodes) -> tuple[Uuid, ...]:
     """The directories of new replicas; empty where none is clear."""
-    found = tuple(rules.default_directory(n) for n in replicas)
-    return found if any(d != UNASSIGNED for d in found) else ()
+    return _known(tuple(default_directory(image, n) for n in replicas))
+
+
+def _known(directories: tuple[Uuid, ...]) -> tuple[Uuid, ...]:
+    return directories if any(d != UNASSIGNED for d in directories) else ()
 
 
 def _placed(
@@ -192,15 +195,16 @@ def _placed(
     if directories is None and replicas == old.replicas:
         return old.directories
     given = directories or {}
-    found = tuple(
-        given[n]
-        if n in given
-        else old.directory(n)
-        if n in old.replicas
-        else rules.default_directory(n)
-        for n in replicas
+    return _known(
+        tuple(
+            given[n]
+            if n in given
+            else old.directory(n)
+            if n in old.replicas
+            else default_directory(rules.image, n)
+            for n in replicas
+        )
     )
-    return found if any(d != UNASSIGNED for d in found) else ()
 
 
 def _elect(

@@ -20,7 +20,9 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.meta.image import MetadataImage, TopicImage
+from pk.core.meta.partitions import directories_of
 from pk.core.meta.placement import Chance, place
+from pk.core.meta.reassignment import check_replicas, target
 from pk.core.values import MAX_TOPIC_NAME_CHARS, METADATA_TOPIC, ZERO_UUID, Uuid, uuid_text
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -211,21 +213,16 @@ def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ..
 def _check_assignment(
     image: MetadataImage, replicas: Sequence[tuple[int, ...]], factor: int
 ) -> None:
-    def refuse(why: str) -> KafkaError:
-        return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the manual assignment {why}")
-
+    what = "the manual assignment"
     for nodes in replicas:
-        if not nodes:
-            raise refuse("has a partition without replicas")
-        for node in nodes:
-            if nodes.count(node) > 1:
-                raise refuse(f"has broker {node} twice for one partition")
-            if node not in image.brokers:
-                raise refuse(f"has broker {node}, which is not registered")
+        check_replicas(image, nodes, what)
         if len(nodes) != factor:
-            raise refuse(f"has {len(nodes)} replicas for a partition where others have {factor}")
-        if not any(image.brokers[node].may_lead for node in nodes):
-            raise refuse("has a partition none of whose brokers is alive")
+            wrong = f"has {len(nodes)} replicas for a partition where others have {factor}"
+        elif not any(image.brokers[node].may_lead for node in nodes):
+            wrong = "has a partition none of whose brokers is alive"
+        else:
+            continue
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{what} {wrong}")
 
 
 def partitions_created(
@@ -234,7 +231,8 @@ def partitions_created(
     """New partitions: all replicas that are alive begin in sync, the first of them leads."""
     for number, nodes in enumerate(replicas, first):
         isr = tuple(n for n in nodes if image.brokers[n].may_lead)
-        yield PartitionCreated(topic_id, number, nodes, isr, isr[0])
+        directories = directories_of(image, nodes)
+        yield PartitionCreated(topic_id, number, nodes, isr, isr[0], directories=directories)
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
@@ -374,7 +372,7 @@ def _grow(
             ErrorCode.POLICY_VIOLATION,
             f"more than {PARTITIONS_PER_REQUEST_MAX} new partitions in one request",
         )
-    factor = len(topic.partitions[0].replicas)
+    factor = len(target(topic.partitions[0]))
     if wanted.assignments is not None:
         if len(wanted.assignments) != more:
             raise KafkaError(

@@ -1,0 +1,94 @@
+"""In which log directory a replica lies (KIP-858), as brokers tell the controller.
+
+The controller must know, so that a directory that fails costs its replicas their place in the ISR
+and nobody else's. A replica that turns up in another directory while the one it was in works was
+moved there, with everything it had. If the old directory is gone, what turns up is a new, empty
+replica: it is in sync with nobody, and eligible for nothing by virtue of the old one's past.
+"""
+
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode
+from pk.core.machine import Decision
+from pk.core.meta.events import Event, PartitionChanged
+from pk.core.meta.image import BrokerImage, MetadataImage, PartitionImage, TopicImage, changed
+from pk.core.meta.partitions import LOST, SOMEWHERE, Rules, change, stale, without
+from pk.core.values import NO_NODE, Uuid
+from pk.core.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    ResponseDirectoryData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+
+def assign_directories(
+    image: MetadataImage, request: AssignReplicasToDirsRequest, config: BrokerConfig
+) -> Decision[Event]:
+    """Decide an AssignReplicasToDirs request; the reply is its response.
+
+    STALE_BROKER_EPOCH for all of it; for each partition UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where the broker has no replica of it.
+    """
+    if stale(image, request.broker_id, request.broker_epoch):
+        return Decision(reply=AssignReplicasToDirsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    decision: Decision[Event] = Decision()
+    decision.reply = response = AssignReplicasToDirsResponse()
+    broker = image.brokers[request.broker_id]
+    rules = Rules(image, config)
+    done: dict[tuple[Uuid, int], PartitionImage] = {}
+    for directory in request.directories:
+        in_directory = ResponseDirectoryData(id=directory.id)
+        response.directories.append(in_directory)
+        for asked in directory.topics:
+            answer = ResponseTopicData(topic_id=asked.topic_id)
+            in_directory.topics.append(answer)
+            topic = image.topic_by_id(asked.topic_id)
+            for one in asked.partitions:
+                key = (asked.topic_id, one.partition_index)
+                partition = done.get(key)
+                if partition is None and topic is not None:
+                    partition = topic.partition(one.partition_index)
+                code = _objection(topic, partition, broker)
+                if code == ErrorCode.NONE and topic is not None and partition is not None:
+                    event = _assign(rules, topic, partition, broker, directory.id)
+                    if event is not None:
+                        done[key] = changed(partition, event)
+                        decision.records.append(event)
+                answer.partitions.append(
+                    ResponsePartitionData(partition_index=one.partition_index, error_code=code)
+                )
+    return decision
+
+
+def _objection(
+    topic: TopicImage | None, partition: PartitionImage | None, broker: BrokerImage
+) -> ErrorCode:
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker.broker_id not in partition.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.NONE
+
+
+def _assign(
+    rules: Rules,
+    topic: TopicImage,
+    partition: PartitionImage,
+    broker: BrokerImage,
+    directory: Uuid,
+) -> PartitionChanged | None:
+    node, old = broker.broker_id, partition.directory(broker.broker_id)
+    works = directory in broker.log_dirs
+    moved = old in broker.log_dirs or old in SOMEWHERE
+    fresh = directory not in (old, LOST) and not moved
+    return change(
+        rules,
+        topic,
+        partition,
+        directories={node: directory},
+        isr=partition.isr if works else without(partition.isr, node),
+        lost=node if fresh else NO_NODE,
+    )

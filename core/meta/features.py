@@ -1,0 +1,104 @@
+"""Finalized features: levels that every broker of the cluster supports and keeps to (KIP-584,
+KIP-778).
+
+A feature that is finalized steers clients, so only what is built is in `SUPPORTED`, and nothing else
+can be finalized. `metadata.version` is not: it counts the formats of Apache Kafka's own metadata
+log, and ours has versions of its own (events.py).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.events import Event, FeatureChanged, FeatureRange
+from pk.core.meta.image import MetadataImage
+from pk.core.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {}
+"""Feature → lowest and highest level that this program supports."""
+
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+"""Upgrade types of UpdateFeatures."""
+
+
+def update_features(
+    image: MetadataImage,
+    request: UpdateFeaturesRequest,
+    supported: Mapping[str, tuple[int, int]] = SUPPORTED,
+) -> Decision[Event]:
+    """Decide an UpdateFeatures request: all of its updates or none. The reply is its response, with
+    one result a feature for versions that have them.
+
+    INVALID_UPDATE_VERSION for a level that is negative, that this program or a registered broker
+    does not support, that is lower without a type that allows a downgrade, or higher with one;
+    INVALID_REQUEST for a feature that is named twice.
+    """
+    response = UpdateFeaturesResponse(error_message=None)
+    events: list[Event] = []
+    seen: set[str] = set()
+    for update in request.feature_updates:
+        try:
+            if update.feature in seen:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST, f"{update.feature} is to be updated twice"
+                )
+            seen.add(update.feature)
+            _check(image, update, supported)
+        except KafkaError as e:
+            response.error_code = e.code
+            response.error_message = (
+                f"no feature was updated, because of {update.feature}: {e.message}"
+            )
+            events.clear()
+            break
+        if image.features.get(update.feature, 0) != update.max_version_level:
+            events.append(FeatureChanged(update.feature, update.max_version_level))
+    response.results = [
+        UpdatableFeatureResult(
+            feature=update.feature,
+            error_code=response.error_code,
+            error_message=response.error_message,
+        )
+        for update in request.feature_updates
+    ]
+    return Decision([] if request.validate_only else events, reply=response)
+
+
+def _check(
+    image: MetadataImage, update: FeatureUpdateKey, supported: Mapping[str, tuple[int, int]]
+) -> None:
+    name, level = update.feature, update.max_version_level
+
+    def refuse(why: str) -> KafkaError:
+        return KafkaError(ErrorCode.INVALID_UPDATE_VERSION, why)
+
+    kind = SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
+    if kind not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
+        raise refuse(f"{kind} is no type of upgrade")
+    if level < 0:
+        raise refuse("a level is not negative")
+    if not _within(level, supported.get(name)):
+        raise refuse(f"this controller does not support level {level}")
+    for broker in image.brokers.values():
+        if not _within(level, _range(broker.features, name)):
+            raise refuse(f"broker {broker.broker_id} does not support level {level}")
+    now = image.features.get(name, 0)
+    if level < now and kind == UPGRADE:
+        raise refuse(f"level {level} is below {now}: that takes a downgrade")
+    if level > now and kind != UPGRADE:
+        raise refuse(f"level {level} is above {now}: that is no downgrade")
+
+
+def _range(features: Iterable[FeatureRange], name: str) -> tuple[int, int] | None:
+    return next(((f.level_min, f.level_max) for f in features if f.name == name), None)
+
+
+def _within(level: int, supported: tuple[int, int] | None) -> bool:
+    low, high = supported or (0, 0)
+    return low <= level <= high

@@ -1,0 +1,192 @@
+"""Reassignments: the replicas of partitions move from brokers to brokers (KIP-455, KIP-860).
+
+A reassignment of `[1, 2, 3]` to `[4, 2]` makes the replicas `[4, 2, 1, 3]`, with 4 *adding* and 1
+and 3 *removing*. Everybody replicates; when 4 and 2 are in the ISR, the change of the ISR that says
+so also makes the replicas `[4, 2]` (partitions.py), and moves the leader if it is none of them.
+Which replicas there were before is always `replicas` less `adding`: that is what a cancelled
+reassignment goes back to. One that is changed on its way keeps that: a replica that was being added
+and is no longer wanted is adding and removing at once.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.events import Event, PartitionChanged
+from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage, changed
+from pk.core.meta.partitions import Nodes, Rules, change
+from pk.core.values import Uuid
+from pk.core.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from pk.core.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+
+def original(partition: PartitionImage) -> Nodes:
+    """The replicas as they were before the reassignment that is under way."""
+    return tuple(n for n in partition.replicas if n not in partition.adding)
+
+
+def target(partition: PartitionImage) -> Nodes:
+    """The replicas as they will be after the reassignment that is under way."""
+    return tuple(n for n in partition.replicas if n not in partition.removing)
+
+
+def check_replicas(image: MetadataImage, nodes: Sequence[int], what: str) -> None:
+    """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) where no partition can have these replicas."""
+
+    def refuse(why: str) -> KafkaError:
+        return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{what} {why}")
+
+    if not nodes:
+        raise refuse("has a partition without replicas")
+    for node in nodes:
+        if nodes.count(node) > 1:
+            raise refuse(f"has broker {node} twice for one partition")
+        if node not in image.brokers:
+            raise refuse(f"has broker {node}, which is not registered")
+
+
+def alter_reassignments(
+    image: MetadataImage, request: AlterPartitionReassignmentsRequest, config: BrokerConfig
+) -> Decision[Event]:
+    """Decide an AlterPartitionReassignments request; the reply is its response.
+
+    Each partition by itself: UNKNOWN_TOPIC_OR_PARTITION; INVALID_REPLICA_ASSIGNMENT (see
+    `check_replicas`); INVALID_REPLICATION_FACTOR where the request allows no other one;
+    NO_REASSIGNMENT_IN_PROGRESS where there is nothing to cancel. Cancelling takes replicas away at
+    once, so it is also an INVALID_REPLICA_ASSIGNMENT where what was acknowledged would then be on
+    fewer replicas than `min.insync.replicas` promises, unless unclean elections are allowed.
+    """
+    decision: Decision[Event] = Decision()
+    rules = Rules(image, config)
+    factor_may_change = request.allow_replication_factor_change
+    decision.reply = response = AlterPartitionReassignmentsResponse(
+        error_message=None, allow_replication_factor_change=factor_may_change
+    )
+    done: dict[tuple[Uuid, int], PartitionImage] = {}
+    for asked in request.topics:
+        answer = ReassignableTopicResponse(name=asked.name)
+        response.responses.append(answer)
+        for one in asked.partitions:
+            result = ReassignablePartitionResponse(
+                partition_index=one.partition_index, error_message=None
+            )
+            answer.partitions.append(result)
+            try:
+                topic, partition = _find(image, asked.name, one.partition_index)
+                key = (topic.topic_id, partition.partition)
+                partition = done.get(key, partition)
+                if one.replicas is None:
+                    event = _cancel(rules, topic, partition)
+                else:
+                    check_replicas(image, one.replicas, "the reassignment")
+                    event = _start(rules, topic, partition, one.replicas, factor_may_change)
+            except KafkaError as e:
+                result.error_code, result.error_message = e.code, e.message
+                continue
+            if event is not None:
+                done[key] = changed(partition, event)
+                decision.records.append(event)
+    return decision
+
+
+def _find(image: MetadataImage, name: str, number: int) -> tuple[TopicImage, PartitionImage]:
+    topic, partition = image.topics.get(name), image.partition(name, number)
+    if topic is None or partition is None:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{number}"
+        )
+    return topic, partition
+
+
+def _start(
+    rules: Rules,
+    topic: TopicImage,
+    partition: PartitionImage,
+    wanted: Sequence[int],
+    factor_may_change: bool,
+) -> PartitionChanged | None:
+    before, now = original(partition), target(partition)
+    if not factor_may_change and len(wanted) != len(now):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the replication factor would change from {len(now)} to {len(wanted)}",
+        )
+    unwanted = tuple(n for n in partition.replicas if n not in wanted)
+    return change(
+        rules,
+        topic,
+        partition,
+        replicas=(*wanted, *unwanted),
+        adding=_sorted(n for n in (*wanted, *unwanted) if n not in before),
+        removing=_sorted(unwanted),
+    )
+
+
+def _sorted(nodes: Iterable[int]) -> Nodes:
+    return tuple(sorted(nodes))
+
+
+def _cancel(rules: Rules, topic: TopicImage, partition: PartitionImage) -> PartitionChanged | None:
+    if not partition.reassigning:
+        raise KafkaError(
+            ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+            f"no reassignment of {topic.name}-{partition.partition} is under way",
+        )
+    before = original(partition)
+    isr_min, unclean = rules.of(topic.name)
+    safe = {*partition.isr, *partition.elr}
+    left = safe.intersection(before)
+    if left != safe and len(left) < min(isr_min, len(before)) and not unclean:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"only {len(left)} of the replicas that {topic.name}-{partition.partition} would go"
+            " back to have everything that was acknowledged",
+        )
+    return change(
+        rules,
+        topic,
+        partition,
+        isr=tuple(n for n in partition.isr if n in before),
+        replicas=before,
+        adding=(),
+        removing=(),
+    )
+
+
+def list_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Answer a ListPartitionReassignments request: the partitions asked for (null: all) that are
+    being reassigned. What does not exist is not being reassigned."""
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    asked = (
+        [(t.name, list(range(len(t.partitions)))) for t in image.topics.values()]
+        if request.topics is None
+        else [(t.name, t.partition_indexes) for t in request.topics]
+    )
+    for name, numbers in asked:
+        found = [image.partition(name, number) for number in numbers]
+        ongoing = [
+            OngoingPartitionReassignment(
+                partition_index=p.partition,
+                replicas=list(p.replicas),
+                adding_replicas=list(p.adding),
+                removing_replicas=list(p.removing),
+            )
+            for p in found
+            if p is not None and p.reassigning
+        ]
+        if ongoing:
+            response.topics.append(OngoingTopicReassignment(name=name, partitions=ongoing))
+    return response
