@@ -1,0 +1,106 @@
+"""A node's disk: it outlives the processes that use it, and forgets what was not synced when the power goes.
+
+`MemoryDisk` knows how to lose; here is who uses it. A process sees it through a `ProcessDisk`, which is dead when the
+process is: whatever a killed process's cleanup still tries, nothing reaches the disk. After a kill the page cache is
+still there (and still not durable: a later power cut takes it); after a power cut it is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+from random import Random
+from typing import Any
+
+from sim.processes import Process
+
+from pk.core.log.files import Data, Entry, File, Lock
+from pk.core.log.memory_disk import MemoryDisk
+
+
+class SimDisk(MemoryDisk):
+    """A `MemoryDisk` whose process may die without the power going."""
+
+    def process_killed(self) -> None:
+        """Locks are free, open files are closed; every byte and name is where it was."""
+        with self.mutex:
+            self.generation += 1
+            self._locks.clear()
+
+    def power_cut(self, random: Random) -> None:
+        """Lose of what is unsynced as much as chance says: of each file all, nothing, or a part."""
+        how = random.random()
+
+        def keep(path: str, unsynced: int) -> int:
+            if how < 0.4:
+                return 0
+            return random.choice((0, unsynced, random.randrange(unsynced + 1)))
+
+        self.heal()
+        self.crash(keep, zeroed=random.random() < 0.2, names=random.choice(("lost", "kept")))
+
+
+class ProcessDisk:
+    """The disk as one process sees it (`Disk`)."""
+
+    def __init__(self, disk: SimDisk, process: Process) -> None:
+        self._disk = disk
+        self._process = process
+
+    def _alive(self, path: str) -> SimDisk:
+        if not self._process.alive:
+            raise OSError(errno.EIO, "the process is dead", path)
+        return self._disk
+
+    def open(self, path: str) -> File:
+        return self._alive(path).open(path)
+
+    def list(self, path: str) -> dict[str, Entry]:
+        return self._alive(path).list(path)
+
+    def exists(self, path: str) -> bool:
+        return self._alive(path).exists(path)
+
+    def make(self, path: str) -> None:
+        self._alive(path).make(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._alive(old).rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self._alive(path).remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        self._alive(path).remove_tree(path)
+
+    def sync_dir(self, path: str) -> None:
+        self._alive(path).sync_dir(path)
+
+    def read(self, path: str) -> bytes:
+        return self._alive(path).read(path)
+
+    def write(
+        self, path: str, data: Data, *, sync: bool = True, sync_name: bool | None = None
+    ) -> None:
+        self._alive(path).write(path, bytes(data), sync=sync, sync_name=sync_name)
+
+    def lock(self, path: str, text: str) -> Lock:
+        return _ProcessLock(self._alive(path).lock(path, text), self._process)
+
+    def free_bytes(self, path: str) -> tuple[int, int]:
+        return self._alive(path).free_bytes(path)
+
+    def __getattr__(self, name: str) -> Any:
+        """What a disk may have beyond the protocol."""
+        return getattr(self._alive(name), name)
+
+
+class _ProcessLock:
+    """A lock that the machine released when its process died: it may be another's since."""
+
+    def __init__(self, lock: Lock, process: Process) -> None:
+        self._lock = lock
+        self._process = process
+
+    def release(self) -> None:
+        if self._process.alive:
+            self._lock.release()

@@ -1,0 +1,356 @@
+"""The network between simulated processes: connections that carry encoded frames, and all that can befall them.
+
+A connection is two pipes. What goes into a pipe comes out in order, after a delay that chance draws for each piece;
+between connections nothing is ordered. A cut (one way or both) holds what is under way, as TCP does, until it heals or an
+end gives up; a new connection through it is not made. A killed process's machine resets its connections; a machine
+without power says nothing at all, until it is up again and resets what it does not know.
+
+Time moves only here and in the nodes' own timers, so `on_step`, called before each delivery, sees the cluster after all
+that came before has been worked off.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+import trio
+from sim.chronicle import Chronicle
+from sim.processes import Process
+
+from pk.core.wire.types import Part
+from pk.net.frames import FrameBuffer
+
+FIN: Final = b"FIN"
+RESET: Final = b"RESET"
+SYN_AGAIN_S: Final = 1.0
+
+Address = tuple[str, int]
+
+
+class Refused(Exception):
+    """Nobody listens there."""
+
+
+class End:
+    """One end of a connection, in the hands of `process`."""
+
+    def __init__(self, network: Network, process: Process, number: int) -> None:
+        self.process = process
+        self.number = number
+        self.peer: End
+        self.inbox: deque[bytes] = deque()
+        self.closed = False
+        self.broken = False
+        """Reset by the other side, or by the network."""
+        self.ended = False
+        """The other side has sent all it will."""
+        self.on_arrival: Callable[[], None] | None = None
+        """Called when something came; without it `receive` waits."""
+        self.pipe = Pipe(self)
+        """What this end sends."""
+        self._network = network
+        self._arrived = trio.Event()
+
+    @property
+    def usable(self) -> bool:
+        """Whether sending has any point."""
+        return not (self.closed or self.broken)
+
+    def send(self, data: bytes) -> None:
+        """Raises trio.BrokenResourceError where the connection is gone."""
+        if not self.usable or not self.process.alive:
+            raise trio.BrokenResourceError("the connection is gone")
+        self._network.put(self.pipe, data)
+
+    async def receive(self) -> bytes:
+        """What came next; b"" at the end. Raises trio.BrokenResourceError."""
+        while not self.inbox:
+            if self.broken or self.closed:
+                raise trio.BrokenResourceError("the connection is gone")
+            if self.ended:
+                return b""
+            self._arrived = trio.Event()
+            await self._arrived.wait()
+        return self.inbox.popleft()
+
+    def finish(self) -> None:
+        """Send nothing more; what was sent still arrives."""
+        if self.usable and self.process.alive:
+            self._network.put(self.pipe, FIN)
+
+    def close(self) -> None:
+        """Take no more, and let the other side know."""
+        if not self.closed:
+            self.closed = True
+            if not self.broken and self.process.alive:
+                self._network.put(self.pipe, FIN)
+            self.woken()
+
+    def woken(self) -> None:
+        """Have whoever waits look again."""
+        self._arrived.set()
+        if self.on_arrival is not None:
+            self.on_arrival()
+
+
+class Pipe:
+    """One direction of a connection: what is under way in it, with the time it is due."""
+
+    __slots__ = ("due", "sender", "stuck", "under_way")
+
+    def __init__(self, sender: End) -> None:
+        self.sender = sender
+        self.under_way: deque[tuple[float, bytes]] = deque()
+        self.due = 0.0
+        self.stuck = False
+
+
+class Weather:
+    """How long things take: drawn from chance, a character a run, and worse on some links."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.base_s = random.choice((0.0002, 0.0005, 0.002))
+        self.spike_chance = random.choice((0.0, 0.005, 0.03))
+        self.spike_s = random.choice((0.03, 0.2, 0.8))
+        self.slow: dict[tuple[str, str], float] = {}
+        """(from host, to host) → seconds that everything there takes longer."""
+
+    def delay(self, source: str, target: str) -> float:
+        """Seconds from one host to another."""
+        random = self._random
+        delay = self.base_s * (0.5 + random.random() * 2)
+        if random.random() < self.spike_chance:
+            delay += random.random() * self.spike_s
+        if self.slow and (slow := self.slow.get((source, target))):
+            delay += slow * (0.5 + random.random())
+        return delay
+
+
+class Network:
+    """See the top of this file."""
+
+    def __init__(
+        self, random: Random, chronicle: Chronicle, on_step: Callable[[], None] = lambda: None
+    ) -> None:
+        self.weather = Weather(random)
+        self.cut: set[tuple[str, str]] = set()
+        """(from host, to host) between which nothing passes."""
+        self.without_power: set[str] = set()
+        self.on_step = on_step
+        self.chronicle = chronicle
+        self.names: dict[bytes, str] = {}
+        """Topic ids that are known, for the timeline."""
+        self._random = random
+        self._heap: list[tuple[float, int, Any]] = []
+        self._numbers = count(1)
+        self._listeners: dict[Address, tuple[Process, Callable[[End], None]]] = {}
+        self._ends: dict[int, tuple[End, End]] = {}
+        self._stuck: list[Pipe] = []
+        self._scope: trio.CancelScope | None = None
+
+    async def run(self) -> None:
+        """Deliver, for ever."""
+        heap = self._heap
+        while True:
+            while not heap or heap[0][0] > trio.current_time():
+                with trio.CancelScope(deadline=heap[0][0] if heap else float("inf")) as scope:
+                    self._scope = scope
+                    await trio.sleep_forever()
+            self.on_step()
+            now = trio.current_time()
+            while heap and heap[0][0] <= now:
+                _, _, due = heappop(heap)
+                if isinstance(due, Pipe):
+                    self._deliver(due)
+                else:
+                    due()
+
+    # --- connections ---
+
+    def listen(self, process: Process, port: int, accept: Callable[[End], None]) -> None:
+        """Have `accept(end)` called with each connection to that port of the process's host."""
+        self._listeners[process.host, port] = (process, accept)
+
+    def unlisten(self, process: Process) -> None:
+        """Close the process's ports."""
+        self._listeners = {a: v for a, v in self._listeners.items() if v[0] is not process}
+
+    async def dial(self, process: Process, host: str, port: int, deadline: float) -> End | None:
+        """A connection to an address; None where no answer came until `deadline`. Raises Refused."""
+        outcome: list[End | None] = []
+        answered = trio.Event()
+
+        def answer(end: End | None) -> None:
+            if process.alive and not answered.is_set():
+                outcome.append(end)
+                answered.set()
+            elif end is not None:
+                end.close()
+
+        while not answered.is_set() and trio.current_time() < deadline:
+            there = self.weather.delay(process.host, host)
+            self.after(there, lambda: self._syn(process, (host, port), answer))
+            with trio.CancelScope(deadline=min(deadline, trio.current_time() + SYN_AGAIN_S)):
+                await answered.wait()
+        if not outcome:
+            answered.set()
+            return None
+        if outcome[0] is None:
+            raise Refused(f"{host}:{port} refused the connection")
+        return outcome[0]
+
+    def _syn(self, process: Process, to: Address, answer: Callable[[End | None], None]) -> None:
+        host = to[0]
+        if (process.host, host) in self.cut or host in self.without_power:
+            return
+        back = self.weather.delay(host, process.host)
+        if (host, process.host) in self.cut:
+            return
+        found = self._listeners.get(to)
+        if found is None:
+            self.after(back, lambda: answer(None))
+            return
+        server, accept = found
+        number = next(self._numbers)
+        near, far = End(self, process, number), End(self, server, number)
+        near.peer, far.peer = far, near
+        self._ends[number] = (near, far)
+        accept(far)
+        self.after(back, lambda: answer(near))
+
+    def put(self, pipe: Pipe, data: bytes) -> None:
+        """Send a piece on its way."""
+        sender = pipe.sender
+        now = trio.current_time()
+        delay = self.weather.delay(sender.process.host, sender.peer.process.host)
+        pipe.due = due = max(pipe.due, now + delay)
+        pipe.under_way.append((due, data))
+        if not pipe.stuck:
+            self._push(due, pipe)
+
+    def _deliver(self, pipe: Pipe) -> None:
+        sender = pipe.sender
+        receiver = sender.peer
+        link = (sender.process.host, receiver.process.host)
+        if pipe.stuck or not pipe.under_way:
+            return
+        if link in self.cut or link[1] in self.without_power:
+            pipe.stuck = True
+            self._stuck.append(pipe)
+            return
+        _, data = pipe.under_way.popleft()
+        if receiver.closed or receiver.broken:
+            # A machine that does not know the connection, or whose process has closed it, resets it.
+            if data is not RESET and not sender.broken:
+                self.after(self.weather.delay(link[1], link[0]), lambda: self._break(sender))
+            return
+        self.chronicle.carried(data)
+        if data is FIN:
+            receiver.ended = True
+        elif data is RESET:
+            receiver.broken = True
+        else:
+            receiver.inbox.append(data)
+        receiver.woken()
+        if receiver.ended and sender.ended:
+            self._ends.pop(sender.number, None)
+
+    def _break(self, end: End) -> None:
+        if not end.broken:
+            end.broken = True
+            end.woken()
+
+    def after(self, delay: float, what: Callable[[], None]) -> None:
+        """Have `what` called after `delay` seconds, in the network's task."""
+        self._push(trio.current_time() + delay, what)
+
+    def _push(self, due: float, what: Pipe | Callable[[], None]) -> None:
+        heappush(self._heap, (due, next(self._numbers), what))
+        if self._scope is not None and due < self._scope.deadline:
+            self._scope.deadline = due
+
+    # --- faults ---
+
+    def process_gone(self, process: Process, *, power: bool) -> None:
+        """A process ended: its ports are closed, its connections reset by its machine, or silent with `power` gone."""
+        self.unlisten(process)
+        for pair in list(self._ends.values()):
+            for end in pair:
+                if end.process is process:
+                    end.broken = True
+                    if not power:
+                        pipe = end.pipe
+                        pipe.under_way.clear()
+                        self.put(pipe, RESET)
+                    else:
+                        end.pipe.under_way.clear()
+                    self._ends.pop(end.number, None)
+
+    def block(self, source: str, target: str) -> None:
+        """From now on nothing passes from one host to the other."""
+        self.cut.add((source, target))
+
+    def heal(self) -> None:
+        """Everything passes again; what was held goes on its way."""
+        self.cut.clear()
+        self.weather.slow.clear()
+        self.release()
+
+    def release(self) -> None:
+        """Send what was held on its way again; what is still blocked is held again."""
+        stuck, self._stuck = self._stuck, []
+        for pipe in stuck:
+            pipe.stuck = False
+            now, sender = trio.current_time(), pipe.sender
+            for i, (due, data) in enumerate(pipe.under_way):
+                later = now + self.weather.delay(sender.process.host, sender.peer.process.host)
+                pipe.due = max(due, pipe.due, later) if i else max(due, later)
+                pipe.under_way[i] = (pipe.due, data)
+                self._push(pipe.due, pipe)
+
+    def drop_connection(self, random: Random) -> str | None:
+        """Reset one connection at both ends; what is under way is lost. Its description."""
+        alive = [pair for pair in self._ends.values() if pair[0].usable and pair[1].usable]
+        if not alive:
+            return None
+        pair = random.choice(alive)
+        for end in pair:
+            end.pipe.under_way.clear()
+            end.broken = True
+            end.woken()
+        self._ends.pop(pair[0].number, None)
+        return f"{pair[0].process}–{pair[1].process}"
+
+
+class SimTransport:
+    """An `End` as the server's connections want it (`pk.net.transport.Transport`)."""
+
+    def __init__(self, end: End) -> None:
+        self._end = end
+        self._left = b""
+        self.last_sent = float("-inf")
+
+    async def receive(self, buffer: FrameBuffer) -> int | None:
+        data = self._left or await self._end.receive()
+        self._left = b""
+        before = len(buffer)
+        if not buffer.feed(data):
+            self._left = data[len(buffer) - before :]
+            return None
+        return len(data)
+
+    async def send(self, parts: Sequence[Part]) -> None:
+        self._end.send(b"".join([p if isinstance(p, bytes | bytearray | memoryview) else p.read() for p in parts]))  # fmt: skip
+        self.last_sent = trio.current_time()
+
+    async def finish(self) -> None:
+        self._end.finish()
+
+    async def aclose(self) -> None:
+        self._end.close()

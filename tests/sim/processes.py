@@ -1,0 +1,106 @@
+"""A run of trio as a function of its seed, and processes inside it that can be stopped and killed.
+
+trio shuffles the tasks that are ready; seeded, and with its sort before the shuffle, equal seeds give equal runs. A task
+belongs to the simulated process in whose context it was started. While a process is frozen (SIGSTOP) its tasks that
+become ready are put aside, and run when it is thawed: its timers expire meanwhile, as a machine's clock goes on, and all
+of them fire at once afterwards. Nothing of the tasks themselves is changed, so they cannot know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from random import Random
+from typing import Any, cast
+
+import trio
+from trio._core import _run
+
+OWNER: ContextVar[Process | None] = ContextVar("OWNER", default=None)
+"""The process that the running task belongs to."""
+
+_reschedule = cast("Callable[..., None]", _run.Runner.reschedule)
+
+
+class Process:
+    """One simulated process: a node's incarnation, or a client. What it holds is dead once it is."""
+
+    def __init__(self, name: str, host: str, incarnation: int = 0) -> None:
+        self.name = name
+        self.host = host
+        self.incarnation = incarnation
+        self.alive = True
+        self.frozen = False
+        self._held: list[tuple[Any, tuple[Any, ...]]] = []
+
+    def hold(self, task: Any, next_send: tuple[Any, ...]) -> None:
+        """Keep a task that became ready until `thaw`."""
+        task._abort_func = None
+        self._held.append((task, next_send))
+
+    def freeze(self) -> None:
+        """SIGSTOP: no task of it runs from its next checkpoint on."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        """SIGCONT: every task that became ready meanwhile runs."""
+        self.frozen = False
+        held, self._held = self._held, []
+        for task, next_send in held:
+            _reschedule(task._runner, task, *next_send)
+
+    def kill(self) -> None:
+        """SIGKILL: from here on nothing it does has an effect. Its tasks are for its owner to cancel."""
+        self.alive = False
+        self.thaw()
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"Process({self.name!r}, incarnation={self.incarnation})"
+
+
+def _held_or_rescheduled(self: Any, task: Any, *next_send: Any) -> None:
+    process = task.context.get(OWNER)
+    if process is not None and process.frozen:
+        process.hold(task, next_send)
+    else:
+        _reschedule(self, task, *next_send)
+
+
+@contextmanager
+def deterministic(seed: int) -> Iterator[None]:
+    """Within it trio.run is a function of `seed`, and `Process.freeze` works."""
+    state, allowed = _run._r.getstate(), _run._ALLOW_DETERMINISTIC_SCHEDULING
+    _run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
+    _run._r.seed(seed)
+    _run.Runner.reschedule = _held_or_rescheduled  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        _run.Runner.reschedule = _reschedule  # type: ignore[method-assign]
+        _run._ALLOW_DETERMINISTIC_SCHEDULING = allowed  # type: ignore[misc]
+        _run._r.setstate(state)
+
+
+@contextmanager
+def owned_by(process: Process) -> Iterator[None]:
+    """Tasks started within it belong to `process`."""
+    token = OWNER.set(process)
+    try:
+        yield
+    finally:
+        OWNER.reset(token)
+
+
+def child(random: Random, name: str) -> Random:
+    """A source of chance of its own for `name`: what one part draws does not move the others."""
+    return Random(f"{random.getrandbits(64)}/{name}")
+
+
+async def sleep_until_woken(deadline: float, woken: trio.Event) -> None:
+    """Until `woken` is set or trio's clock says `deadline`."""
+    with trio.CancelScope(deadline=deadline):
+        await woken.wait()
