@@ -138,6 +138,7 @@ class OffsetIndex:
         if offsets is None or positions is None:
             return
         count = len(positions)
+        self._written = kept(self.file, self._written, OFFSET_ENTRY)
         if count > self._written or self._stale:
             fresh = array("i", bytes(8 * (count - self._written)))
             fresh[0::2] = offsets[self._written : count]
@@ -241,6 +242,7 @@ class TimeIndex:
         if timestamps is None or offsets is None:
             return
         count = len(offsets)
+        self._written = kept(self.file, self._written, TIME_ENTRY)
         if count > self._written or self._stale:
             pairs = zip(
                 timestamps[self._written : count], offsets[self._written : count], strict=True
@@ -261,6 +263,15 @@ class TimeIndex:
         if entry is None:
             return TimestampOffset(-1, self.base_offset)
         return TimestampOffset(entry[0], entry[1] + self.base_offset)
+
+
+def kept(file: File, written: int, entry: Struct) -> int:
+    """How many of `written` entries can be in the file still: none where somebody removed or cut it, and then it is
+    opened anew, under its name. Raises OSError."""
+    if not written or file.size() >= written * entry.size:
+        return written
+    file.close()
+    return 0
 
 
 def search(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...] | None:

@@ -12,6 +12,7 @@ is *dead*, every later call raises, and its directory is to be taken out of serv
 the kernel may have dropped the pages it could not write.
 """
 
+import contextlib
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
@@ -361,7 +362,8 @@ class Log(StoredLog):
             try:
                 for name in due:
                     self._deleted.pop(name, None)
-                    self.disk.remove(f"{self.directory}/{name}")
+                    with contextlib.suppress(FileNotFoundError):  # somebody was quicker
+                        self.disk.remove(f"{self.directory}/{name}")
             except OSError as e:
                 raise self._die("remove a segment", e) from e
         return len(due)

@@ -66,7 +66,8 @@ def read(
             continue
         if place.base_offset >= offset_end:
             return nothing
-        if offset_end < (segments[i + 1].base_offset if i + 1 < len(segments) else log_end_offset):
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else log_end_offset
+        if offset_end < following:
             limit = segment.locate(offset_end)
             end = (
                 limit.position
@@ -86,6 +87,7 @@ def read(
                     return nothing
                 length = first
         position = place.position
+        length = segment.sound_length(position, length, following)
         return FetchSlice(
             segment.file.slice(position, length),
             place.base_offset,

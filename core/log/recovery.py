@@ -11,6 +11,7 @@ is cut and later segments go. What is below the recovery point was synced before
 The state of producers is the newest snapshot that can be read, not above the end, and the headers behind it.
 """
 
+import contextlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,20 +31,16 @@ from pk.core.log.segment import (
     Segment,
     file_name,
 )
+from pk.core.log.sound import sound_batches
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import (
     CONTROL_BIT,
-    HEADER_BYTES,
-    LENGTH_END,
     BatchHeader,
     CorruptBatch,
     Record,
-    check_crc,
-    read_header,
     records,
 )
 
-READ_BYTES: Final = 1 << 20
 LEFTOVERS: Final = (DELETED, ".cleaned", ".tmp")
 """Suffixes of files that a crash left half made or half removed."""
 
@@ -129,45 +126,19 @@ def check_segment(segment: Segment, index_interval_bytes: int) -> Cut:
     """
     segment.rebuild_started()
     end_offset, end_position = segment.base_offset, 0
-    for position, header in _sound_batches(segment):
-        if header.base_offset < end_offset:
-            break
-        place = BatchPlace(header.last_offset, header.base_offset, position)
-        segment.note(place, header.size, header.max_timestamp, index_interval_bytes)
-        end_offset, end_position = header.next_offset, position + header.size
+    with contextlib.suppress(CorruptBatch):
+        for position, header in sound_batches(segment.file, 0, segment.size):
+            if header.base_offset < end_offset:
+                break
+            place = BatchPlace(header.last_offset, header.base_offset, position)
+            segment.note(place, header.size, header.max_timestamp, index_interval_bytes)
+            end_offset, end_position = header.next_offset, position + header.size
     cut = segment.size - end_position
     if cut:
         segment.truncate_bytes(end_position)
+    segment.sound.add(0, end_position)
     segment.txn_index.truncate(segment.base_offset)
     return Cut(end_offset, cut, 0)
-
-
-def _sound_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader]]:
-    """Position and header of each batch up to the first that is cut off or damaged."""
-    chunk, chunk_at, position, end = b"", 0, 0, segment.size
-    while end - position >= HEADER_BYTES:
-        at = position - chunk_at
-        if at + LENGTH_END > len(chunk):
-            chunk, chunk_at, at = (
-                segment.file.pread(min(READ_BYTES, end - position), position),
-                position,
-                0,
-            )
-        size = int.from_bytes(chunk[at + 8 : at + LENGTH_END], "big", signed=True) + LENGTH_END
-        if not HEADER_BYTES <= size <= end - position:
-            return
-        if at + size > len(chunk):
-            wanted = min(max(READ_BYTES, size), end - position)
-            chunk, chunk_at, at = segment.file.pread(wanted, position), position, 0
-        try:
-            header = read_header(chunk, at)
-            check_crc(chunk, at, header)
-        except CorruptBatch:
-            return
-        if header.last_offset_delta < 0:
-            return
-        yield position, header
-        position += size
 
 
 def suspect_from(segments: list[Segment], recovery_point: int) -> int:

@@ -8,11 +8,14 @@ Threads. One thread appends and rolls. Others may `locate`, read and `write_inde
 shortened in place, and `size` is set after the bytes and the position are there. Truncation excludes everything else.
 """
 
+import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from errno import ENOENT
 from struct import Struct
-from typing import Final, NamedTuple
+from struct import error as StructError
+from typing import Final, NamedTuple, TypeVar
 
 from pk.core.log.files import Data, Disk, File, WouldWait, patience
 from pk.core.log.index import (
@@ -23,12 +26,20 @@ from pk.core.log.index import (
     TimestampOffset,
     is_sane,
 )
+from pk.core.log.sound import Sound, sound_batches
 from pk.core.log.txnindex import TxnIndex
 from pk.core.record.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader, CorruptBatch
+
+logger = logging.getLogger("pk.log")
+
+T = TypeVar("T")
 
 RECENT_MAX: Final = 8192
 READ_BYTES: Final = 8192
 """Of headers at a time: a little more than lies between two entries of the index."""
+
+REBUILD_INTERVAL: Final = 4096
+"""`index.interval.bytes` of an index that is made anew."""
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = (
     ".log",
@@ -108,6 +119,7 @@ class Segment:
         self.index_bytes = 0
         """The size of the larger index, while active: a full one is a reason to roll."""
         self.recent: list[BatchPlace] = []
+        self.sound = Sound(self.size)
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -248,9 +260,9 @@ class Segment:
         """Make log and indexes durable; `write_indexes` comes first."""
         self.file.sync()
         if self.index.entries:
-            self.index.file.sync()
+            self._sync_index(self.index.file)
         if self.time_index.entries:
-            self.time_index.file.sync()
+            self._sync_index(self.time_index.file)
         if self.txn_index.dirty:
             self.txn_index.dirty = False
             self.txn_index.file.sync()
@@ -266,6 +278,7 @@ class Segment:
         self.file.truncate(size)
         self.file.sync()
         self.size = size
+        self.sound.cut(size)
 
     def truncate(self, place: BatchPlace) -> None:
         """Drop the batch at `place` and all behind it; the segment is active."""
@@ -304,8 +317,8 @@ class Segment:
     def max_timestamp(self) -> TimestampOffset:
         """The latest timestamp within, and the last offset of the batch that first had it; (-1, …) if none has one."""
         if self._max_timestamp is None:
-            self.check_indexes()
-            self._max_timestamp = self._max_timestamp or self.time_index.last()
+            last = self._ask_index(lambda: self.time_index.last())
+            self._max_timestamp = self._max_timestamp or last
         return self._max_timestamp
 
     def locate(self, offset: int) -> BatchPlace | None:
@@ -314,10 +327,9 @@ class Segment:
         if recent and offset >= recent[0][1]:
             i = bisect_left(recent, (offset,))
             return recent[i] if i < len(recent) else None
-        self.check_indexes()
-        position = self.index.lookup(offset)
+        position = self._ask_index(lambda: self.index.lookup(offset))
         end, read = self.size, self.file.pread
-        chunk, chunk_at, at_once = b"", position, READ_BYTES
+        chunk, chunk_at, at_once, next_offset = b"", position, READ_BYTES, self.base_offset
         while position + HEADER_BYTES <= end:
             at = position - chunk_at
             if at + _PEEK.size > len(chunk):
@@ -325,16 +337,17 @@ class Segment:
                 if len(chunk) < _PEEK.size:
                     return None
             base, length, magic, delta = _PEEK.unpack_from(chunk, at)
-            if length < HEADER_BYTES - LENGTH_END or magic != MAGIC:
+            if length < HEADER_BYTES - LENGTH_END or magic != MAGIC or base < next_offset:
                 raise self._no_batch(position)
             if base + delta >= offset:
                 return BatchPlace(base + delta, base, position)
             position += length + LENGTH_END
+            next_offset = base + delta + 1
             at_once = READ_BYTES if length < READ_BYTES else HEADER_BYTES
         return None
 
     def _no_batch(self, position: int) -> CorruptBatch:
-        return CorruptBatch(f"{self.file.path}: no batch at position {position}")
+        return CorruptBatch(f"{self.file.path} at position {position}: no batch that belongs there")
 
     def size_at(self, place: BatchPlace) -> int:
         """The size in bytes of the batch at `place`."""
@@ -343,6 +356,44 @@ class Segment:
             i = bisect_left(recent, (place.last_offset + 1,))
             return (recent[i].position if i < len(recent) else self.size) - place.position
         return self.header_at(place.position).size
+
+    def sound_length(self, position: int, length: int, end_offset: int) -> int:
+        """How many of the `length` bytes from `position`, where a batch begins, are batches that a reader may have.
+
+        All of them, where their CRCs are known to be right. Else they are looked at: whole batches up to one that is
+        damaged. Their offsets, which no CRC covers, must grow and lie below `end_offset`. Raises CorruptBatch where the
+        first is damaged, and WouldWait.
+        """
+        sound = self.sound
+        end = sound.end(position, self.size)
+        if end > position:
+            length = min(length, end - position)
+            cold = patience.spent and not self.active and not self.file.resident(position, length)
+            if not cold:
+                return length
+            sound.forget(position, position + length)
+        if why := sound.damaged.get(position):
+            raise CorruptBatch(why)
+        if patience.spent:
+            raise WouldWait
+        checked, offset = position, self.base_offset
+        try:
+            if self.header_at(position).size > self.size - position:
+                raise self._no_batch(position)
+            for at, header in sound_batches(self.file, position, position + length):
+                if header.base_offset < offset or header.last_offset >= end_offset:
+                    raise CorruptBatch(
+                        f"{self.file.path} at position {at}: offsets {header.base_offset} to "
+                        f"{header.last_offset}, {offset} to {end_offset - 1} could be"
+                    )
+                checked, offset = at + header.size, header.next_offset
+        except CorruptBatch as e:
+            sound.damaged[checked] = e.message or str(e)
+            logger.error("%s", e.message)
+            if checked == position:
+                raise
+        sound.add(position, checked)
+        return checked - position
 
     def is_recent(self, offset: int) -> bool:
         """Whether `locate` answers without I/O."""
@@ -384,11 +435,12 @@ class Segment:
         self, timestamp: int, from_offset: int
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The batches, in order, that end at or after `from_offset` and hold something not earlier than `timestamp`."""
-        self.check_indexes()
-        position = self.index.last()[1]  # taken first: the indexes may grow meanwhile
-        entry = self.time_index.first_from(timestamp)
+        # Taken first: the indexes may grow meanwhile.
+        position = self._ask_index(lambda: self.index.last()[1])
+        entry = self._ask_index(lambda: self.time_index.first_from(timestamp))
         if entry is not None:
-            position = self.index.lookup(max(entry.offset - 1, from_offset))
+            wanted = max(entry.offset - 1, from_offset)
+            position = self._ask_index(lambda: self.index.lookup(wanted))
         for at, header in self.headers(position):
             if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
                 yield at, header
@@ -422,18 +474,55 @@ class Segment:
             self._sizes = None
 
     def _rebuild(self) -> None:
-        interval = 4096
-        self.rebuild_started()
-        for position, header in self.headers(chunk_bytes=1 << 16):
-            place = BatchPlace(header.last_offset, header.base_offset, position)
-            self.note(place, header.size, header.max_timestamp, interval)
-        self.seal()
-        self.index.write()
-        self.time_index.write()
-        self.active = False
-        self.index.unload()
-        self.time_index.unload()
-        self.recent = []
+        """Both indexes from the headers, as far as those can be read. Readers have the old ones meanwhile."""
+        index = OffsetIndex(self.index.file, self.base_offset, 0)
+        time_index = TimeIndex(self.time_index.file, self.base_offset, 0)
+        index.start()
+        time_index.start()
+        latest, unindexed = TimestampOffset(-1, self.base_offset), 0
+        try:
+            for position, header in self.headers(chunk_bytes=1 << 16):
+                if header.max_timestamp > latest.timestamp:
+                    latest = TimestampOffset(header.max_timestamp, header.last_offset)
+                if unindexed > REBUILD_INTERVAL:
+                    index.append(header.last_offset, position)
+                    time_index.maybe_append(*latest)
+                    unindexed = 0
+                unindexed += header.size
+        except CorruptBatch as e:
+            logger.error("%s: what lies behind it is not indexed", e.message)
+        time_index.maybe_append(*latest)
+        for each in (index, time_index):
+            each.file.close()  # it may be of a name that is gone
+            each.write()
+            each.unload()
+        self.index, self.time_index = index, time_index
+        self._max_timestamp = latest
+
+    def _ask_index(self, ask: Callable[[], T]) -> T:
+        """What an index says; where its file has gone or is cut short, it is made anew."""
+        self.check_indexes()
+        try:
+            return ask()
+        except (FileNotFoundError, StructError):
+            self._indexes_lost()
+        return ask()
+
+    def _indexes_lost(self) -> None:
+        """Make the indexes of a segment at rest anew. Raises FileNotFoundError where the segment has gone too."""
+        if self.active or not self._disk.exists(self.file.path):
+            raise FileNotFoundError(ENOENT, "an index is gone", self.index.file.path)
+        logger.warning("%s has lost an index: it is made anew", self.file.path)
+        with self._lock:
+            self._sizes = {}
+        self.check_indexes()
+
+    def _sync_index(self, file: File) -> None:
+        try:
+            file.sync()
+        except FileNotFoundError:
+            self._indexes_lost()
+            file.sync()
 
     def _find_max_timestamp(self) -> TimestampOffset:
         """After a truncation: the time index's last entry, and what is behind it."""

@@ -4,6 +4,7 @@
 written there.
 """
 
+import contextlib
 import threading
 import zlib
 from itertools import zip_longest
@@ -503,11 +504,8 @@ class StoredLog:
         due, self._unsynced_snapshots = self._unsynced_snapshots, []
         for offset in due:
             if offset in self.snapshots:
-                try:
+                with contextlib.suppress(FileNotFoundError):  # then it is read from the log
                     self.disk.open(self._snapshot_path(offset)).sync()
-                except FileNotFoundError:
-                    if offset in self.snapshots:
-                        raise
         if self.created:
             self.created = False
             self._names_changed = True
@@ -533,7 +531,8 @@ class StoredLog:
     def _remove_snapshots(self, offsets: list[int]) -> None:
         for offset in offsets:
             self.snapshots.remove(offset)
-            self.disk.remove(self._snapshot_path(offset))
+            with contextlib.suppress(FileNotFoundError):
+                self.disk.remove(self._snapshot_path(offset))
 
     def _snapshot_path(self, offset: int) -> str:
         return f"{self.directory}/{file_name(offset, SNAPSHOT)}"

@@ -57,7 +57,7 @@ DELETE_HORIZON_BIT: Final = 1 << 6
 HEADER: Final = Struct(">qiibIhiqqqhii")
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = 17
-_ATTRIBUTES_AT: Final = 21
+ATTRIBUTES_AT: Final = 21
 _ATTRIBUTES: Final = Struct(">h")
 _LEADER_EPOCH: Final = Struct(">i")
 _LEADER_EPOCH_AT: Final = 12
@@ -200,7 +200,7 @@ def _short(buffer: Buffer, position: int) -> CorruptBatch:
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     """Raises CorruptBatch unless the batch at `position` has the CRC that its header says."""
-    actual = crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : position + header.size])
+    actual = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : position + header.size])
     if actual != header.crc:
         raise CorruptBatch(f"CRC is {actual:08x}, the batch says {header.crc:08x}")
 
@@ -240,7 +240,7 @@ def assign(
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
     if log_append_time_ms is None and max_timestamp is None:
         return
-    attributes = _ATTRIBUTES.unpack_from(buffer, position + _ATTRIBUTES_AT)[0]
+    attributes = _ATTRIBUTES.unpack_from(buffer, position + ATTRIBUTES_AT)[0]
     if log_append_time_ms is not None:
         wanted, timestamp = attributes | LOG_APPEND_TIME_BIT, log_append_time_ms
     else:
@@ -249,7 +249,7 @@ def assign(
         attributes,
         _INT64.unpack_from(buffer, position + _MAX_TIMESTAMP_AT)[0],
     ):
-        _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, wanted)
+        _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, wanted)
         _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_AT, timestamp)
         write_crc(buffer, position)
 
@@ -257,7 +257,7 @@ def assign(
 def write_crc(buffer: bytearray | memoryview, position: int = 0) -> None:
     """Sets the CRC of the batch at `position`, whose other fields are in place."""
     end = position + LENGTH_END + _LENGTH.unpack_from(buffer, position + 8)[0]
-    crc = crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : end])
+    crc = crc32c(memoryview(buffer)[position + ATTRIBUTES_AT : end])
     _CRC.pack_into(buffer, position + _CRC_AT, crc)
 
 
