@@ -106,6 +106,11 @@ def run_kafka_python(options: Options, stop: Stop) -> None:
         partition_assignment_strategy=(assignors[options.assignor],),
     )
     consumer.subscribe([options.topic], listener=Listener())
+    # kafka-python 3.0.12 loses an assignment if it joins before it knows the topic: the metadata that come then make it
+    # join again, and where a poll ends meanwhile, nobody waits for that join any more (need_rejoin() is false as soon as
+    # _perform_assignment has taken the new metadata). It then neither tells of the assignment nor sends heartbeats.
+    while not stop.now and not consumer.partitions_for_topic(options.topic):
+        pass
     while not stop.now:
         batches = consumer.poll(POLL_MS)
         if batches:

@@ -32,16 +32,22 @@ def consumer_of(bootstrap: str, group: str) -> Iterator[confluent_kafka.Consumer
 
 def read_all(bootstrap: str, topic: str, partition: int = 0) -> list[tuple[int, bytes]]:
     """Every (offset, value) of a partition, from its beginning to its high watermark."""
+    found = read_records(bootstrap, topic, partition)
+    return [(message.offset() or 0, message.value() or b"") for message in found]
+
+
+def read_records(bootstrap: str, topic: str, partition: int = 0) -> list[confluent_kafka.Message]:
+    """Every record of a partition, from its beginning to its high watermark."""
     with consumer_of(bootstrap, "unused") as consumer:
         where = confluent_kafka.TopicPartition(topic, partition, 0)
         _, end = consumer.get_watermark_offsets(where, timeout=TIMEOUT_S)
         consumer.assign([where])
-        found: list[tuple[int, bytes]] = []
+        found: list[confluent_kafka.Message] = []
 
         def read() -> bool:
-            for message in consumer.consume(1000, 0.2):
+            for message in consumer.consume(10_000, 0.2):
                 assert not message.error(), message.error()
-                found.append((message.offset() or 0, message.value() or b""))
+                found.append(message)
             return len(found) >= end
 
         if end:

@@ -102,11 +102,9 @@ def test_three_members_join_leave_die_and_come_back(kafka: Kafka, team: list[Kin
     assert {offset for _, offset in fourth.seen} == set(range(30, 40))
 
 
-# kafka-python failed here once against Apache Kafka: no callback about an assignment within 30 s. Why is not known.
-_AT_LEISURE = [pytest.param(kind, marks=pytest.mark.slow) for kind in (PYTHON, KCAT)]
-
-
-@pytest.mark.parametrize("kind", [CONFLUENT, AIO, *_AT_LEISURE], ids=str)
+@pytest.mark.parametrize(
+    "kind", [CONFLUENT, PYTHON, AIO, pytest.param(KCAT, marks=pytest.mark.slow)], ids=str
+)
 def test_static_member_comes_back_without_a_rebalance(kafka: Kafka, kind: Kind) -> None:
     _need(kind)
     topic, group = fresh_name("static"), fresh_name("group")

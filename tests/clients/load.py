@@ -1,0 +1,324 @@
+"""Clients that live through faults as a user's services would, and remember what they were told.
+
+`Load` produces by librdkafka, idempotent and acks=all; `JavaLoad` does by Apache's producer; `GroupReader` reads in a group and
+commits. What they remember is compared with what is in the log in the end, by `check_log`.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import confluent_kafka
+
+from clients.apache_kafka import start_tool
+from clients.readers import read_records
+
+FLUSH_S = 120.0
+KEYS = 50
+
+
+class Acknowledged(NamedTuple):
+    """A record that a producer was told to be safe."""
+
+    partition: int
+    offset: int
+    key: str
+    value: int
+    time_s: float
+
+
+class Load:
+    """Produces numbered records, each to one of fifty keys in turn, until told to stop. A key's numbers only rise."""
+
+    def __init__(self, bootstrap: str, topic: str, *, rate: int = 2_000, keys: int = KEYS) -> None:
+        """`rate`: records a second at most."""
+        self.topic = topic
+        self.sent = 0
+        self.acknowledged: list[Acknowledged] = []
+        self.failed: list[str] = []
+        self.waited_s = 0.0
+        """The longest time between two acknowledgements."""
+        self._rate = rate
+        self._keys = keys
+        self._last: float | None = None
+        self._more = threading.Condition()
+        self._stop = threading.Event()
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 5,
+                "message.timeout.ms": 300_000,
+                "queue.buffering.max.messages": 20_000,
+                "log_level": 0,
+            },
+            error_cb=self._broke,
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join(FLUSH_S)
+
+    def wait_for(self, count: int, timeout: float = FLUSH_S) -> None:
+        """Wait until so many records more than now are acknowledged."""
+        with self._more:
+            goal = len(self.acknowledged) + count
+            self._more.wait_for(lambda: len(self.acknowledged) >= goal or self.failed, timeout)
+        assert not self.failed, self.failed[:5]
+        assert len(self.acknowledged) >= goal, f"{len(self.acknowledged)} of {goal} acknowledged"
+
+    def finish(self) -> None:
+        """Stop, and wait until everything that was sent is acknowledged."""
+        self._stop.set()
+        self._thread.join(FLUSH_S)
+        left = self._producer.flush(FLUSH_S)
+        assert not self.failed, self.failed[:5]
+        assert left == 0 and len(self.acknowledged) == self.sent
+
+    def _run(self) -> None:
+        started = time.monotonic()
+        while not self._stop.is_set():
+            key = f"key-{self.sent % self._keys}"
+            try:
+                self._producer.produce(
+                    self.topic, b"%d" % self.sent, key, on_delivery=self._delivered
+                )
+                self.sent += 1
+                ahead = self.sent / self._rate - (time.monotonic() - started)
+            except BufferError:
+                ahead = 0.05
+            self._producer.poll(max(0.0, ahead))
+
+    def _delivered(self, error: object, message: confluent_kafka.Message) -> None:
+        with self._more:
+            if error is not None:
+                self.failed.append(str(error))
+            else:
+                now = time.monotonic()
+                if self._last is not None:
+                    self.waited_s = max(self.waited_s, now - self._last)
+                self._last = now
+                key, value = message.key(), message.value()
+                assert key is not None and value is not None
+                self.acknowledged.append(
+                    Acknowledged(
+                        message.partition() or 0,
+                        message.offset() or 0,
+                        key.decode(),
+                        int(value),
+                        now,
+                    )
+                )
+            self._more.notify_all()
+
+    def _broke(self, error: confluent_kafka.KafkaError) -> None:
+        # Brokers that are away are librdkafka's to get over; what it cannot get over is fatal.
+        if error.fatal():
+            with self._more:
+                self.failed.append(f"fatal: {error}")
+                self._more.notify_all()
+
+
+class JavaLoad:
+    """Apache's own producer (kafka-verifiable-producer), idempotent and acks=all, one key."""
+
+    def __init__(self, bootstrap: str, topic: str, *, rate: int = 500) -> None:
+        self.topic = topic
+        self.acknowledged: list[Acknowledged] = []
+        self.failed: list[str] = []
+        with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
+            file.write("enable.idempotence=true\nacks=all\ndelivery.timeout.ms=300000\n")
+            file.write("retries=2147483647\nmax.block.ms=300000\n")
+        self._settings = Path(file.name)
+        self._process = start_tool(
+            "org.apache.kafka.tools.VerifiableProducer",
+            *("--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(rate)),
+            *("--acks", "-1", "--command-config", file.name, "--max-messages", "-1"),
+            *("--repeating-keys", "10"),
+        )
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._thread.join()
+        self._settings.unlink()
+
+    def finish(self) -> None:
+        """Stop it in order: it waits for what is on its way."""
+        self._process.terminate()
+        self._process.wait(FLUSH_S)
+        self._thread.join()
+        assert not self.failed, self.failed[:5]
+        assert self.acknowledged
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                told = json.loads(line)
+            except ValueError:
+                self.failed.append(line)
+                continue
+            if told["name"] == "producer_send_success":
+                self.acknowledged.append(
+                    Acknowledged(
+                        told["partition"],
+                        told["offset"],
+                        told["key"],
+                        int(told["value"]),
+                        time.monotonic(),
+                    )
+                )
+            elif told["name"] == "producer_send_error":
+                self.failed.append(line)
+
+
+class GroupReader:
+    """Reads a topic in a group of several members, commits what it has read, and remembers both."""
+
+    def __init__(self, bootstrap: str, topic: str, group: str, *, members: int = 2) -> None:
+        self.topic = topic
+        self.group = group
+        self.seen: dict[int, set[int]] = defaultdict(set)
+        """Partition → offsets that some member was given."""
+        self.committed: dict[int, int] = {}
+        """Partition → the last offset whose commit was confirmed."""
+        self.failed: list[str] = []
+        self._bootstrap = bootstrap
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(members)]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(FLUSH_S)
+
+    def wait_for(self, ends: dict[int, int], timeout: float = FLUSH_S) -> None:
+        """Wait until every offset below `ends` was seen."""
+        deadline = time.monotonic() + timeout
+        while missing := {p: end - len(self.seen[p]) for p, end in ends.items()}:
+            if all(count <= 0 for count in missing.values()):
+                break
+            assert not self.failed, self.failed[:5]
+            assert time.monotonic() < deadline, f"not seen by the group: {missing}"
+            time.sleep(0.1)
+        for partition, end in ends.items():
+            gone = set(range(end)) - self.seen[partition]
+            assert not gone, f"{self.topic}-{partition}: never seen {sorted(gone)[:10]}"
+
+    def _run(self) -> None:
+        consumer = confluent_kafka.Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": self.group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 10_000,
+                "check.crcs": True,
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([self.topic])
+        try:
+            while not self._stop.is_set():
+                messages = consumer.consume(500, 0.2)
+                with self._lock:
+                    for message in messages:
+                        error = message.error()
+                        if error is None:
+                            self.seen[message.partition() or 0].add(message.offset() or 0)
+                        elif error.fatal():
+                            self.failed.append(str(error))
+                if messages:
+                    self._commit(consumer)
+        finally:
+            consumer.close()
+
+    def _commit(self, consumer: confluent_kafka.Consumer) -> None:
+        try:
+            done = consumer.commit(asynchronous=False) or []
+        except confluent_kafka.KafkaException:
+            return  # a rebalance, or a coordinator on its way: the next one says the same and more
+        with self._lock:
+            for each in done:
+                if each.error is None and each.offset >= 0:
+                    self.committed[each.partition] = each.offset
+
+
+class Found(NamedTuple):
+    """A record in the log."""
+
+    offset: int
+    key: str
+    value: int
+
+
+def check_log(bootstrap: str, load: Load | JavaLoad, partitions: int) -> dict[int, int]:
+    """What was acknowledged is where the producer was told, every key's numbers rise, and nothing is there twice.
+
+    Returns how many records each partition has.
+    """
+    log = {p: list(_read(bootstrap, load.topic, p)) for p in range(partitions)}
+    for partition, records in log.items():
+        assert [r.offset for r in records] == list(range(len(records))), "a gap in the offsets"
+        last: dict[str, int] = {}
+        for record in records:
+            before = last.get(record.key, -1)
+            assert record.value > before, (
+                f"{load.topic}-{partition} offset {record.offset}: {record.key} has {record.value} after {before}"
+            )
+            last[record.key] = record.value
+    for told in load.acknowledged:
+        records = log[told.partition]
+        assert told.offset < len(records), f"acknowledged and gone: {told}"
+        assert records[told.offset][1:] == (told.key, told.value), (
+            f"acknowledged {told}, there is {records[told.offset]}"
+        )
+    return {p: len(records) for p, records in log.items()}
+
+
+def _read(bootstrap: str, topic: str, partition: int) -> Iterator[Found]:
+    for message in read_records(bootstrap, topic, partition):
+        key, value = message.key(), message.value()
+        yield Found(message.offset() or 0, (key or b"").decode(), int(value or b""))

@@ -1,0 +1,117 @@
+"""What lies between nodes, in the test's hand: TCP forwarders that can cut a node off without closing a connection.
+
+A connection between two nodes goes through the forwarder of the one that is connected to; who connects says so itself, by the
+client id of its first request (`pk-node-2`). While two nodes are cut off from each other what they send is held back, as a
+network that drops packets would (TCP sends them again once it is whole); connections that are made meanwhile hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import struct
+import threading
+
+PIECE = 1 << 16
+
+
+class Wires:
+    """Forwarders for the nodes of one cluster; `close` ends them all."""
+
+    def __init__(self) -> None:
+        self._apart: set[frozenset[int]] = set()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._sockets: list[socket.socket] = []
+
+    def wire(self, node_id: int, port: int) -> int:
+        """A port by which the others reach what this node serves on `port`."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets.append(listener)
+        self._spawn(self._accept, listener, node_id, port)
+        return listener.getsockname()[1]
+
+    def cut_off(self, node_id: int, others: list[int]) -> None:
+        """Cut a node off from each of the others."""
+        with self._changed:
+            self._apart |= {frozenset((node_id, other)) for other in others}
+
+    def heal(self) -> None:
+        """Connect everybody again: what was held back goes on."""
+        with self._changed:
+            self._apart.clear()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End every connection."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _accept(self, listener: socket.socket, node_id: int, port: int) -> None:
+        while not self._closed:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            self._sockets.append(connection)
+            self._spawn(self._connect, connection, node_id, port)
+
+    def _connect(self, connection: socket.socket, node_id: int, port: int) -> None:
+        with contextlib.suppress(OSError), connection:
+            first = connection.recv(PIECE)
+            while len(first) < 14 or len(first) < 14 + _client_id_bytes(first):
+                piece = connection.recv(PIECE)
+                if not piece:
+                    return
+                first += piece
+            pair = frozenset((node_id, _node_of(first)))
+            if not self._wait_whole(pair):
+                return
+            with socket.create_connection(("127.0.0.1", port), 10) as target:
+                target.settimeout(None)
+                self._sockets.append(target)
+                back = self._spawn(self._pump, target, connection, pair)
+                target.sendall(first)
+                self._pump(connection, target, pair)
+                back.join()
+
+    def _pump(self, source: socket.socket, target: socket.socket, pair: frozenset[int]) -> None:
+        """Forward until either side ends; then end both."""
+        with contextlib.suppress(OSError):
+            while piece := source.recv(PIECE):
+                if not self._wait_whole(pair):
+                    break
+                target.sendall(piece)
+        self._wait_whole(pair)  # nor does the end of a connection come through
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def _wait_whole(self, pair: frozenset[int]) -> bool:
+        """Wait until the two are not cut off from each other; False where all is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or pair not in self._apart)
+        return not self._closed
+
+    def _spawn(self, function, *args) -> threading.Thread:
+        thread = threading.Thread(target=function, args=args, daemon=True)
+        thread.start()
+        return thread
+
+
+def _client_id_bytes(frame: bytes) -> int:
+    return max(0, struct.unpack_from(">h", frame, 12)[0])
+
+
+def _node_of(frame: bytes) -> int:
+    """Who sent a connection's first request: the number at the end of its client id."""
+    client_id = frame[14 : 14 + _client_id_bytes(frame)].decode()
+    found = re.fullmatch(r"pk-node-(\d+)", client_id)
+    assert found, f"{client_id!r} is no node"
+    return int(found[1])
