@@ -115,6 +115,10 @@ GROUP_SYNONYMS: Final = {
 }
 """Group key -> the broker key that gives its default."""
 
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+REPLICA_SELECTORS: Final = (RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
+"""What `replica.selector.class` may name (KIP-392): Kafka's own two."""
+
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -273,6 +277,10 @@ class BrokerConfig:
         if any(li.host == "0.0.0.0" for li in self.advertised_listeners):
             raise ConfigError("advertised.listeners must name a host that clients can reach")
         config_roles.check(self)
+        if self.replica_selector_class not in (None, "", *REPLICA_SELECTORS):
+            raise ConfigError(
+                f"replica.selector.class must be one of {', '.join(REPLICA_SELECTORS)}"
+            )
         if self.offsets_topic_compression_codec not in range(5):
             raise ConfigError("offsets.topic.compression.codec must be between 0 and 4")
         self._topics.check()
@@ -339,9 +347,17 @@ class BrokerConfig:
     # Fetch and replication
     auto_leader_rebalance_enable = Setting[bool]("auto.leader.rebalance.enable")
     broker_heartbeat_interval_ms = Setting[int]("broker.heartbeat.interval.ms")
+    alter_log_dirs_replication_quota_window_num = Setting[int](
+        "alter.log.dirs.replication.quota.window.num"
+    )
+    alter_log_dirs_replication_quota_window_size_seconds = Setting[int](
+        "alter.log.dirs.replication.quota.window.size.seconds"
+    )
     broker_session_timeout_ms = Setting[int]("broker.session.timeout.ms")
     controlled_shutdown_enable = Setting[bool]("controlled.shutdown.enable")
     fetch_max_bytes = Setting[int]("fetch.max.bytes")
+    follower_replication_throttled_rate = Setting[int]("follower.replication.throttled.rate")
+    leader_replication_throttled_rate = Setting[int]("leader.replication.throttled.rate")
     leader_imbalance_check_interval_seconds = Setting[int](
         "leader.imbalance.check.interval.seconds"
     )
@@ -358,8 +374,13 @@ class BrokerConfig:
         "replica.high.watermark.checkpoint.interval.ms"
     )
     replica_lag_time_max_ms = Setting[int]("replica.lag.time.max.ms")
+    replica_alter_log_dirs_io_max_bytes_per_second = Setting[int](
+        "replica.alter.log.dirs.io.max.bytes.per.second"
+    )
     replica_selector_class = Setting["str | None"]("replica.selector.class")
     replica_socket_timeout_ms = Setting[int]("replica.socket.timeout.ms")
+    replication_quota_window_num = Setting[int]("replication.quota.window.num")
+    replication_quota_window_size_seconds = Setting[int]("replication.quota.window.size.seconds")
 
     # Logs
     log_cleaner_backoff_ms = Setting[int]("log.cleaner.backoff.ms")
@@ -465,8 +486,14 @@ class TopicConfig:
     delete_retention_ms = Setting[int]("delete.retention.ms")
     file_delete_delay_ms = Setting[int]("file.delete.delay.ms")
     flush_messages = Setting[int]("flush.messages")
+    follower_replication_throttled_replicas = Setting[tuple[str, ...]](
+        "follower.replication.throttled.replicas"
+    )
     flush_ms = Setting[int]("flush.ms")
     index_interval_bytes = Setting[int]("index.interval.bytes")
+    leader_replication_throttled_replicas = Setting[tuple[str, ...]](
+        "leader.replication.throttled.replicas"
+    )
     max_compaction_lag_ms = Setting[int]("max.compaction.lag.ms")
     max_message_bytes = Setting[int]("max.message.bytes")
     message_timestamp_after_max_ms = Setting[int]("message.timestamp.after.max.ms")

@@ -34,18 +34,10 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "broker.session.",
         "controller.socket.",
         "leader.imbalance.",
-        "num.replica.fetchers",
-        "replica.fetch.",
-        "replica.lag.",
-        "replica.selector.",
-        "replica.socket.",
-        "replication.quota.",
+        "replica.socket.receive.",
         "socket.connection.setup.",
     ),
-    "moves between log directories": (
-        "alter.log.dirs.",
-        "cordoned.log.dirs",
-    ),
+    "moves between log directories": ("cordoned.log.dirs",),
     "metrics": ("metrics.", "telemetry."),
     "socket buffers": ("socket.receive.buffer.", "socket.send.buffer."),
     "TLS": ("ssl.", "security.providers"),
@@ -77,8 +69,6 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
 """Feature that does not exist here -> beginnings of the broker keys that would steer it."""
 
 TOPIC_KEYS_NOT_ENFORCED: Final = (
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
     "remote.log.copy.disable",

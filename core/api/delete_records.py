@@ -1,7 +1,15 @@
-"""DeleteRecords (21), versions 0–2: drop what lies before an offset (KIP-107)."""
+"""DeleteRecords (21), versions 0–2: drop what lies before an offset (KIP-107).
+
+The leader drops at once; followers follow with their next fetches. The answer waits until every replica that is alive has
+done so, up to `timeout_ms`.
+"""
+
+from collections.abc import Awaitable
+from typing import NamedTuple
 
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
+from pk.core.broker.partition import Partition
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -15,9 +23,12 @@ HIGH_WATERMARK = -1
 """As an offset: everything that readers can see."""
 
 
-def handle(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-    """Move each partition's start; the answer's low watermark is where it starts now."""
+def handle(
+    context: Context, request: DeleteRecordsRequest
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+    """Move each partition's start; the answer's low watermark is where the last replica starts now."""
     response = DeleteRecordsResponse()
+    waiting: list[_Waiting] = []
     for topic in request.topics:
         answers: list[DeleteRecordsPartitionResult] = []
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
@@ -27,14 +38,56 @@ def handle(context: Context, request: DeleteRecordsRequest) -> DeleteRecordsResp
             )
             answers.append(answer)
             try:
-                answer.low_watermark = _delete(context, topic.name, wish)
+                partition, offset = _delete(context, topic.name, wish)
+                answer.low_watermark = partition.low_watermark
+                if answer.low_watermark < offset:
+                    waiting.append(_Waiting(partition, offset, answer))
             except KafkaError as e:
                 answer.error_code = e.code
+    return _wait(context, request, response, waiting) if waiting else response
+
+
+class _Waiting(NamedTuple):
+    """A partition whose followers have not dropped what its leader has."""
+
+    partition: Partition
+    offset: int
+    answer: DeleteRecordsPartitionResult
+
+
+async def _wait(
+    context: Context,
+    request: DeleteRecordsRequest,
+    response: DeleteRecordsResponse,
+    waiting: list[_Waiting],
+) -> DeleteRecordsResponse:
+    deadline = context.broker.clock.time() + max(request.timeout_ms, 0) / 1000
+    for partition, offset, answer in waiting:
+        epoch = partition.leader_epoch
+
+        def done(
+            partition: Partition = partition, offset: int = offset, epoch: int = epoch
+        ) -> bool:
+            return (
+                not partition.leads
+                or partition.leader_epoch != epoch
+                or partition.offline is not None
+                or partition.low_watermark >= offset
+            )
+
+        in_time = await context.broker.purgatory.until(done, (partition,), deadline)
+        answer.low_watermark = partition.low_watermark
+        if not in_time:
+            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        elif answer.low_watermark < offset or not partition.leads:
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if answer.error_code:
+            answer.low_watermark = -1
     return response
 
 
-def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> int:
-    """The partition's new start. Raises POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and what the partition does."""
+def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple[Partition, int]:
+    """The partition, and where it is to start. Raises POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and what the partition does."""
     partition = context.broker.replicas.partition(topic, wish.partition_index)
     partition.check_leader()
     if not partition.config.delete:
@@ -43,7 +96,7 @@ def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> int:
     if offset < 0 or offset > partition.high_watermark:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     partition.delete_before(offset)
-    return partition.log.log_start_offset
+    return partition, offset
 
 
-API = Api(key=21, versions=(0, 2), handle=handle, operation=Operation.DELETE)
+API = Api(key=21, versions=(0, 2), handle=handle, operation=Operation.DELETE, parks=True)

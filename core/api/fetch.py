@@ -1,9 +1,16 @@
 """Fetch (1), versions 0–18: read whole batches from each partition named.
 
-KIP-74 (limits; the first batch goes out whole), KIP-98 (read_committed), KIP-227 (sessions: core/broker/sessions.py), KIP-320
-(epochs), KIP-392 (racks), KIP-516 (v13: topics by id), KIP-595 (diverging epochs), KIP-951 (the new leader in the answer).
+KIP-73 (throttled replicas), KIP-74 (limits; the first batch goes out whole), KIP-98 (read_committed), KIP-227 (sessions:
+core/broker/sessions.py), KIP-320 (epochs), KIP-392 (racks), KIP-516 (v13: topics by id), KIP-595 (diverging epochs), KIP-903
+(v15: the follower's broker epoch), KIP-951 (the new leader in the answer).
 
-A fetch that finds less than `min_bytes` waits up to `max_wait_ms`, and looks again whenever one of its partitions moves.
+A fetch that finds less than `min_bytes` waits up to `max_wait_ms`, and looks again whenever one of its partitions moves: for
+a consumer the high watermark, for a follower the end of the log. A follower's next request in its session ends the waiting of
+the one before, which is answered empty: partitions that are new to the follower need not wait for the end of a long poll.
+
+What a follower fetches from is what it has: that is told to the partition before anything is read, so that the answer brings
+the high watermark that follows from it.
+
 Records never pass through here: an answer carries slices of files, and the connection has the kernel send them. But for
 versions 0–3, which read messages of the formats v0 (0, 1) and v1 (2, 3), they are converted (core/broker/lowering.py).
 """
@@ -16,6 +23,7 @@ from typing import Any
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.broker.lowering import lower_slice
+from pk.core.broker.nearest import nearest_replica
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import READ_COMMITTED, Partition
 from pk.core.broker.sessions import (
@@ -27,6 +35,8 @@ from pk.core.broker.sessions import (
     Partitions,
     forget,
 )
+from pk.core.broker.throttle import is_throttled
+from pk.core.config import RACK_AWARE_SELECTOR
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.lookup import FetchSlice
 from pk.core.log.slices import EMPTY, BytesSlice, Slice
@@ -48,6 +58,7 @@ VERSION_BATCH = 4
 VERSION_STORAGE_ERROR = 6
 VERSION_SESSION = 7
 VERSION_ZSTD = 10
+VERSION_RACK = 11
 VERSION_TOPIC_ID = 13
 VERSION_REPLICA_STATE = 15
 VERSION_NODE_ENDPOINTS = 16
@@ -57,8 +68,6 @@ DEBUGGING_CONSUMER = -2
 
 LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
-_NO_DATA = (EMPTY, None, None)
-
 
 class _Fetch:
     """One request: which partitions it wants, and what the latest look at them found."""
@@ -67,9 +76,12 @@ class _Fetch:
         "bytes",
         "cold",
         "context",
+        "counted",
+        "expected_epoch",
         "found",
         "incremental",
         "max_bytes",
+        "replica_epoch",
         "replica_id",
         "request",
         "session",
@@ -84,11 +96,14 @@ class _Fetch:
         self.session: FetchSession | None = None
         self.incremental = False
         self.wanted: Partitions = {}
-        self.replica_id = (
-            request.replica_state.replica_id
-            if context.api_version >= VERSION_REPLICA_STATE
-            else request.replica_id
-        )
+        self.replica_id, self.replica_epoch = request.replica_id, -1
+        if context.api_version >= VERSION_REPLICA_STATE:
+            state = request.replica_state
+            self.replica_id, self.replica_epoch = state.replica_id, state.replica_epoch
+        self.counted = self.replica_id < 0
+        """Whether the partitions know what this follower has."""
+        self.expected_epoch = FINAL_EPOCH
+        """Of the session, until its next request comes."""
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         self.found: list[tuple[FetchedPartition, PartitionData]] = []
         self.cold: list[tuple[FetchedPartition, Callable[[], FetchSlice], str]] = []
@@ -110,14 +125,17 @@ class _Fetch:
             self.wanted = self._name({})
             return
         if epoch == INITIAL_EPOCH:
-            sessions.close(session_id)
+            broker.purgatory.touch(sessions.close(session_id))
             self.wanted = self._name({})
             if self.wanted:
-                self.session = sessions.open(
-                    self.wanted, by_id=by_id, privileged=self.replica_id >= 0, now_ms=now_ms
+                self._take_session(
+                    sessions.open(
+                        self.wanted, by_id=by_id, privileged=self.replica_id >= 0, now_ms=now_ms
+                    )
                 )
             return
         session = sessions.next(session_id, epoch, by_id, now_ms)
+        broker.purgatory.touch(session)
         forget(
             session,
             (
@@ -131,8 +149,19 @@ class _Fetch:
         if not session.partitions:
             sessions.close(session.id)
             return
-        self.session = session
+        self._take_session(session)
         self.incremental = True
+
+    def _take_session(self, session: FetchSession | None) -> None:
+        self.session = session
+        if session is not None:
+            self.expected_epoch = session.epoch
+
+    @property
+    def _overtaken(self) -> bool:
+        """Whether a follower has sent the session's next request, or closed it."""
+        session = self.session
+        return session is not None and session.epoch != self.expected_epoch and self.replica_id >= 0
 
     def _name(self, partitions: Partitions) -> Partitions:
         """Enter what the request names into `partitions`."""
@@ -167,6 +196,8 @@ class _Fetch:
         self.cold = []
         self.bytes = 0
         self.urgent = False
+        if self._overtaken:
+            return True
         left = self.max_bytes
         for fetched in self.wanted.values():
             data = self._look_at(fetched, left)
@@ -179,6 +210,7 @@ class _Fetch:
                 length = data.records.length
                 left -= length
                 self.bytes += length
+        self.counted = True
         return self.urgent or bool(self.cold) or self.bytes >= self.request.min_bytes
 
     async def warm_up(self) -> None:
@@ -192,9 +224,14 @@ class _Fetch:
 
     def _look_at(self, fetched: FetchedPartition, left: int) -> PartitionData | None:
         """The answer for one partition; None where a session's client knows it all already."""
+        nearer = -1
         try:
             partition = self._partition(fetched)
-            records, aborted, diverging = self._read(partition, fetched, left)
+            if self.request.rack_id and self.replica_id == CONSUMER and partition.followers:
+                nearer = self._nearer(partition, fetched.fetch_offset)
+            records, aborted, diverging = (
+                self._read(partition, fetched, left) if nearer < 0 else (EMPTY, None, None)
+            )
         except KafkaError as e:
             answer = PartitionData(
                 partition_index=fetched.partition,
@@ -211,6 +248,7 @@ class _Fetch:
             self.incremental
             and not records.length
             and diverging is None
+            and nearer < 0
             and fetched.high_watermark == high_watermark
             and fetched.told_log_start_offset == log.log_start_offset
         ):
@@ -221,12 +259,28 @@ class _Fetch:
             last_stable_offset=log.last_stable_offset(high_watermark),
             log_start_offset=log.log_start_offset,
             aborted_transactions=aborted,
+            preferred_read_replica=nearer,
             records=records,
         )
         if diverging is not None:
             answer.diverging_epoch = diverging
             self.urgent = True
+        elif nearer >= 0 or (
+            self.incremental
+            and self.replica_id >= 0
+            and fetched.told_log_start_offset != log.log_start_offset
+        ):
+            self.urgent = True
         return answer
+
+    def _nearer(self, partition: Partition, offset: int) -> int:
+        """The replica that a consumer of this rack had better read from, -1 where that is the leader (KIP-392)."""
+        broker = self.context.broker
+        if broker.config.replica_selector_class != RACK_AWARE_SELECTOR or not partition.leads:
+            return -1
+        return nearest_replica(
+            partition, broker.image, self.request.rack_id, self.context.listener, offset
+        )
 
     def _code_of(self, error: KafkaError) -> int:
         """The error's code; clients too old to know that of a failed disk are sent to find another leader."""
@@ -253,12 +307,14 @@ class _Fetch:
             raise
         if fetched.topic_id and partition.topic_id != fetched.topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-        if self.replica_id == DEBUGGING_CONSUMER:
-            partition.check_epoch(fetched.current_leader_epoch)
+        if self.replica_id == DEBUGGING_CONSUMER or (
+            self.replica_id == CONSUMER
+            and not partition.leads
+            and self.context.api_version >= VERSION_RACK
+        ):
+            partition.check_readable(fetched.current_leader_epoch)
         else:
             partition.check_leader(fetched.current_leader_epoch)
-            if self.replica_id >= 0 and not partition.follows(self.replica_id):
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return partition
 
     def _read(
@@ -270,6 +326,13 @@ class _Fetch:
             diverging = _divergence(partition, fetched)
             if diverging is not None:
                 return EMPTY, None, diverging
+        if self.replica_id >= 0:
+            if not self.counted:
+                self._count(partition, fetched)
+            if self._holds_back(partition):
+                return EMPTY, None, None
+        elif not partition.leads and offset > log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "not replicated to here yet")
         committed = request.isolation_level == READ_COMMITTED
         end = (
             partition.end_offset(request.isolation_level)
@@ -296,6 +359,43 @@ class _Fetch:
         if not committed or not read.slice.length:
             return read.slice, [] if committed else None, None
         return read.slice, _aborted(partition, offset, read), None
+
+    def _count(self, partition: Partition, fetched: FetchedPartition) -> None:
+        """Tell the partition how far this follower is. Raises OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER."""
+        log, offset = partition.log, fetched.fetch_offset
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        partition.follower_fetched(
+            self.replica_id,
+            self.replica_epoch,
+            offset,
+            fetched.log_start_offset,
+            self.context.broker.clock.time(),
+        )
+
+    def _holds_back(self, partition: Partition) -> bool:
+        """Whether this follower has to wait for the leader's quota."""
+        return (
+            self.context.broker.quotas.leader.exceeded
+            and self.replica_id not in partition.isr
+            and self._is_throttled(partition)
+        )
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        replicas = partition.config.leader_replication_throttled_replicas
+        return is_throttled(replicas, partition.tp.partition, self.context.broker.node_id)
+
+    def _count_throttled(self) -> None:
+        """Count what goes to throttled replicas."""
+        quota = self.context.broker.quotas.leader
+        if self.replica_id < 0 or quota.unlimited or not self.bytes:
+            return
+        replicas, total = self.context.broker.replicas, 0
+        for fetched, data in self.found:
+            partition = replicas.find(fetched.topic, fetched.partition)
+            if partition is not None and data.records is not None and self._is_throttled(partition):
+                total += data.records.length
+        quota.passed(total)
 
     async def lower(self) -> bool:
         """Make messages of the batches that were found, in the format that the version reads; whether there are any,
@@ -331,14 +431,27 @@ class _Fetch:
                     leader_id=leader[0], leader_epoch=leader[1]
                 )
 
-    def keys(self) -> list[Partition]:
-        """Whom to wait for."""
+    def partitions(self) -> list[Partition]:
+        """Those of the wanted ones that are here."""
         replicas = self.context.broker.replicas
         found = (replicas.find(f.topic, f.partition) for f in self.wanted.values())
         return [partition for partition in found if partition is not None]
 
+    def keys(self) -> list[Hashable]:
+        """Whom to wait for."""
+        keys: list[Hashable] = []
+        partitions = self.partitions()
+        if self.replica_id != CONSUMER:
+            keys += [partition.end_key for partition in partitions]
+        if self.replica_id < 0:
+            keys += partitions
+        elif self.session is not None:
+            keys.append(self.session)
+        return keys
+
     def answer(self) -> FetchResponse:
         """The response: by topic, and in a session only what is news."""
+        self._count_throttled()
         response = FetchResponse(session_id=self.session.id if self.session is not None else 0)
         topics: dict[Hashable, FetchableTopicResponse] = {}
         for fetched, data in self.found:
@@ -390,11 +503,11 @@ async def _wait(fetch: _Fetch) -> FetchResponse:
     return fetch.answer()
 
 
-async def _look_until(fetch: _Fetch, partitions: list[Partition], deadline: float) -> None:
+async def _look_until(fetch: _Fetch, keys: list[Hashable], deadline: float) -> None:
     """Look until there is enough, with nothing left out because it lay cold on the disk."""
     await fetch.warm_up()
     while True:
-        await fetch.context.broker.purgatory.until(fetch.look, partitions, deadline)
+        await fetch.context.broker.purgatory.until(fetch.look, keys, deadline)
         if not fetch.cold:
             return
         await fetch.warm_up()
@@ -405,9 +518,9 @@ async def _answer_messages(fetch: _Fetch) -> FetchResponse:
     an empty answer would be asked for again at once."""
     broker = fetch.context.broker
     deadline = broker.clock.time() + max(fetch.request.max_wait_ms, 0) / 1000
-    partitions = fetch.keys()
+    partitions = fetch.partitions()
     while True:
-        await _look_until(fetch, partitions, deadline)
+        await _look_until(fetch, fetch.keys(), deadline)
         seen = [partition.high_watermark for partition in partitions]
         if await fetch.lower() or fetch.request.min_bytes <= 0:
             return fetch.answer()
@@ -422,7 +535,7 @@ async def _answer_messages(fetch: _Fetch) -> FetchResponse:
 def _divergence(partition: Partition, fetched: FetchedPartition) -> EpochEndOffset | None:
     """Where a follower's log leaves ours, by the epoch of its last record (KIP-595)."""
     epoch, end = partition.log.end_offset_for_epoch(fetched.last_fetched_epoch)
-    if end < 0 or epoch < 0:
+    if end < 0 or epoch < 0 or fetched.fetch_offset < partition.log.log_start_offset:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch < fetched.last_fetched_epoch or end < fetched.fetch_offset:
         return EpochEndOffset(epoch=epoch, end_offset=end)

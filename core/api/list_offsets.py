@@ -91,7 +91,7 @@ async def _find(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     partition = context.broker.replicas.partition(topic, wish.partition_index)
     if request.replica_id == DEBUGGING_CONSUMER:
-        partition.check_epoch(wish.current_leader_epoch)
+        partition.check_readable(wish.current_leader_epoch)
         end = partition.log.log_end_offset
     else:
         partition.check_leader(wish.current_leader_epoch)
@@ -100,13 +100,12 @@ async def _find(
             if request.replica_id == CONSUMER
             else partition.log.log_end_offset
         )
-    if when == LATEST and partition.high_watermark < partition.epoch_start_offset:
-        # KIP-207: what the last leader acknowledged may lie above the high watermark we know.
-        raise KafkaError(
-            ErrorCode.OFFSET_NOT_AVAILABLE
-            if context.api_version >= VERSION_OFFSET_NOT_AVAILABLE
-            else ErrorCode.LEADER_NOT_AVAILABLE
-        )
+    # KIP-207: what the last leader acknowledged may lie above the high watermark we know.
+    behind = (
+        request.replica_id == CONSUMER and partition.high_watermark < partition.epoch_start_offset
+    )
+    if when == LATEST and behind:
+        raise _not_available(context)
     log = partition.log
     if when == LATEST:
         return end, -1, log.epochs.epoch_of(end) if end < log.log_end_offset else log.latest_epoch
@@ -114,9 +113,18 @@ async def _find(
         return log.log_start_offset, -1, log.epochs.epoch_of(log.log_start_offset)
     if when in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
-    if when == MAX_TIMESTAMP:
-        return await _search(partition, end, log.max_timestamp)
-    return await _search(partition, end, lambda: log.offset_for_time(when))
+    search = log.max_timestamp if when == MAX_TIMESTAMP else lambda: log.offset_for_time(when)
+    found = await _search(partition, end, search)
+    if found is NOTHING and behind:
+        raise _not_available(context)
+    return found
+
+
+def _not_available(context: Context) -> KafkaError:
+    """The answer while the high watermark has not reached our leader epoch."""
+    if context.api_version >= VERSION_OFFSET_NOT_AVAILABLE:
+        return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 async def _search(partition: Partition, end: int, search: Callable[[], Any]) -> Found:

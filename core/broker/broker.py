@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pk.core.broker.clock import Clock
+from pk.core.broker.fetchers import Fetchers
+from pk.core.broker.isr import IsrManager
 from pk.core.broker.mover import Mover
 from pk.core.broker.producer_ids import ProducerIds
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replicas import Replicas
 from pk.core.broker.sessions import FetchSessions
+from pk.core.broker.throttle import ReplicationQuotas
 from pk.core.config import BrokerConfig
 from pk.core.meta import events
 from pk.core.meta.events import BROKER
@@ -76,6 +79,14 @@ class Broker:
             start_soon=self.start_soon,
             doom=self.doom,
         )
+        self.quotas = ReplicationQuotas(config, clock)
+        """How fast throttled replicas may copy."""
+        # (pyright knows this file by two names.)
+        self.isr = IsrManager(self)  # pyright: ignore[reportArgumentType]
+        """Keeps the in-sync replicas of what this broker leads."""
+        self.replicas.on_proposal = self.isr.propose
+        self.fetchers = Fetchers(self)  # pyright: ignore[reportArgumentType]
+        """Copy from their leaders what this broker follows."""
         self.mover = Mover(self.replicas, dirs, self.start_soon)
         self.producer_ids: ProducerIds
         self.broker_epoch = -1
@@ -100,6 +111,7 @@ class Broker:
     def start(self, nursery: trio.Nursery) -> None:
         """Begin background work; before it the broker only holds state."""
         self._nursery = nursery
+        nursery.start_soon(self.isr.run)
 
     def start_soon(self, fn: Any, *args: Any) -> None:
         """Run a task of the broker's own."""
@@ -143,9 +155,12 @@ class Broker:
                 self.config = self.config.with_dynamic(
                     image.broker_configs(None), image.broker_configs(self.node_id)
                 )
+                self.quotas.configure(self.config)
+            await self.fetchers.release(found)
             opened = await self.replicas.prepare(image, found, self.config)
             gone = self.replicas.commit(image, found, opened)
             self.image = image
+            self.fetchers.follow(opened, found)
             for follow in self.followers:
                 follow(image, found)
             self.purgatory.touch(MetadataImage)

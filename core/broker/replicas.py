@@ -263,6 +263,25 @@ class Replicas:
             return
         partition.flushed(end)
 
+    async def exclusively(
+        self, partition: Partition, work: Callable[..., object], *args: object
+    ) -> None:
+        """Have a log cut or begun anew in a thread, while nobody else touches it (`Partition.busy`)."""
+        log = partition.log
+        partition.busy = True
+        try:
+            await offload(work, *args, directory=log.log_dir.path)
+        except StorageError as e:
+            self.failed(partition, e)
+        finally:
+            partition.busy = False
+            partition.truncated()
+
+    def write_recovery_points(self) -> None:
+        """Note how far every log is durable: to be done when one was cut, before it is appended to. In a thread, perhaps.
+        Raises StorageError."""
+        self._dirs.write_recovery_points()
+
     def failed(self, partition: Partition, error: StorageError) -> None:
         """The disk below the partition failed: so did all that lies in its directory."""
         self.fail_directory(partition.log.log_dir, error)

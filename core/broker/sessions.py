@@ -116,9 +116,12 @@ class FetchSessions:
         self._sessions[session_id] = session
         return session
 
-    def close(self, session_id: int) -> None:
-        """Forget a session, if it is there."""
-        self._sessions.pop(session_id, None)
+    def close(self, session_id: int) -> FetchSession | None:
+        """Forget a session, if it is there; it is over for a request of its that still waits."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.epoch = FINAL_EPOCH
+        return session
 
     def next(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession:
         """The session whose next request this is.

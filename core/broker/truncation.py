@@ -1,0 +1,41 @@
+"""Where a follower cuts its log so that it is a prefix of its leader's (KIP-101, KIP-279, KIP-595).
+
+Two logs agree as far as the records of each leader epoch go that both hold. The follower names the epoch of its last record;
+the leader answers with the largest epoch not above it that *it* knows, and where that ends. If the follower holds records of
+that very epoch, it cuts where the epoch ends in the log in which it ends sooner, and both agree. If it does not, it drops
+everything of later epochs and asks again, with an older epoch each time, until the two find one that they share.
+
+The high watermark plays no part in it: it may lag behind on a new leader, and a follower that trusted it would throw away
+what was acknowledged (KIP-101 tells how).
+"""
+
+from typing import NamedTuple
+
+from pk.core.log.log import Log
+
+
+class Cut(NamedTuple):
+    """Where to cut, and whether the logs agree then; if not, the leader has to be asked again."""
+
+    offset: int
+    agreed: bool
+
+
+def cut_at(log: Log, leader_epoch: int, leader_end_offset: int) -> Cut | None:
+    """What a leader's answer means for `log`: `leader_epoch` is the largest epoch it knows that is not above the one it was
+    asked for, `leader_end_offset` where that ends there; -1 for either where it knows none.
+
+    None where the leader knows nothing that helps: what it holds and what we hold have no epoch in common.
+    """
+    end = log.log_end_offset
+    if leader_end_offset < 0:
+        return None
+    if leader_epoch < 0:
+        return Cut(min(leader_end_offset, end), True)
+    epoch, epoch_end = log.end_offset_for_epoch(leader_epoch)
+    if epoch_end < 0:
+        # We know of no epoch that old: all that we have is of later ones.
+        return Cut(min(leader_end_offset, end), True)
+    if epoch != leader_epoch:
+        return Cut(min(epoch_end, end), False)
+    return Cut(min(epoch_end, leader_end_offset, end), True)
