@@ -57,6 +57,12 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
         Candidate("positions", "how a place in a topic is written"),
         Candidate("formats", "how results look"),
     ),
+    "feature-action": (
+        Candidate("list", "what there is"),
+        Candidate("upgrade", "raise a feature's level"),
+        Candidate("downgrade", "lower a feature's level"),
+        Candidate("disable", "set a feature's level to 0"),
+    ),
     "entity-type": tuple(
         map(Candidate, ("topic", "broker", "broker-logger", "group", "client-metrics"))
     ),
@@ -247,7 +253,7 @@ class CachedNames:
     def names(self, kind: str) -> Iterable[Candidate]:
         from pk.cli.names import recall
 
-        if kind in ("topic", "group", "broker"):
+        if kind in ("topic", "group", "broker", "partition", "feature"):
             return [Candidate(name) for name in recall(self._bootstrap(), kind)]
         if kind.endswith("-config"):
             return [Candidate(f"{name}=") for name in recall("", kind)]

@@ -1,11 +1,14 @@
 """The command tree: everything `pk` can do, in the order help shows it."""
 
 from pk.cli.grammar import Group, Option
-from pk.cli.specs.cluster import BROKERS, CLUSTER, CONFIGS, ISR, SPARK_EXPORT
+from pk.cli.specs.brokers import BROKERS, CLUSTER
+from pk.cli.specs.cluster import CONFIGS, SPARK_EXPORT
 from pk.cli.specs.common import CONNECTION
 from pk.cli.specs.groups import GROUPS
 from pk.cli.specs.log import LOG
+from pk.cli.specs.partitions import ISR, PARTITIONS
 from pk.cli.specs.process import BROKER, COMPLETION, HELP, PROFILE, SHELL, UP
+from pk.cli.specs.reassign import REASSIGN
 from pk.cli.specs.records import CONSUME, PRODUCE
 from pk.cli.specs.topics import TOPICS
 
@@ -22,8 +25,10 @@ ROOT = Group(
         PRODUCE,
         CONSUME,
         GROUPS,
-        CONFIGS,
+        PARTITIONS,
         ISR,
+        REASSIGN,
+        CONFIGS,
         BROKERS,
         CLUSTER,
         LOG,

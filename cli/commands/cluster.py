@@ -1,77 +1,169 @@
-"""`pk brokers list` and `pk cluster describe`."""
+"""`pk cluster describe` and `quorum`."""
 
-from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
-from pk.cli.context import Context
-from pk.cli.names import remember
-from pk.cli.output import Column, Document, Listing, Section
-from pk.net.client.results import TopicDescription
-
-_BROKERS = (
-    Column("broker", right=True),
-    Column("host"),
-    Column("port", right=True),
-    Column("rack"),
-    Column("controller"),
-    Column("leaders", right=True),
-    Column("replicas", right=True),
-    Column("fenced", wide=True),
+from pk.cli.commands.brokers import (
+    BROKERS,
+    Look,
+    broker_rows,
+    broker_style,
+    look_at_brokers,
 )
+from pk.cli.context import Context
+from pk.cli.output import Column, Document, Listing, Section
+from pk.cli.resolve import now_ms
+from pk.cli.times import show_span
+from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.results import FeatureDescription, QuorumDescription, QuorumReplica
 
-
-async def _look(context: Context) -> tuple[Any, list[TopicDescription], list[dict[str, Any]]]:
-    admin = await context.admin()
-    cluster = await admin.describe_cluster()
-    described = await admin.describe_topics()
-    topics = [t for t in described.values() if isinstance(t, TopicDescription)]
-    leaders = Counter(p.leader_id for t in topics for p in t.partitions)
-    replicas = Counter(b for t in topics for p in t.partitions for b in p.replicas)
-    rows = [
-        {
-            "broker": b.node_id,
-            "host": b.host,
-            "port": b.port,
-            "rack": b.rack,
-            "controller": b.node_id == cluster.controller_id,
-            "leaders": leaders[b.node_id],
-            "replicas": replicas[b.node_id],
-            "fenced": b.fenced,
-        }
-        for b in sorted(cluster.brokers, key=lambda b: b.node_id)
-    ]
-    bootstrap = context.settings.bootstrap
-    remember(bootstrap, "broker", (str(b.node_id) for b in cluster.brokers))
-    remember(bootstrap, "topic", (t.name for t in topics))
-    return cluster, topics, rows
-
-
-async def list_brokers(context: Context) -> None:
-    """`pk brokers list`."""
-    _, _, rows = await _look(context)
-    context.show(Listing(_BROKERS, rows))
+_PAIRS = (Column("name"), Column("value"))
+_IN_DESCRIBE = (
+    "broker",
+    "host",
+    "port",
+    "rack",
+    "controller",
+    "state",
+    "leaders",
+    "replicas",
+    "fenced",
+)
 
 
 async def describe(context: Context) -> None:
     """`pk cluster describe`."""
-    cluster, topics, rows = await _look(context)
-    partitions = [p for t in topics for p in t.partitions]
-    summary = {
+    admin = await context.admin()
+    look = await look_at_brokers(context, admin)
+    columns = [c for c in BROKERS if c.key in _IN_DESCRIBE]
+    keys = [c.key for c in columns]
+    rows = [{key: row[key] for key in keys} for row in broker_rows(look)]
+    brokers = Listing(columns, rows, broker_style)
+    summary = summary_of(look)
+    named = [{"name": k.replace("_", " "), "value": v} for k, v in summary.items()]
+    context.show_document(
+        Document(
+            [{**summary, "brokers": rows}],
+            [Section("", Listing(_PAIRS, named)), Section("", brokers)],
+            brokers,
+        )
+    )
+
+
+def summary_of(look: Look) -> dict[str, Any]:
+    """The cluster in a few numbers."""
+    partitions = look.partitions.values()
+    cluster = look.cluster
+    return {
         "cluster_id": cluster.cluster_id,
         "controller_id": None if cluster.controller_id < 0 else cluster.controller_id,
-        "brokers": len(rows),
-        "topics": len(topics),
+        "brokers": sum(not node.fenced for node in look.nodes.values()),
+        "topics": len(look.topics),
         "partitions": len(partitions),
         "under_replicated": sum(p.under_replicated for p in partitions),
         "offline": sum(p.leader_id < 0 for p in partitions),
     }
-    columns = [Column("name"), Column("value")]
+
+
+def _ago(ms: int | None) -> str:
+    return "-" if ms is None else f"{show_span(ms)} ago"
+
+
+_QUORUM = (
+    Column("node", right=True),
+    Column("role"),
+    Column("log_end_offset", right=True, title="LOG END"),
+    Column("lag", right=True),
+    Column("caught_up_ms", right=True, show=_ago, title="CAUGHT UP"),
+    Column("fetched_ms", right=True, show=_ago, title="FETCHED"),
+    Column("applied_offset", right=True, title="APPLIED"),
+    Column("endpoints", wide=True),
+    Column("directory_id", wide=True),
+)
+
+
+async def quorum(context: Context) -> None:
+    """`pk cluster quorum`."""
+    admin = await context.admin()
+    try:
+        found = await admin.describe_quorum()
+    except KafkaError as e:
+        if e.code != ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        raise KafkaError(
+            e.code, "it tells nothing of its metadata log, as clusters with ZooKeeper do not"
+        ) from None
+    look = await look_at_brokers(context, admin)
+    applied = {
+        b: f.finalized_epoch
+        for b, f in look.features.items()
+        if isinstance(f, FeatureDescription) and f.finalized_epoch >= 0
+    }
+    rows = quorum_rows(found, applied, now_ms())
+    listing = Listing(_QUORUM, rows)
+    behind = [row["lag"] for row in rows if row["lag"] is not None]
+    summary = {
+        "cluster_id": look.cluster.cluster_id,
+        "leader_id": found.leader_id,
+        "leader_epoch": found.leader_epoch,
+        "high_watermark": found.high_watermark,
+        "lag_max": max(behind, default=None),
+    }
     named = [{"name": k.replace("_", " "), "value": v} for k, v in summary.items()]
-    brokers = Listing(_BROKERS, rows)
     context.show_document(
         Document(
-            [{**summary, "brokers": rows}],
-            [Section("", Listing(columns, named)), Section("", brokers)],
-            brokers,
+            [{**summary, "nodes": rows}],
+            [Section("", Listing(_PAIRS, named)), Section("", listing)],
+            listing,
         )
     )
+
+
+def quorum_rows(
+    quorum: QuorumDescription, applied: Mapping[int, int], now: int
+) -> list[dict[str, Any]]:
+    """A row for each voter and observer; `applied` is the metadata offset that each broker says it has applied."""
+    end = max(
+        (s.log_end_offset for s in (*quorum.voters, *quorum.observers)),
+        default=quorum.high_watermark,
+    )
+    leader_end = next(
+        (s.log_end_offset for s in quorum.voters if s.replica_id == quorum.leader_id), end
+    )
+    rows = []
+    for voters, states in ((True, quorum.voters), (False, quorum.observers)):
+        for state in sorted(states, key=lambda s: s.replica_id):
+            leads = voters and state.replica_id == quorum.leader_id
+            rows.append(_quorum_row(quorum, state, voters, leads, leader_end, applied, now))
+    return rows
+
+
+def _quorum_row(
+    quorum: QuorumDescription,
+    state: QuorumReplica,
+    voter: bool,
+    leads: bool,
+    end: int,
+    applied: Mapping[int, int],
+    now: int,
+) -> dict[str, Any]:
+    from pk.core.values import ZERO_UUID, uuid_text
+
+    known = state.log_end_offset >= 0
+    return {
+        "node": state.replica_id,
+        "role": "leader" if leads else "voter" if voter else "observer",
+        "log_end_offset": state.log_end_offset if known else None,
+        "lag": max(end - state.log_end_offset, 0) if known else None,
+        "caught_up_ms": _since(state.last_caught_up_timestamp_ms, now, leads),
+        "fetched_ms": _since(state.last_fetch_timestamp_ms, now, leads),
+        "applied_offset": applied.get(state.replica_id),
+        "endpoints": list(quorum.nodes.get(state.replica_id, ())),
+        "directory_id": None if state.directory_id == ZERO_UUID else uuid_text(state.directory_id),
+    }
+
+
+def _since(stamp: int, now: int, leads: bool) -> int | None:
+    if leads:
+        return 0
+    return max(now - stamp, 0) if stamp > 0 else None

@@ -247,32 +247,30 @@ class _Planner:
     def balance_bytes(self) -> None:
         """Moves the replica that fits the gap between the fullest and the emptiest broker best, until they are even."""
         sizes = self.state.sizes
-        held = dict.fromkeys(self.targets, 0)
+        on: dict[int, set[TopicPartition]] = {b: set() for b in self.targets}
         for tp in self.selected:
             for broker in self.now[tp]:
-                if broker in held:
-                    held[broker] += sizes.get(tp, 0)
+                if broker in on and sizes.get(tp, 0):
+                    on[broker].add(tp)
+        held = {b: sum(sizes[tp] for tp in tps) for b, tps in on.items()}
         mean = sum(held.values()) / max(len(held), 1)
         while held:
-            full, empty = (
-                max(held, key=lambda b: (held[b], b)),
-                min(held, key=lambda b: (held[b], b)),
-            )
+            full = max(held, key=lambda b: (held[b], b))
+            empty = min(held, key=lambda b: (held[b], b))
             gap = held[full] - held[empty]
             if gap <= _EVEN_ENOUGH * mean:
                 return
             fits = [
                 tp
-                for tp in self.selected
-                if full in self.now[tp]
-                and empty not in self.now[tp]
-                and 0 < sizes.get(tp, 0) < gap
-                and self._keeps_racks(self.now[tp], full, empty)
+                for tp in on[full] - on[empty]
+                if sizes[tp] < gap and self._keeps_racks(self.now[tp], full, empty)
             ]
             if not fits:
                 return
             tp = min(fits, key=lambda tp: (abs(2 * sizes[tp] - gap), tp))
             self.set(tp, tuple(empty if x == full else x for x in self.now[tp]))
+            on[full].remove(tp)
+            on[empty].add(tp)
             held[full] -= sizes[tp]
             held[empty] += sizes[tp]
 

@@ -60,8 +60,12 @@ class Shell:
         if cache.error is not None:
             parts.append(cache.error)
         if cache.refreshed is not None:
-            parts.append(f"{len(cache.brokers)} brokers")
+            parts.append(cache.brokers_up())
             parts.append(f"{cache.under_replicated} under-replicated")
+            if cache.offline:
+                parts.append(f"{cache.offline} offline")
+            if cache.moving:
+                parts.append(f"{cache.moving} moving")
             if cache.controller is not None:
                 parts.append(f"controller {cache.controller}")
         return " · ".join([*parts, cache.age()])

@@ -5,11 +5,13 @@ toolbar.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import trio
 
+from pk.cli.commands.reassign_state import describe_nodes, running_reassignments
 from pk.cli.complete import Candidate
+from pk.cli.context import count
 from pk.cli.names import remember
 from pk.cli.session import Session
 from pk.cli.settings import Settings
@@ -22,6 +24,7 @@ from pk.net.client.results import ConfigResource, ConfigSource, ResourceType, To
 REFRESH_S = 10.0
 _CONFIGS_MAX = 200
 """Topics whose configs are kept for completion."""
+_PARTITIONS_MAX = 20_000
 
 
 class Cache:
@@ -33,7 +36,13 @@ class Cache:
         self.refreshed: float | None = None
         self.brokers: dict[int, str] = {}
         self.controller: int | None = None
+        self.down: set[int] = set()
+        """Brokers that are fenced, or hold replicas and are not there."""
+
         self.under_replicated = 0
+        self.offline = 0
+        self.moving = 0
+        self.partitions: dict[str, str] = {}
         self.topics: dict[str, str] = {}
         self.groups: dict[str, str] = {}
         self.configs: dict[str, dict[str, str]] = {}
@@ -61,15 +70,14 @@ class Cache:
 
     async def _refresh(self, session: Session) -> None:
         admin = await session.admin(self.settings)
-        cluster = await admin.describe_cluster()
+        cluster, nodes = await describe_nodes(admin)
         self.brokers = {b.node_id: b.address for b in cluster.brokers}
         self.controller = cluster.controller_id if cluster.controller_id >= 0 else None
         described = await admin.describe_topics()
         topics = {n: t for n, t in described.items() if isinstance(t, TopicDescription)}
         self.topics = {n: f"{len(t.partitions)} partitions" for n, t in sorted(topics.items())}
-        self.under_replicated = sum(
-            p.under_replicated for t in topics.values() for p in t.partitions
-        )
+        self._partitions(topics, {b for b, node in nodes.items() if not node.fenced})
+        self.moving = len(await running_reassignments(admin))
         listed = await admin.list_groups()
         self.groups = {g.group_id: g.state for g in sorted(listed.groups, key=lambda g: g.group_id)}
         remember(self.settings.bootstrap, "topic", self.topics)
@@ -85,6 +93,26 @@ class Cache:
                 if not isinstance(found, Exception)
             }
 
+    def _partitions(self, topics: Mapping[str, TopicDescription], live: set[int]) -> None:
+        every = [(t.name, p) for _, t in sorted(topics.items()) for p in t.partitions]
+        self.under_replicated = sum(p.under_replicated for _, p in every)
+        self.offline = sum(p.leader_id < 0 for _, p in every)
+        known = {b for _, p in every for b in p.replicas} | set(self.brokers)
+        self.down = known - live
+        self.partitions = {
+            f"{name}/{p.partition}": f"leader {p.leader_id}, replicas {','.join(map(str, p.replicas))}"
+            for name, p in every[:_PARTITIONS_MAX]
+        }
+        remember(self.settings.bootstrap, "broker", map(str, known))
+        remember(self.settings.bootstrap, "partition", self.partitions)
+
+    def brokers_up(self) -> str:
+        """`3 brokers`, or `2 of 3 brokers` where one is down."""
+        every = len({*self.brokers, *self.down})
+        if self.down:
+            return f"{every - len(self.down)} of {count(every, 'broker')}"
+        return count(every, "broker")
+
     def names(self, kind: str) -> Iterable[Candidate]:
         """The candidates of a kind; part of `pk.cli.complete.Names`."""
         match kind:
@@ -94,6 +122,8 @@ class Cache:
                 return [Candidate(n, state) for n, state in self.groups.items()]
             case "broker":
                 return [Candidate(str(n), address) for n, address in self.brokers.items()]
+            case "partition":
+                return [Candidate(n, meaning) for n, meaning in self.partitions.items()]
             case "bootstrap":
                 return [Candidate(address, f"broker {n}") for n, address in self.brokers.items()]
             case "topic-config":

@@ -1,4 +1,4 @@
-"""`pk configs`, `pk isr`, `pk brokers`, `pk cluster`, `pk spark-export`."""
+"""`pk configs` and `pk spark-export`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
 from pk.cli.specs.common import CHANGE, CONNECTION, LISTING
@@ -137,62 +137,6 @@ CONFIGS = Group(
                 "pk configs alter topic orders -c retention.ms=86400000 --delete cleanup.policy",
                 "pk configs alter broker default -c log.retention.hours=24 --dry-run",
             ),
-        ),
-    ),
-)
-
-ISR = Command(
-    "isr",
-    help="Every partition's replicas, in-sync replicas, leader, end offset and high watermark.",
-    handler="pk.cli.commands.isr:isr",
-    arguments=(
-        Argument(
-            "TOPIC", many=True, optional=True, help="The topics (default: all).", complete="topic"
-        ),
-    ),
-    options=(
-        Option("-i", "--internal", help="Internal topics too, where no topic is named."),
-        Option(
-            "--under-replicated",
-            "--under-replicated-partitions",
-            help="Only partitions with fewer in-sync replicas than replicas.",
-        ),
-        Option("--offline", "--unavailable-partitions", help="Only partitions without a leader."),
-        Option(
-            "-w",
-            "--watch",
-            help="Stay, and show who leaves and joins the in-sync replicas as it happens.",
-        ),
-        *LISTING,
-        *CONNECTION,
-    ),
-    examples=("pk isr", "pk isr -w", "pk isr orders --where 'in_sync < 3'"),
-)
-
-BROKERS = Group(
-    "brokers",
-    "nodes",
-    help="The brokers of the cluster.",
-    children=(
-        Command(
-            "list",
-            "ls",
-            help="The brokers, what they hold and which one is the controller.",
-            handler="pk.cli.commands.cluster:list_brokers",
-            options=(*LISTING, *CONNECTION),
-        ),
-    ),
-)
-
-CLUSTER = Group(
-    "cluster",
-    help="The cluster as a whole.",
-    children=(
-        Command(
-            "describe",
-            help="Its id, brokers, controller, topics, partitions and their health.",
-            handler="pk.cli.commands.cluster:describe",
-            options=(*LISTING, *CONNECTION),
         ),
     ),
 )

@@ -12,7 +12,7 @@ from pk.net.client.connection import Connection
 
 _DESCRIBE_CLUSTER = 60
 _UPDATE_FEATURES = 57
-_UPGRADE, _SAFE_DOWNGRADE = 1, 2
+_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 class ClusterOperations(AdminBase):
@@ -112,20 +112,27 @@ class ClusterOperations(AdminBase):
         levels: Mapping[str, int],
         *,
         allow_downgrade: bool = False,
+        unsafe: bool = False,
         validate_only: bool = False,
     ) -> dict[str, Failure | None]:
-        """Set the finalized level of features; level 0 disables one. `validate_only` needs version 1 (3.3)."""
+        """Set the finalized level of features; level 0 disables one. `validate_only` needs version 1 (3.3).
+
+        An `unsafe` downgrade may lose metadata, and needs version 1 too.
+        """
         from pk.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
         async def ask(connection: Connection) -> Any:
-            version = connection.version_of(_UPDATE_FEATURES, low=1 if validate_only else 0)
+            version = connection.version_of(
+                _UPDATE_FEATURES, low=1 if validate_only or unsafe else 0
+            )
             request = UpdateFeaturesRequest(validate_only=validate_only)
             for name, level in levels.items():
                 update = FeatureUpdateKey(feature=name, max_version_level=level)
                 if version == 0:
                     update.allow_downgrade = allow_downgrade
                 else:
-                    update.upgrade_type = _SAFE_DOWNGRADE if allow_downgrade else _UPGRADE
+                    downgrade = _UNSAFE_DOWNGRADE if unsafe else _SAFE_DOWNGRADE
+                    update.upgrade_type = downgrade if allow_downgrade else _UPGRADE
                 request.feature_updates.append(update)
             return await connection.request(request, version=version)
 

@@ -96,7 +96,7 @@ def test_the_same_commands_with_toolbar_and_prompt(
 ) -> None:
     one, topic = shell
     assert f"{kafka.bootstrap}>" in one.text
-    assert "1 brokers" in one.text and "0 under-replicated" in one.text
+    assert "1 broker ·" in one.text and "0 under-replicated" in one.text
     one.send(f"consume {topic} -e\r")
     one.until(lambda text: "three" in text and "3 records" in text)
     one.send("topics lsit\r")

@@ -1,0 +1,217 @@
+"""`pk isr -w`: who leaves and joins the in-sync replicas, as it happens.
+
+Kafka has no API for the history of an ISR, so a watch asks again and again and tells what is different. What was out of
+sync when it began is told first, without a time: nobody saw when that began. A replica that comes back says how long this
+watch saw it gone.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import trio
+
+from pk.cli.commands.common import partition_style
+from pk.cli.commands.isr import log_ends, show_behind
+from pk.cli.commands.partition_view import Partitions, ailing, needed_replicas
+from pk.cli.commands.reassign_state import is_pattern, named_topics
+from pk.cli.context import Context
+from pk.cli.output import Column, Listing, render
+from pk.cli.times import show_span, show_time
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+Watched = dict[TopicPartition, tuple[int, tuple[int, ...]]]
+"""Partition → its leader and its in-sync replicas."""
+
+_EVENTS = (
+    Column("time"),
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("event"),
+    Column("brokers"),
+    Column("leader", right=True),
+    Column("isr", title="ISR"),
+    Column("out_for_ms", title="OUT FOR", show=lambda ms: "-" if ms is None else show_span(ms)),
+    Column("behind", show=show_behind),
+)
+_WATCH_S = 0.5
+_LOST_S = 1.0
+
+
+class Gone(NamedTuple):
+    """A replica that is not in sync, and since when; None: since before the watch began."""
+
+    tp: TopicPartition
+    broker: int
+
+
+def changes(before: Watched, now: Watched, time: str) -> list[dict[str, Any]]:
+    """What happened between two looks: made, deleted, shrink, expand, leader, offline."""
+    rows: list[dict[str, Any]] = []
+    for tp in sorted({*before, *now}):
+        if tp not in before:
+            rows.append(_row(tp, "made", now[tp][1], now[tp], time))
+            continue
+        if tp not in now:
+            rows.append(_row(tp, "deleted", before[tp][1], (-1, ()), time))
+            continue
+        (old_leader, old), (leader, isr) = before[tp], now[tp]
+        if left := set(old) - set(isr):
+            rows.append(_row(tp, "shrink", left, now[tp], time))
+        if joined := set(isr) - set(old):
+            rows.append(_row(tp, "expand", joined, now[tp], time))
+        if leader != old_leader:
+            event, broker = ("leader", leader) if leader >= 0 else ("offline", old_leader)
+            rows.append(_row(tp, event, [broker], now[tp], time))
+    return rows
+
+
+def _row(
+    tp: TopicPartition,
+    event: str,
+    brokers: Iterable[int],
+    state: tuple[int, tuple[int, ...]],
+    time: str | None,
+) -> dict[str, Any]:
+    return {
+        "time": time,
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "event": event,
+        "brokers": sorted(brokers),
+        "leader": state[0] if state[0] >= 0 else None,
+        "isr": list(state[1]),
+        "out_for_ms": None,
+        "behind": None,
+    }
+
+
+class History:
+    """When each replica fell out of sync, as far as it was seen. Time, in milliseconds, is an argument."""
+
+    def __init__(self) -> None:
+        self._since: dict[Gone, int | None] = {}
+
+    def begin(self, partitions: Partitions) -> list[dict[str, Any]]:
+        """What was out of sync before anybody looked: a row for each such partition, without a time."""
+        rows = []
+        for tp, p in sorted(partitions.items()):
+            out = [b for b in p.replicas if b not in p.isr]
+            for broker in out:
+                self._since[Gone(tp, broker)] = None
+            if out or p.leader_id < 0:
+                event = "out" if p.leader_id >= 0 else "offline"
+                rows.append(_row(tp, event, out, (p.leader_id, p.isr), None))
+        return rows
+
+    def see(self, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
+        """Takes in what `changes` told, and adds to replicas that came back how long they were gone."""
+        for row in rows:
+            tp = TopicPartition(row["topic"], row["partition"])
+            if row["event"] == "shrink":
+                for broker in row["brokers"]:
+                    self._since[Gone(tp, broker)] = now_ms
+            elif row["event"] == "expand":
+                known = [self._since.pop(Gone(tp, broker), None) for broker in row["brokers"]]
+                seen = [since for since in known if since is not None]
+                row["out_for_ms"] = now_ms - min(seen) if seen else None
+            elif row["event"] == "deleted":
+                for gone in [gone for gone in self._since if gone.tp == tp]:
+                    del self._since[gone]
+
+
+async def _look(context: Context, admin: Admin) -> Partitions:
+    args = context.args
+    names: list[str] | None = None
+    if args.topic:
+        # A pattern is read anew each time, so that it takes in topics made meanwhile.
+        plain = [word for word in args.topic if not is_pattern(word)]
+        patterns = [word for word in args.topic if is_pattern(word)]
+        names = plain + (await named_topics(context, admin, patterns) if patterns else [])
+    described = await admin.describe_topics(names)
+    return {
+        TopicPartition(topic.name, p.partition): p
+        for topic in described.values()
+        if isinstance(topic, r.TopicDescription) and (names or args.internal or not topic.internal)
+        for p in topic.partitions
+    }
+
+
+async def watch(context: Context, admin: Admin) -> None:
+    """Shows changes until it is interrupted."""
+    from pk.cli.resolve import now_ms
+
+    look = context.look
+    if look.format == "json":
+        look = look._replace(format="jsonl")
+    context.write(render(Listing(_EVENTS, []), look))
+    headed = look.format in ("table", "wide", "csv")
+
+    def tell(rows: list[dict[str, Any]]) -> None:
+        if rows:
+            listing = Listing(_EVENTS, rows, partition_style)  # pyright: ignore[reportArgumentType]
+            shown = render(listing, look._replace(terminal=False))
+            context.write(shown.split(b"\n", 1)[1] if headed else shown)
+
+    history = History()
+    before: Watched | None = None
+    lost = False
+    while True:
+        try:
+            partitions = await _look(context, admin)
+        except ClientError:
+            if before is None:
+                raise
+            if not lost:
+                context.say("No broker answers; watching on.")
+            lost = True
+            await trio.sleep(_LOST_S)
+            continue
+        lost = False
+        min_isr = await needed_replicas(admin, context.args, partitions)
+        now: Watched = {tp: (p.leader_id, p.isr) for tp, p in partitions.items()}
+        if before is None:
+            tell(history.begin(ailing(partitions, context.args, min_isr)))
+        else:
+            stamp = now_ms()
+            rows = changes(before, now, show_time(stamp))
+            history.see(rows, stamp)
+            await _add_lag(admin, partitions, rows)
+            wanted = _wanted(context.args, partitions, before, min_isr)
+            tell([row for row in rows if _of(row) in wanted])
+        before = now
+        await trio.sleep(_WATCH_S)
+
+
+def _of(row: dict[str, Any]) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def _wanted(
+    args: Any, partitions: Partitions, before: Watched, min_isr: dict[str, int]
+) -> set[TopicPartition]:
+    """The partitions that the filters are about: those that ail now, or did a moment ago and so have news of it."""
+    found = set(ailing(partitions, args, min_isr)) | (before.keys() - partitions.keys())
+    was = {
+        tp: partitions[tp]
+        for tp, (leader, isr) in before.items()
+        if tp in partitions and (leader < 0 or len(isr) < len(partitions[tp].replicas))
+    }
+    return found | set(was)
+
+
+async def _add_lag(admin: Admin, partitions: Partitions, rows: list[dict[str, Any]]) -> None:
+    """Adds how far the replicas that left are behind at that moment."""
+    left = {_of(row): row for row in rows if row["event"] == "shrink" and row["leader"] is not None}
+    if not left:
+        return
+    ends = await log_ends(admin, {tp: partitions[tp] for tp in left})
+    for tp, row in left.items():
+        here = ends.get(tp, {})
+        leo = here.get(partitions[tp].leader_id)
+        if leo is not None:
+            row["behind"] = {
+                str(b): max(leo - here[b], 0) if b in here else None for b in row["brokers"]
+            }

@@ -1,0 +1,157 @@
+"""`pk partitions` and `pk isr`."""
+
+from pk.cli.grammar import Argument, Command, Group, Option
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING
+
+_TOPICS = Argument(
+    "TOPIC",
+    many=True,
+    optional=True,
+    help="The topics, by name or regular expression over whole names (default: all).",
+    complete="topic",
+)
+_INTERNAL = Option("-i", "--internal", help="Internal topics too, where no topic is named.")
+_HEALTH = (
+    Option(
+        "--under-replicated",
+        "--under-replicated-partitions",
+        help="Only partitions with fewer in-sync replicas than replicas.",
+    ),
+    Option("--offline", "--unavailable-partitions", help="Only partitions without a leader."),
+    Option(
+        "--under-min-isr",
+        "--under-min-isr-partitions",
+        help="Only partitions with fewer in-sync replicas than min.insync.replicas.",
+    ),
+    Option(
+        "--at-min-isr",
+        "--at-min-isr-partitions",
+        help="Only partitions with exactly min.insync.replicas of them.",
+    ),
+)
+
+ISR = Command(
+    "isr",
+    help="Every partition's replicas, in-sync replicas, leader, and how far each replica is behind.",
+    handler="pk.cli.commands.isr:isr",
+    arguments=(_TOPICS,),
+    options=(
+        _INTERNAL,
+        *_HEALTH,
+        Option(
+            "-w",
+            "--watch",
+            help="Stay, and show who leaves and joins the in-sync replicas as it happens.",
+        ),
+        *LISTING,
+        *CONNECTION,
+    ),
+    examples=(
+        "pk isr",
+        "pk isr -w",
+        "pk isr --under-replicated",
+        "pk isr 'orders.*' --where 'in_sync < 3' --sort -lag_max",
+    ),
+    notes="BEHIND names each replica that lacks records, as BROKER:RECORDS; a broker that does not answer is BROKER:?. "
+    "SINCE is when a replica fell out of sync, as far as this watch saw it: no API of Kafka tells.",
+)
+
+PARTITIONS = Group(
+    "partitions",
+    "partition",
+    help="Partitions: list by health and leader; elect leaders.",
+    children=(
+        Command(
+            "list",
+            "ls",
+            help="Partitions with leader, replicas, in-sync replicas and what ails them.",
+            handler="pk.cli.commands.partitions:list_partitions",
+            arguments=(_TOPICS,),
+            options=(
+                _INTERNAL,
+                *_HEALTH,
+                Option(
+                    "--not-preferred",
+                    help="Only partitions that another than the preferred replica leads.",
+                ),
+                Option(
+                    "--leader",
+                    value="ID",
+                    kind="list",
+                    repeat=True,
+                    help="Only partitions led by these brokers.",
+                    complete="broker",
+                ),
+                Option(
+                    "--broker",
+                    value="ID",
+                    kind="list",
+                    repeat=True,
+                    help="Only partitions with a replica on one of these brokers.",
+                    complete="broker",
+                ),
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=(
+                "pk partitions list --under-replicated",
+                "pk partitions list orders --not-preferred",
+                "pk partitions list --broker 3 --where 'isr contains 3' -f json",
+            ),
+        ),
+        Command(
+            "elect-leaders",
+            "elect",
+            help="Make the preferred replicas lead, or any live one where all in sync are lost.",
+            handler="pk.cli.commands.elections:elect_leaders",
+            arguments=(
+                Argument(
+                    "PARTITION",
+                    many=True,
+                    optional=True,
+                    help="Topics, or partitions such as orders/0 (default: all that need it).",
+                    complete="partition",
+                ),
+            ),
+            options=(
+                Option("-t", "--topic", value="TOPIC", help="A topic.", complete="topic"),
+                Option(
+                    "-p",
+                    "--partitions",
+                    "--partition",
+                    value="0,1",
+                    kind="list",
+                    repeat=True,
+                    help="These partitions of the topic of -t.",
+                ),
+                Option(
+                    "--unclean",
+                    help="Elect a live replica that is not in sync where there is no leader; records are lost.",
+                ),
+                Option("-a", "--all", "--all-topic-partitions", help="All that need it."),
+                Option(
+                    "--election-type",
+                    value="TYPE",
+                    choices=("preferred", "unclean"),
+                    help="Apache's way to say it.",
+                    hidden=True,
+                ),
+                Option(
+                    "--from-json",
+                    "--path-to-json-file",
+                    value="FILE",
+                    help="The partitions in Apache's JSON.",
+                    complete="file",
+                ),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=(
+                "pk partitions elect-leaders",
+                "pk partitions elect-leaders orders --dry-run",
+                "pk partitions elect-leaders orders/3 --unclean",
+            ),
+        ),
+    ),
+)

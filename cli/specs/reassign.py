@@ -1,0 +1,224 @@
+"""`pk reassign`."""
+
+from pk.cli.grammar import Argument, Command, Group, Option
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING
+
+_MODULE = "pk.cli.commands.reassign"
+_STATUS = "pk.cli.commands.reassign_status"
+
+_TOPICS = Option(
+    "-t",
+    "--topic",
+    value="TOPIC",
+    repeat=True,
+    dest="topics",
+    help="Only this topic, or those whose whole name matches; may be given again.",
+    complete="topic",
+)
+_WANTED = (
+    _TOPICS,
+    Option("-a", "--all", help="Every topic, where --to and --rf must be told."),
+    Option(
+        "--to",
+        value="4,5,6",
+        kind="list",
+        repeat=True,
+        help="All replicas on these brokers; what lies there already stays.",
+        complete="broker",
+    ),
+    Option(
+        "--drain",
+        value="3",
+        kind="list",
+        repeat=True,
+        help="No replica on these brokers any more.",
+        complete="broker",
+    ),
+    Option(
+        "--add",
+        value="6",
+        kind="list",
+        repeat=True,
+        help="Give these brokers their share; nothing else moves.",
+        complete="broker",
+    ),
+    Option(
+        "-r",
+        "--rf",
+        "--replication-factor",
+        value="N",
+        kind="count",
+        dest="rf",
+        help="So many replicas of every partition.",
+    ),
+    Option(
+        "--balance",
+        value="WHAT",
+        choices=("all", "replicas", "leaders", "bytes"),
+        assumed="all",
+        help="Even out replicas and then leaders (all), or only one of replicas, leaders, bytes.",
+    ),
+    Option(
+        "--set",
+        value="T/0=1,2,3",
+        repeat=True,
+        help="Exactly these replicas, the preferred leader first; may be given again.",
+        complete="partition",
+    ),
+    Option(
+        "--from-json",
+        "--reassignment-json-file",
+        value="FILE",
+        help="What Apache's JSON in this file says (- for standard input).",
+        complete="file",
+    ),
+    Option(
+        "--no-rack-aware", "--disable-rack-aware", help="Do not keep replicas in different racks."
+    ),
+)
+_THROTTLE = Option(
+    "--throttle",
+    value="RATE",
+    help="At most so many bytes a second in and out of each broker, such as 50MB/s.",
+)
+_FILE = Argument(
+    "FILE",
+    optional=True,
+    help="A plan in Apache's JSON, such as `pk reassign plan --save` writes; - for standard input.",
+    complete="file",
+)
+
+REASSIGN = Group(
+    "reassign",
+    "reassignments",
+    help="Move replicas between brokers: plan, apply, status, throttle, cancel, rollback.",
+    children=(
+        Command(
+            "plan",
+            "generate",
+            help="What would have to move, with the least movement. Changes nothing.",
+            handler=f"{_MODULE}:plan_command",
+            options=(
+                *_WANTED,
+                _THROTTLE,
+                Option("--json", help="The plan as Apache's JSON, for `apply` or for its tool."),
+                Option(
+                    "--save", value="FILE", help="Write it as Apache's JSON too.", complete="file"
+                ),
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=(
+                "pk reassign plan -t orders --to 4,5,6 --throttle 50MB/s",
+                "pk reassign plan --drain 3 --save plan.json",
+                "pk reassign plan --balance -f json",
+                "pk reassign plan --all --rf 3",
+            ),
+            notes="A replica that may stay stays. New ones go where their partition has none in that rack, then to the "
+            "broker with the fewest of that topic, then with the fewest at all. The partitions that do not change keep "
+            "their order.",
+        ),
+        Command(
+            "apply",
+            "execute",
+            help="Do it: shown before it is done, throttled, watched to the end, tidied up.",
+            handler=f"{_MODULE}:apply",
+            arguments=(_FILE,),
+            options=(
+                *_WANTED,
+                _THROTTLE,
+                Option(
+                    "--detach",
+                    help="Do not stay; a process in the background tidies up at the end.",
+                ),
+                Option(
+                    "--resume",
+                    help="Go on watching what an earlier apply left, and remove its throttle at the end.",
+                ),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=(
+                "pk reassign apply -t orders --to 4,5,6 --throttle 50MB/s",
+                "pk reassign apply plan.json -y --detach",
+                "pk reassign apply --resume",
+            ),
+            notes="Ctrl-C asks what is to become of it: leave it running, hand it to the background, or take back what "
+            "still moves. A file that undoes it is written first; `pk reassign rollback` reads it. The preferred "
+            "replicas lead at the end.",
+        ),
+        Command(
+            "status",
+            "ls",
+            "list",
+            help="What is being moved and how far it is; throttles that were left behind.",
+            handler=f"{_STATUS}:status",
+            options=(
+                Option("-w", "--watch", help="Stay until nothing moves any more."),
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk reassign status", "pk reassign status -w"),
+        ),
+        Command(
+            "throttle",
+            help="Show, change or remove the throttle of what moves.",
+            handler=f"{_STATUS}:throttle",
+            arguments=(Argument("RATE", optional=True, help="Bytes a second, such as 80MB/s."),),
+            options=(
+                Option("--remove", "--off", help="Take every replication throttle away."),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk reassign throttle 80MB/s", "pk reassign throttle --remove"),
+        ),
+        Command(
+            "cancel",
+            help="Take back what still moves; each partition stays where it was.",
+            handler=f"{_STATUS}:cancel",
+            arguments=(
+                Argument(
+                    "PARTITION",
+                    many=True,
+                    optional=True,
+                    help="Topics, or partitions such as orders/0.",
+                    complete="partition",
+                ),
+            ),
+            options=(
+                Option("-a", "--all", help="Everything that moves."),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk reassign cancel orders/3", "pk reassign cancel --all"),
+        ),
+        Command(
+            "rollback",
+            help="Put everything back to where it was before an apply.",
+            handler=f"{_MODULE}:rollback",
+            arguments=(
+                Argument(
+                    "FILE",
+                    optional=True,
+                    help="The rollback file, by path or name (default: the last apply's).",
+                    complete="file",
+                ),
+            ),
+            options=(
+                _THROTTLE,
+                Option("--json", help="Only print it as Apache's JSON."),
+                Option(
+                    "--detach",
+                    help="Do not stay; a process in the background tidies up at the end.",
+                ),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk reassign rollback --dry-run", "pk reassign rollback --throttle 50MB/s"),
+        ),
+    ),
+)
