@@ -164,7 +164,9 @@ class MetadataFollower:
         self._check_epoch(fetched.current_leader.leader_epoch, image)
         if fetched.snapshot_id.end_offset >= 0:
             wanted = fetched.snapshot_id
-            found = await self._snapshot(channel, SnapshotId(wanted.end_offset, wanted.epoch))
+            found = await self._snapshot(
+                channel, SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch)
+            )
         elif fetched.diverging_epoch.end_offset >= 0:
             raise MetadataBroken(
                 f"its log ends at {fetched.diverging_epoch.end_offset} where this node has epoch"

@@ -47,6 +47,10 @@ RECOVER_AT_ONCE = 64
 _NONE: dict[int, Partition] = {}
 
 
+def _nobody_cares() -> None:
+    """There is nobody to tell."""
+
+
 def _no_proposals(partition: Partition) -> None:
     """There is nobody to ask."""
 
@@ -83,6 +87,8 @@ class Replicas:
         self.lag_s = config.replica_lag_time_max_ms / 1000
         self.on_proposal: Callable[[Partition], None] = _no_proposals
         """Called with each partition that has a change of its ISR to ask for."""
+        self.on_directory_failed: Callable[[], None] = _nobody_cares
+        """Called when a log directory has failed: the controller is to hear of it."""
         self._by_topic: dict[str, dict[int, Partition]] = {}
 
     def find(self, topic: str, partition: int) -> Partition | None:
@@ -327,6 +333,7 @@ class Replicas:
         if not directory.failed:
             directory.failed = True
             logger.error("log directory %s is offline: %s", directory.path, error)
+            self.on_directory_failed()
         for partition in self.in_directory(directory):
             if partition.offline is None:
                 partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))

@@ -52,6 +52,7 @@ from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MetadataStore, StoreFailed
 from pk.core.values import TopicPartition, Uuid, uuid_text
 from pk.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from pk.core.wire.messages.controller_registration import ControllerRegistrationRequest, Listener
 
 logger = logging.getLogger("pk.node")
 
@@ -113,8 +114,9 @@ async def hold_directories(
 
 
 class Runtime:
-    """See the top of this file. In this order: `run` (started when the node is ready to serve), `serve`, `stop`; cancel
-    `run`; `close`. A crash is `run` cancelled, and nothing else."""
+    """See the top of this file. In this order: `broker.start(nursery)`, a controller's listeners, `run` (started when the
+    node is ready to serve), the other listeners, `serve`, `stop`; cancel the nursery; `close`. A crash is the nursery
+    cancelled, and nothing else."""
 
     broker: Broker
     """There from the beginning, for handlers; of a process that is a controller only it holds no partition."""
@@ -134,6 +136,7 @@ class Runtime:
         store: MetadataStore | None = None,
         locator: Locator | None = None,
         endpoints: Sequence[Endpoint] = (),
+        controller_endpoints: Sequence[Endpoint] = (),
         compactor: Compactor | None = None,
     ) -> None:
         """`dirs` is what `hold_directories` gave, on `disk`. `dispatch` calls the handlers of this process's controller.
@@ -141,7 +144,7 @@ class Runtime:
 
         `store` is for stores that campaign: a node with `pk.metadata.store=embedded` makes its own in its first log directory.
         `locator` says who the controller is; by default the config does. `endpoints` are those of the listeners for brokers
-        and clients, as advertised. `compactor` compacts logs; by default threads on `disk` do.
+        and clients, as advertised, `controller_endpoints` those of a controller's. `compactor` compacts logs; by default threads on `disk` do.
         """
         self._config = config
         self._dirs = dirs
@@ -169,6 +172,8 @@ class Runtime:
         broker.followers.append(broker.coordinators.apply)
         broker.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.membership = Membership(broker, dirs, endpoints, lambda: new_id(random))
+        broker.replicas.on_directory_failed = self.membership.directory_failed
+        self._controller_endpoints = controller_endpoints
         self._follower = MetadataFollower(
             config,
             locator=locator,
@@ -196,7 +201,6 @@ class Runtime:
         """
         broker, config = self.broker, self._config
         async with trio.open_nursery() as nursery:
-            broker.start(nursery)
             nursery.start_soon(self._watch)
             if self._embedded:
                 self._store = EmbeddedStore(
@@ -213,6 +217,8 @@ class Runtime:
                     nursery.start_soon(self._campaign)
             if config.is_broker:
                 await self._begin(nursery)
+            if self._controller_endpoints:
+                nursery.start_soon(self._register_controller)
             task_status.started()
 
     async def serve(self) -> None:
@@ -266,12 +272,35 @@ class Runtime:
 
     def _controller(self, store: MetadataStore) -> Controller:
         config = self._config
-        return Controller(
+        controller = Controller(
             store,
             config.node_id,
             snapshot_bytes=config.pk_metadata_log_bytes_between_snapshots,
             now_ms=self.broker.clock.now_ms,
         )
+        controller.attend(self.broker)
+        return controller
+
+    async def _register_controller(self) -> None:
+        """Let the cluster know where this controller listens (KIP-919). Nothing hangs on it but what operators see."""
+        config = self._config
+        request = ControllerRegistrationRequest(
+            controller_id=config.node_id,
+            incarnation_id=new_id(self._random),
+            listeners=[
+                Listener(
+                    name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol
+                )
+                for e in self._controller_endpoints
+            ],
+        )
+        while True:
+            try:
+                await self.broker.link.request(request, timeout_ms=config.request_timeout_ms)
+            except KafkaError as e:
+                logger.info("this controller could not be registered: %s", e)
+            else:
+                return
 
     def _metadata_directory(self) -> str:
         """Where the metadata log lies: the first directory of `log.dirs`, or that in which it was found.
