@@ -362,6 +362,14 @@ class ApacheKafka:
         """Ends a node at once (SIGKILL)."""
         self._end(node_id, signal.SIGKILL)
 
+    def pause(self, node_id: int) -> None:
+        """Stops a node from running (SIGSTOP), its connections and all."""
+        self._processes[node_id].send_signal(signal.SIGSTOP)
+
+    def resume(self, node_id: int) -> None:
+        """Lets it run on (SIGCONT)."""
+        self._processes[node_id].send_signal(signal.SIGCONT)
+
     def wait_until_ready(self, timeout: float = START_TIMEOUT_S) -> None:
         """Waits until every running node's Metadata answer lists all running nodes.
 

@@ -23,6 +23,9 @@ from clients.readers import read_records
 
 FLUSH_S = 120.0
 KEYS = 50
+TIMEOUT_MS = 1000
+"""How long a producer waits for an answer. Clients' own default is 30 s and more, and nothing tells a client sooner that a
+broker was stopped: its connections stay."""
 
 
 class Acknowledged(NamedTuple):
@@ -38,8 +41,16 @@ class Acknowledged(NamedTuple):
 class Load:
     """Produces numbered records, each to one of fifty keys in turn, until told to stop. A key's numbers only rise."""
 
-    def __init__(self, bootstrap: str, topic: str, *, rate: int = 2_000, keys: int = KEYS) -> None:
-        """`rate`: records a second at most."""
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        rate: int = 2_000,
+        keys: int = KEYS,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> None:
+        """`rate`: records a second at most; `timeout_ms`: how long an answer is waited for."""
         self.topic = topic
         self.sent = 0
         self.acknowledged: list[Acknowledged] = []
@@ -59,6 +70,8 @@ class Load:
                 "linger.ms": 5,
                 "message.timeout.ms": 300_000,
                 "queue.buffering.max.messages": 20_000,
+                "request.timeout.ms": timeout_ms,
+                "socket.timeout.ms": timeout_ms,
                 "log_level": 0,
             },
             error_cb=self._broke,
@@ -147,7 +160,7 @@ class JavaLoad:
         self.failed: list[str] = []
         with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
             file.write("enable.idempotence=true\nacks=all\ndelivery.timeout.ms=300000\n")
-            file.write("retries=2147483647\nmax.block.ms=300000\n")
+            file.write(f"request.timeout.ms={TIMEOUT_MS}\nmax.block.ms=300000\n")
         self._settings = Path(file.name)
         self._process = start_tool(
             "org.apache.kafka.tools.VerifiableProducer",

@@ -1,0 +1,131 @@
+"""How long producing stops when the leader of a partition goes: pk and Apache Kafka, three brokers each, one after the other.
+
+A topic of one partition, replication factor 3, min.insync.replicas 2; an idempotent producer of librdkafka with acks=all sends
+a record every few milliseconds. Then its leader is killed (-9), stopped from running (SIGSTOP, as a pause or a hang of the
+machine), or ended in order (SIGTERM). The brokers are at their defaults; so is the producer, but that it waits one second for
+an answer (request.timeout.ms, socket.timeout.ms): by default it would sit out a stopped broker for a minute, whoever leads
+meanwhile. The figure is the longest time without an
+acknowledgement around that moment; in each round the broker comes back, and the next round waits until all replicas are in
+sync. What the producer was told is looked up in the log in the end.
+
+    PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.failover --rounds 3
+
+`--zookeeper` keeps pk's metadata in a ZooKeeper that is started for it, and adds the controller's own end to the faults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from clients import apache_kafka
+from clients.apache_kafka import ApacheKafka
+from clients.cluster_topics import create_replicated, leader_of, wait_in_sync
+from clients.load import Load, check_log
+from clients.pk_cluster import PkCluster
+from rich.console import Console
+from rich.table import Table
+from zookeeper_server import ZooKeeperServer
+
+FAULTS = ("kill -9", "SIGSTOP", "clean stop")
+RATE = 200
+STEADY = 100
+BROKERS = 3
+AFTERWARDS_S = 60.0
+
+
+class Cluster(Protocol):
+    """What a fault needs of a cluster."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    def start(self, node_id: int) -> None: ...
+    def stop(self, node_id: int) -> object: ...
+    def kill(self, node_id: int) -> object: ...
+    def pause(self, node_id: int) -> None: ...
+    def resume(self, node_id: int) -> None: ...
+
+
+@contextlib.contextmanager
+def running(name: str, zookeeper: bool) -> Iterator[Cluster]:
+    """A cluster of three brokers at its defaults."""
+    with contextlib.ExitStack() as stack:
+        if name == "apache":
+            yield stack.enter_context(ApacheKafka(BROKERS, heap="1G"))
+            return
+        address = None
+        if zookeeper:
+            server = stack.enter_context(ZooKeeperServer(tick_ms=2000))
+            address = f"zookeeper://{server.address}/failover"
+        yield stack.enter_context(PkCluster(BROKERS, zookeeper=address))
+
+
+def measure(cluster: Cluster, fault: str, topic: str) -> tuple[float, int]:
+    """Seconds without an acknowledgement, and how many errors the producer was told."""
+    create_replicated(cluster.bootstrap, topic, 1)
+    with Load(cluster.bootstrap, topic, rate=RATE) as load:
+        load.wait_for(STEADY)
+        load.waited_s = 0.0
+        leader = leader_of(cluster.bootstrap, topic)
+        if fault == "kill -9":
+            cluster.kill(leader)
+        elif fault == "SIGSTOP":
+            cluster.pause(leader)
+        else:
+            cluster.stop(leader)
+        load.wait_for(3 * STEADY, AFTERWARDS_S)
+        if fault == "SIGSTOP":
+            cluster.resume(leader)
+        else:
+            cluster.start(leader)
+        wait_in_sync(cluster.bootstrap, topic, 1, BROKERS)
+        waited_s = load.waited_s
+        load.finish()
+    check_log(cluster.bootstrap, load, 1)
+    return waited_s, len(load.failed)
+
+
+def main() -> int:
+    """Measures, and prints a table."""
+    parser = argparse.ArgumentParser(prog="benchmark.failover")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--zookeeper", action="store_true")
+    parser.add_argument("--without-apache", action="store_true")
+    parser.add_argument("--without-pk", action="store_true")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    options = parser.parse_args()
+    log, names = Console(stderr=True), [] if options.without_pk else ["pk"]
+    if not options.without_apache:
+        reason = apache_kafka.available()
+        if reason is None:
+            names.append("apache")
+        else:
+            log.print(f"Apache Kafka is skipped: {reason}.")
+    figures: dict[str, dict[str, list[float]]] = {}
+    for name in names:
+        with running(name, options.zookeeper) as cluster:
+            for fault in FAULTS:
+                for number in range(options.rounds):
+                    topic = f"failover-{fault.replace(' ', '')}-{number}"
+                    waited_s, errors = measure(cluster, fault, topic)
+                    log.print(f"{name}: {fault}: {waited_s:.2f} s, {errors} errors")
+                    figures.setdefault(fault, {}).setdefault(name, []).append(waited_s)
+    table = Table("fault of the leader", *names, title="Seconds until acks=all goes on (median)")
+    for fault, by_name in figures.items():
+        table.add_row(fault, *(f"{statistics.median(by_name[name]):.2f}" for name in names))
+    Console(width=None if sys.stdout.isatty() else 100).print(table)
+    if options.json:
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        options.json.write_text(json.dumps({"at": stamp, "seconds": figures}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Topics of several replicas, and who leads them, as librdkafka's metadata tells."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from clients.topics import wait_until
+
+ASKED_S = 10.0
+IN_SYNC_S = 120.0
+
+
+@functools.cache  # a client that nothing holds is destroyed with its requests in flight
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient(
+        {"bootstrap.servers": bootstrap, "reconnect.backoff.max.ms": 200, "log_level": 0}
+    )
+
+
+def create_replicated(
+    bootstrap: str,
+    name: str,
+    partitions: int,
+    *,
+    replicas: int = 3,
+    config: Mapping[str, str] | None = None,
+) -> None:
+    """Create a topic with min.insync.replicas 2, and wait until it has leaders and all replicas are in sync."""
+    keys = {"min.insync.replicas": "2"} | dict(config or {})
+    topic: Any = NewTopic(name, partitions, replicas, config=keys)
+    _admin(bootstrap).create_topics([topic])[name].result(60)
+    wait_in_sync(bootstrap, name, partitions, replicas)
+
+
+def partitions_of(bootstrap: str, topic: str) -> dict[int, Any] | None:
+    """Partition → librdkafka's metadata of it (`leader`, `isrs`, …); None while nobody answers."""
+    try:
+        found = _admin(bootstrap).list_topics(topic, timeout=ASKED_S).topics[topic]
+    except confluent_kafka.KafkaException:
+        return None
+    return dict(found.partitions) if found.error is None else None
+
+
+def leader_of(bootstrap: str, topic: str, partition: int = 0) -> int:
+    """The id of a partition's leader; waits until there is one."""
+
+    def ask() -> int | None:
+        found = partitions_of(bootstrap, topic)
+        if not found or partition not in found or found[partition].leader < 1:
+            return None
+        return found[partition].leader
+
+    return wait_until(f"a leader of {topic}-{partition}", ask)
+
+
+def wait_in_sync(
+    bootstrap: str, topic: str, partitions: int, replicas: int, timeout: float = IN_SYNC_S
+) -> None:
+    """Wait until every partition has a leader and so many replicas in sync."""
+
+    def ask() -> bool:
+        found = partitions_of(bootstrap, topic)
+        return (
+            found is not None
+            and len(found) == partitions
+            and all(p.leader >= 1 and len(p.isrs) == replicas for p in found.values())
+        )
+
+    wait_until(f"{replicas} replicas in sync of {topic}", ask, timeout)
