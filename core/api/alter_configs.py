@@ -1,8 +1,17 @@
 """AlterConfigs (33), versions 0–2: replaces all keys of a resource (KIP-133). Clients should use
 IncrementalAlterConfigs."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from pk.core.api import forward
 from pk.core.api.decide import decided
-from pk.core.api.incremental_alter_configs import ALTER_TIMEOUT_MS, check_own_broker
+from pk.core.api.incremental_alter_configs import (
+    ALTER_TIMEOUT_MS,
+    Check,
+    check_own_broker,
+    check_own_loggers,
+)
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.errors import KafkaError
@@ -17,20 +26,40 @@ from pk.core.wire.messages.alter_configs import (
 async def handle(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the keys of each resource, or say why not. Loggers know the incremental request
     only."""
+    return await _handle(context, request, check_own_broker, forward.pass_on)
+
+
+async def handle_at_controller(
+    context: Context, request: AlterConfigsRequest
+) -> AlterConfigsResponse:
+    """The same on a controller's listener and for brokers that pass it on."""
+    return await _handle(context, request, check_own_loggers, _decide)
+
+
+async def _decide(context: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    config = context.broker.config
+    return await decided(
+        context, lambda image: configs.alter(image, request, config), ALTER_TIMEOUT_MS
+    )
+
+
+async def _handle(
+    context: Context,
+    request: AlterConfigsRequest,
+    check: Check,
+    others: Callable[[Context, AlterConfigsRequest], Awaitable[AlterConfigsResponse]],
+) -> AlterConfigsResponse:
     errors = {}
     for resource in request.resources:
         try:
-            check_own_broker(context, resource.resource_type, resource.resource_name)
+            check(context, resource.resource_type, resource.resource_name)
         except KafkaError as e:
             errors[id(resource)] = e
     asked = AlterConfigsRequest(
         resources=[r for r in request.resources if id(r) not in errors],
         validate_only=request.validate_only,
     )
-    config = context.broker.config
-    response: AlterConfigsResponse = await decided(
-        context, lambda image: configs.alter(image, asked, config), ALTER_TIMEOUT_MS
-    )
+    response = await others(context, asked) if asked.resources else AlterConfigsResponse()
     for resource in request.resources:
         if (error := errors.get(id(resource))) is not None:
             response.responses.append(_refused(resource, error))
@@ -62,3 +91,5 @@ API = Api(
     operation=Operation.ALTER_CONFIGS,
     error_response=error_response,
 )
+CONTROLLER_API = replace(API, handle=handle_at_controller, forwarded=True)
+"""As a controller's listener serves it."""

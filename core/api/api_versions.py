@@ -6,6 +6,8 @@ features steer clients.
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from pk.core.api.registry import Api, Operation
@@ -24,6 +26,21 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def handle(context: Context, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
     """The list. `request` is None where it could not be read. Raises INVALID_REQUEST for a name that is none."""
+    return _answer(context, request, context.broker.served)
+
+
+def handle_at_controller(
+    context: Context, request: ApiVersionsRequest | None
+) -> ApiVersionsResponse:
+    """The same of a controller's listener."""
+    return _answer(context, request, context.broker.controller_served)
+
+
+def _answer(
+    context: Context,
+    request: ApiVersionsRequest | None,
+    served: Sequence[tuple[int, int, int]],
+) -> ApiVersionsResponse:
     if request is not None and context.api_version >= VERSION_CLIENT_SOFTWARE:
         for text in (request.client_software_name, request.client_software_version):
             if not _SOFTWARE.fullmatch(text):
@@ -31,8 +48,7 @@ def handle(context: Context, request: ApiVersionsRequest | None) -> ApiVersionsR
     image = context.broker.image
     return ApiVersionsResponse(
         api_keys=[
-            ApiVersion(api_key=key, min_version=low, max_version=high)
-            for key, low, high in context.broker.served
+            ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in served
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[
@@ -43,3 +59,5 @@ def handle(context: Context, request: ApiVersionsRequest | None) -> ApiVersionsR
 
 
 API = Api(key=18, versions=(0, 4), handle=handle, operation=Operation.ANY)
+CONTROLLER_API = replace(API, handle=handle_at_controller)
+"""As a controller's listener serves it."""

@@ -43,4 +43,5 @@ API = Api(
     handle=handle,
     operation=Operation.ALTER,
     error_response=error_response,
+    forwarded=True,
 )

@@ -48,4 +48,5 @@ API = Api(
     handle=handle,
     operation=Operation.CREATE,
     error_response=error_response,
+    forwarded=True,
 )

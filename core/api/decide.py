@@ -1,20 +1,31 @@
-"""How an administrative API has the controller decide: within the time that its request allows."""
+"""How an API that is the controller's has it decide."""
 
 from typing import Any
 
 import trio
 
 from pk.core.broker.context import Context
-from pk.core.broker.controller import Decide
+from pk.core.broker.controller import Controller, Decide
 from pk.core.errors import ErrorCode, KafkaError
 
 
 async def decided(context: Context, decide: Decide, timeout_ms: int) -> Any:
-    """The reply of a decision, once it is safe and acted upon.
+    """The reply of a decision, once it is safe and, where a client of this broker asked for it, acted upon here.
 
     Raises KafkaError(REQUEST_TIMED_OUT) when the request's time is over first; what was decided
     happens all the same, as in Kafka. Raises what `Controller.submit` does.
     """
+    broker = context.broker
+    # Who asked on a controller's listener looks at another broker, which follows in its own time.
+    shown = context.listener not in broker.config.controller_listener_names
     with trio.move_on_after(max(timeout_ms, 0) / 1000):
-        return await context.broker.controller.submit(decide)
+        return await the_controller(context).submit(decide, shown=shown)
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time that the request allows is over")
+
+
+def the_controller(context: Context) -> Controller:
+    """This process's, while it is the active one. Raises KafkaError(NOT_CONTROLLER)."""
+    controller = context.broker.controller
+    if controller is None or not controller.active:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the controller")
+    return controller

@@ -37,4 +37,5 @@ API = Api(
     handle=handle,
     operation=Operation.DELETE,
     error_response=error_response,
+    forwarded=True,
 )

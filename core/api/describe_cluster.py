@@ -1,6 +1,7 @@
 """DescribeCluster (60), versions 0–2: brokers and controller (KIP-700), endpoint types (KIP-919,
-v1), fenced brokers (KIP-1073, v2)."""
+v1), fenced brokers (KIP-1073, v2). A controller's listener answers with controllers."""
 
+from dataclasses import replace
 from typing import Final
 
 from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED
@@ -53,4 +54,35 @@ def handle(context: Context, request: DescribeClusterRequest) -> DescribeCluster
     )
 
 
+def handle_at_controller(
+    context: Context, request: DescribeClusterRequest
+) -> DescribeClusterResponse:
+    """The controllers, as they registered, and the active one. Raises MISMATCHED_ENDPOINT_TYPE to who wants brokers,
+    UNSUPPORTED_ENDPOINT_TYPE."""
+    if request.endpoint_type == BROKERS:
+        raise KafkaError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this is a controller's endpoint, not a broker's"
+        )
+    if request.endpoint_type != CONTROLLERS:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"no endpoint has type {request.endpoint_type}"
+        )
+    image = context.broker.image
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=image.cluster_id,
+        controller_id=image.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=node, host=endpoint.host, port=endpoint.port)
+            for node, known in sorted(image.controllers.items())
+            for endpoint in known.endpoints
+            if endpoint.name == context.listener
+        ],
+        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
 API = Api(key=60, versions=(0, 2), handle=handle, operation=Operation.DESCRIBE)
+CONTROLLER_API = replace(API, handle=handle_at_controller)
+"""As a controller's listener serves it."""

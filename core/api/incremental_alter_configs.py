@@ -2,11 +2,15 @@
 (KIP-339).
 
 Topics, brokers, groups and client metrics subscriptions are the controller's; levels of loggers are
-this process's own (KIP-412): they change here and are gone when it ends.
+this process's own (KIP-412): they change here and are gone when it ends. So a broker passes on what
+is not its own.
 """
 
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
 
+from pk.core.api import forward
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api, Operation
 from pk.core.broker import loggers
@@ -25,15 +29,43 @@ ALTER_TIMEOUT_MS: Final = 30_000
 """These requests say no timeout; Kafka's brokers wait as long for their controller."""
 
 
+Check = Callable[[Context, int, str], None]
+PassOn = Callable[
+    [Context, IncrementalAlterConfigsRequest], Awaitable[IncrementalAlterConfigsResponse]
+]
+
+
 async def handle(
     context: Context, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change each resource, or say why not."""
+    return await _handle(context, request, check_own_broker, forward.pass_on)
+
+
+async def handle_at_controller(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    """The same on a controller's listener and for brokers that pass it on: any broker's keys may be changed."""
+    return await _handle(context, request, check_own_loggers, _decide)
+
+
+async def _decide(
+    context: Context, request: IncrementalAlterConfigsRequest
+) -> IncrementalAlterConfigsResponse:
+    config = context.broker.config
+    return await decided(
+        context, lambda image: configs.incremental_alter(image, request, config), ALTER_TIMEOUT_MS
+    )
+
+
+async def _handle(
+    context: Context, request: IncrementalAlterConfigsRequest, check: Check, others: PassOn
+) -> IncrementalAlterConfigsResponse:
     here: list[AlterConfigsResourceResponse] = []
     for_controller: list[AlterConfigsResource] = []
     for resource in request.resources:
         try:
-            check_own_broker(context, resource.resource_type, resource.resource_name)
+            check(context, resource.resource_type, resource.resource_name)
             if resource.resource_type == BROKER_LOGGER:
                 _alter_loggers(resource, validate_only=request.validate_only)
                 here.append(_answer(resource, None))
@@ -46,12 +78,15 @@ async def handle(
     asked = IncrementalAlterConfigsRequest(
         resources=for_controller, validate_only=request.validate_only
     )
-    config = context.broker.config
-    response: IncrementalAlterConfigsResponse = await decided(
-        context, lambda image: configs.incremental_alter(image, asked, config), ALTER_TIMEOUT_MS
-    )
+    response = await others(context, asked)
     response.responses += here
     return response
+
+
+def check_own_loggers(context: Context, resource_type: int, name: str) -> None:
+    """Raises KafkaError(INVALID_REQUEST) where the resource is the loggers of another process."""
+    if resource_type == BROKER_LOGGER:
+        check_own_broker(context, resource_type, name)
 
 
 def check_own_broker(context: Context, resource_type: int, name: str) -> None:
@@ -114,3 +149,5 @@ API = Api(
     operation=Operation.ALTER_CONFIGS,
     error_response=error_response,
 )
+CONTROLLER_API = replace(API, handle=handle_at_controller, forwarded=True)
+"""As a controller's listener serves it."""

@@ -1,11 +1,19 @@
-"""Every API this broker serves, in key order."""
+"""Every API that is served, by brokers and by controllers, in key order."""
 
-from typing import Final
+from inspect import isawaitable
+from typing import Any, Final
 
 from pk.core.api import (
+    allocate_producer_ids,
     alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
     alter_replica_log_dirs,
     api_versions,
+    assign_replicas_to_dirs,
+    broker_heartbeat,
+    broker_registration,
+    controller_registration,
     create_partitions,
     create_topics,
     delete_groups,
@@ -16,9 +24,14 @@ from pk.core.api import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
+    envelope,
     fetch,
+    fetch_snapshot,
     find_coordinator,
+    forward,
     heartbeat,
     incremental_alter_configs,
     init_producer_id,
@@ -27,17 +40,24 @@ from pk.core.api import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
+    metadata_fetch,
     offset_commit,
     offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
+    update_features,
 )
-from pk.core.api.registry import Api
+from pk.core.api.registry import Api, error_response
+from pk.core.broker.context import Context
+from pk.core.errors import KafkaError
+from pk.core.wire.index import MESSAGES
 
-APIS: Final[tuple[Api, ...]] = (
+_BROKER: Final = (
     produce.API,
     fetch.API,
     list_offsets.API,
@@ -63,10 +83,70 @@ APIS: Final[tuple[Api, ...]] = (
     describe_log_dirs.API,
     create_partitions.API,
     delete_groups.API,
+    elect_leaders.API,
     incremental_alter_configs.API,
+    alter_partition_reassignments.API,
+    list_partition_reassignments.API,
     offset_delete.API,
+    describe_quorum.API,
+    update_features.API,
     describe_cluster.API,
     describe_producers.API,
+    unregister_broker.API,
     list_config_resources.API,
     describe_topic_partitions.API,
 )
+
+APIS: Final[tuple[Api, ...]] = tuple(
+    forward.through(api) if api.forwarded else api for api in _BROKER
+)
+"""What brokers serve to clients and to each other; what is the controller's is passed on."""
+
+_DECIDED: Final = (
+    create_topics.API,
+    delete_topics.API,
+    alter_configs.CONTROLLER_API,
+    create_partitions.API,
+    elect_leaders.API,
+    incremental_alter_configs.CONTROLLER_API,
+    alter_partition_reassignments.API,
+    list_partition_reassignments.API,
+    describe_quorum.API,
+    update_features.API,
+    unregister_broker.API,
+)
+
+CONTROLLER_APIS: Final[tuple[Api, ...]] = tuple(
+    sorted(
+        (
+            *_DECIDED,
+            metadata_fetch.API,
+            api_versions.CONTROLLER_API,
+            describe_configs.API,
+            alter_partition.API,
+            envelope.serving(_DECIDED),
+            fetch_snapshot.API,
+            describe_cluster.CONTROLLER_API,
+            broker_registration.API,
+            broker_heartbeat.API,
+            allocate_producer_ids.API,
+            controller_registration.API,
+            assign_replicas_to_dirs.API,
+        ),
+        key=lambda api: api.key,
+    )
+)
+"""What controllers' listeners serve: to brokers, and to operators who ask a controller itself."""
+
+_AT_CONTROLLER: Final = {api.key: api for api in CONTROLLER_APIS}
+
+
+async def dispatch(context: Context, request: Any) -> Any:
+    """What this process's controller answers, as its listener would, without a socket."""
+    api = _AT_CONTROLLER[request.API_KEY]
+    try:
+        response = api.handle(context, request)
+        return await response if isawaitable(response) else response
+    except KafkaError as e:
+        version = context.api_version
+        return error_response(api, MESSAGES[api.key].response, request, e, version)

@@ -16,11 +16,11 @@ from typing import Final
 from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
+from pk.core.broker.creation import create_missing
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.meta import controller, topics
+from pk.core.meta import topics
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_NODE, ZERO_UUID, Uuid
-from pk.core.wire.messages.create_topics import CreateTopicsResponse
 from pk.core.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -71,13 +71,10 @@ def _missing(context: Context, request: MetadataRequest) -> list[str]:
 async def _create_first(
     context: Context, request: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
-    broker = context.broker
     refused: Refused = {}
     try:
-        created: CreateTopicsResponse = await broker.controller.submit(
-            lambda image: controller.auto_create(image, missing, broker.config, broker.random)
-        )
-        refused = {t.name: t.error_code for t in created.topics if t.error_code}
+        found = await create_missing(context.broker, missing)
+        refused = {name: code for name, (code, _) in found.items()}
     except KafkaError:
         # No controller just now: the topics are unknown, and the client asks again.
         pass
@@ -113,9 +110,10 @@ def _answer(context: Context, request: MetadataRequest, refused: Refused) -> Met
 
 def controller_of(context: Context) -> int:
     """The broker that clients take for the controller: the one that is, or, where it is none of
-    those that are alive, this one, which passes on what is the controller's."""
+    those that are alive, this one, which passes on what is the controller's, or any other that does.
+    """
     image, node = context.broker.image, context.broker.node_id
-    for candidate in (image.controller_id, node):
+    for candidate in (image.controller_id, node, *sorted(image.brokers)):
         broker = image.brokers.get(candidate)
         if broker is not None and not broker.fenced:
             return candidate

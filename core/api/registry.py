@@ -65,6 +65,8 @@ class Api:
     error_response: ErrorResponse | None = None
     """None: the response's own `error_code` (and `error_message`, where it has one)."""
     parks: bool = False
+    forwarded: bool = False
+    """Whether it is the controller's to answer: a broker passes it on (core/api/forward.py)."""
 
 
 def error_response(

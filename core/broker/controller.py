@@ -22,12 +22,15 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from pk.core.broker.controller_link import FateUnknown
+from pk.core.broker.leader_balance import LeaderBalance
+from pk.core.broker.liveness import Liveness
 from pk.core.broker.metadata_feed import MetadataFeed
+from pk.core.broker.observers import Observers
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.controller import take_over
@@ -35,6 +38,9 @@ from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, MetadataStore, StoreFailed
 from pk.core.values import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
 
 logger = logging.getLogger("pk.controller")
 
@@ -77,6 +83,10 @@ class Controller:
         """The cluster as far as it is safe in the store."""
         self.feed = MetadataFeed()
         """What other nodes follow; it begins anew with each term of office."""
+        self.observers = Observers()
+        """How far they are."""
+        self.liveness: Liveness | None = None
+        """Who of the brokers is alive; None where nobody is watched over (`attend`)."""
         self.duties: list[Duty] = []
         """What runs while this is the controller (liveness, balance): started by `run` with the first
         image, cancelled at its end."""
@@ -96,6 +106,13 @@ class Controller:
     def active(self) -> bool:
         """Whether this is the controller."""
         return self._closed is None
+
+    def attend(self, broker: Broker) -> None:
+        """While in office, watch over the brokers and keep leaders where they belong. `broker` is this process's: its
+        config, its connections to others."""
+        assert self.liveness is None
+        self.liveness = Liveness(self, broker)
+        self.duties += [self.liveness.run, LeaderBalance(self, broker).run]
 
     async def open(self, cluster_id: str) -> None:
         """Campaign, load the log, and write that this controller took over. An empty log becomes
@@ -117,6 +134,7 @@ class Controller:
         if self._closed is not opening:
             raise StoreFailed(self._closed)
         self.feed.restart(image)
+        self.observers.clear()
         self._commit_image(image, decision.records, image.apply(decision.records))
         self._closed = None
 

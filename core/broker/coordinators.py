@@ -14,11 +14,11 @@ from uuid import UUID
 
 from pk.core.broker.coordinator import Coordinator, M, State, Surroundings
 from pk.core.broker.coordinator_timers import Timers
+from pk.core.broker.creation import create_missing
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
 from pk.core.group.settings import GroupSettings
 from pk.core.machine import Decision
-from pk.core.meta.controller import auto_create
 from pk.core.record.compress import Codec
 from pk.core.values import INTERNAL_TOPICS, OFFSETS_TOPIC, coordinator_partition
 
@@ -152,14 +152,10 @@ class GroupCoordinators(Coordinators[GroupMachine]):
 
     async def create_topic(self) -> None:
         """Have `__consumer_offsets` created, if it is not there. A refusal is logged: the client asks again."""
-        broker = self._broker
         try:
-            reply = await broker.controller.submit(
-                lambda image: auto_create(image, [OFFSETS_TOPIC], broker.config, broker.random)
-            )
+            refused = await create_missing(self._broker, [OFFSETS_TOPIC])
         except KafkaError as e:
             logger.warning("%s was not created: %s", OFFSETS_TOPIC, e)
             return
-        for topic in reply.topics:
-            if topic.error_code != ErrorCode.NONE:
-                logger.warning("%s was not created: %s", OFFSETS_TOPIC, topic.error_message)
+        for _, message in refused.values():
+            logger.warning("%s was not created: %s", OFFSETS_TOPIC, message)

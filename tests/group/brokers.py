@@ -13,12 +13,15 @@ import trio
 import trio.testing
 
 from pk.core.api.index import APIS as ALL_APIS
+from pk.core.api.index import dispatch
 from pk.core.api.registry import error_response
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
 from pk.core.broker.context import Context
 from pk.core.broker.controller import Controller
+from pk.core.broker.controller_link import ControllerLink
 from pk.core.broker.coordinators import GroupCoordinators
+from pk.core.broker.locator import StaticLocator
 from pk.core.broker.metadata_log import EmbeddedStore
 from pk.core.broker.offload import inline
 from pk.core.config import BrokerConfig
@@ -136,6 +139,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
             parsed, node_id=1, cluster_id="test", dirs=dirs, clock=clock, random=random, served=[]
         )
         broker.controller = controller
+        broker.link = ControllerLink(broker, StaticLocator(parsed), dispatch)
         broker.coordinators = GroupCoordinators(broker)
         broker.followers.append(broker.coordinators.apply)
         broker.start(nursery)

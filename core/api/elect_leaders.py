@@ -1,0 +1,62 @@
+"""ElectLeaders (43), versions 0–2: preferred replicas (KIP-183), or, from v1 on, any that lives (KIP-460).
+
+Before v1 there is no error for the whole: each partition that was asked for has it.
+"""
+
+from typing import Final
+
+from pk.core.api.decide import decided
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.errors import KafkaError
+from pk.core.meta import elections
+from pk.core.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+_VERSION_ERROR: Final = 1
+
+
+async def handle(context: Context, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Elect, each partition by itself. Raises KafkaError(NOT_CONTROLLER)."""
+    config = context.broker.config
+    response: ElectLeadersResponse = await decided(
+        context, lambda image: elections.elect_leaders(image, request, config), request.timeout_ms
+    )
+    if response.error_code and context.api_version < _VERSION_ERROR:
+        raise KafkaError(response.error_code)
+    return response
+
+
+def error_response(
+    request: ElectLeadersRequest, error: KafkaError, version: int
+) -> ElectLeadersResponse:
+    """The error for the whole, and for each partition that was named."""
+    return ElectLeadersResponse(
+        error_code=error.code if version >= _VERSION_ERROR else 0,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    PartitionResult(
+                        partition_id=number, error_code=error.code, error_message=error.message
+                    )
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+API = Api(
+    key=43,
+    versions=(0, 2),
+    handle=handle,
+    operation=Operation.ALTER,
+    error_response=error_response,
+    forwarded=True,
+)

@@ -1,0 +1,80 @@
+"""Envelope (58), version 0: a client's request, passed on by the broker that it came to (KIP-590).
+
+It is handled as if the client itself had asked: with its principal, its address, its version of the API. Only controllers'
+listeners serve it, and only what brokers pass on may be inside. That nobody is the controller here is said on the envelope,
+for the broker to ask elsewhere; any other error is the client's and inside.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any
+
+from pk.core.api.registry import Api, Operation, error_response
+from pk.core.broker.context import Context
+from pk.core.broker.controller_link import says
+from pk.core.broker.envelope import host_of, principal_of
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.wire.codec import decode_whole, join
+from pk.core.wire.header import RequestHead, frame_response, parse_request_header
+from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+
+def serving(apis: tuple[Api, ...]) -> Api:
+    """The API, for envelopes that hold requests of `apis`."""
+    inside = {api.key: api for api in apis if api.forwarded}
+
+    async def handle(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
+        """Handle what is inside. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION,
+        PRINCIPAL_DESERIALIZATION_FAILURE, NOT_CONTROLLER."""
+        head = _head(request)
+        api = inside.get(head.api_key)
+        if api is None:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"nobody passes on requests of api {head.api_key}"
+            )
+        if not api.versions[0] <= head.api_version <= api.versions[1]:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        asker = replace(
+            context,
+            api_key=head.api_key,
+            api_version=head.api_version,
+            correlation_id=head.correlation_id,
+            client_id=head.client_id,
+            principal=principal_of(request.request_principal),
+            client_host=host_of(request.client_host_address),
+        )
+        response = await _answer(api, asker, _body(request, head))
+        if says(response, ErrorCode.NOT_CONTROLLER):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        frame = frame_response(response, head.api_key, head.api_version, head.correlation_id)
+        return EnvelopeResponse(response_data=join(frame)[4:])
+
+    return Api(
+        key=58, versions=(0, 0), handle=handle, operation=Operation.CLUSTER_ACTION, parks=True
+    )
+
+
+def _head(request: EnvelopeRequest) -> RequestHead:
+    try:
+        return parse_request_header(request.request_data)
+    except ProtocolError as e:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
+
+
+def _body(request: EnvelopeRequest, head: RequestHead) -> Any:
+    message = MESSAGES[head.api_key].request
+    try:
+        return decode_whole(message, request.request_data, head.api_version, head.body_position)
+    except ProtocolError as e:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
+
+
+async def _answer(api: Api, context: Context, request: Any) -> Any:
+    try:
+        response = api.handle(context, request)
+        return await response if isawaitable(response) else response
+    except KafkaError as e:
+        return error_response(api, MESSAGES[api.key].response, request, e, context.api_version)

@@ -1,0 +1,20 @@
+"""ListPartitionReassignments (46), version 0: what is under way (KIP-455)."""
+
+from pk.core.api.decide import the_controller
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.meta import reassignment
+from pk.core.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+
+def handle(
+    context: Context, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Answer from what is committed. Raises KafkaError(NOT_CONTROLLER)."""
+    return reassignment.list_reassignments(the_controller(context).image, request)
+
+
+API = Api(key=46, versions=(0, 0), handle=handle, operation=Operation.DESCRIBE, forwarded=True)

@@ -1,0 +1,169 @@
+"""Fetch (1) on a controller's listener, versions 4–18: the metadata log, topic `__cluster_metadata` (KIP-595).
+
+By name, from v13 on by id. Sessions are not kept (the answer's session id is 0): a follower names one partition. What is there
+is answered at once, whole appends (core/broker/metadata_feed.py); at the end of the log the fetch waits for more. The high
+watermark is the log's end: nothing is sent that is not durable.
+
+Who is too far back gets the id of a snapshot (v12, KIP-630), or OFFSET_OUT_OF_RANGE; whose log is another than ours gets a
+diverging epoch (v12) or OFFSET_OUT_OF_RANGE. Where this node is not the controller: NOT_LEADER_OR_FOLLOWER, and who is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Final
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.broker.controller import Controller
+from pk.core.broker.metadata_log import TOPIC_ID
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import METADATA_TOPIC, NO_EPOCH
+from pk.core.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+    SnapshotId,
+)
+
+VERSION_DIVERGENCE: Final = 12
+VERSION_TOPIC_ID: Final = 13
+VERSION_REPLICA_STATE: Final = 15
+VERSION_NODE_ENDPOINTS: Final = 16
+
+
+def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    """Answer, or wait for more."""
+    image = context.broker.image
+    if request.cluster_id is not None and request.cluster_id != image.cluster_id:
+        return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+    response = FetchResponse()
+    wanted: tuple[FetchPartition, PartitionData] | None = None
+    for topic in request.topics:
+        answer = FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
+        response.responses.append(answer)
+        code = _objection(context, topic)
+        for partition in topic.partitions:
+            data = PartitionData(
+                partition_index=partition.partition, error_code=code, high_watermark=-1, records=b""
+            )
+            answer.partitions.append(data)
+            if code:
+                continue
+            if partition.partition != 0 or wanted is not None:
+                data.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            wanted = partition, data
+    if wanted is None:
+        return response
+    return _fetch(context, request, response, *wanted)
+
+
+def _objection(context: Context, topic: FetchTopic) -> int:
+    if context.api_version >= VERSION_TOPIC_ID:
+        return 0 if topic.topic_id == TOPIC_ID else ErrorCode.UNKNOWN_TOPIC_ID
+    return 0 if topic.topic == METADATA_TOPIC else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def _fetch(
+    context: Context,
+    request: FetchRequest,
+    response: FetchResponse,
+    wanted: FetchPartition,
+    data: PartitionData,
+) -> FetchResponse:
+    try:
+        controller = leading(context, wanted.current_leader_epoch)
+        _note(context, controller, request, wanted)
+        await _read(context, controller, request, wanted, data)
+        # It may have lost its office while this waited.
+        leading(context, NO_EPOCH)
+    except KafkaError as e:
+        data.error_code = e.code
+        data.records = b""
+    if context.api_version >= VERSION_DIVERGENCE:
+        image = context.broker.image
+        data.current_leader = LeaderIdAndEpoch(
+            leader_id=image.controller_id, leader_epoch=image.controller_epoch
+        )
+    if data.error_code and context.api_version >= VERSION_NODE_ENDPOINTS:
+        response.node_endpoints = _endpoints(context)
+    return response
+
+
+def leading(context: Context, epoch: int) -> Controller:
+    """This process's controller, if it is the active one, and its epoch is the one that the follower knows (-1: it does not
+    say). Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH."""
+    controller = context.broker.controller
+    if controller is None or not controller.active:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if NO_EPOCH < epoch < controller.epoch:
+        raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+    if epoch > controller.epoch:
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    return controller
+
+
+def _note(
+    context: Context, controller: Controller, request: FetchRequest, wanted: FetchPartition
+) -> None:
+    """How far the follower is."""
+    by_state = context.api_version >= VERSION_REPLICA_STATE
+    replica_id = request.replica_state.replica_id if by_state else request.replica_id
+    if replica_id >= 0:
+        controller.observers.fetched(
+            replica_id,
+            wanted.replica_directory_id,
+            wanted.fetch_offset,
+            controller.feed.end_offset,
+            context.broker.clock.now_ms(),
+        )
+
+
+async def _read(
+    context: Context,
+    controller: Controller,
+    request: FetchRequest,
+    wanted: FetchPartition,
+    data: PartitionData,
+) -> None:
+    """Fill in what there is from the offset on. Raises KafkaError(OFFSET_OUT_OF_RANGE)."""
+    feed, clock = controller.feed, context.broker.clock
+    offset, epoch = wanted.fetch_offset, wanted.last_fetched_epoch
+    if offset == feed.end_offset and request.max_wait_ms > 0:
+        await feed.wait_beyond(offset, clock.time() + request.max_wait_ms / 1000)
+    found = feed.read(offset, min(request.max_bytes, wanted.partition_max_bytes), epoch)
+    data.high_watermark = data.last_stable_offset = feed.end_offset
+    data.log_start_offset = feed.start_offset
+    if found is not None:
+        data.records = found
+    elif context.api_version < VERSION_DIVERGENCE:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    elif offset < feed.start_offset:
+        made = await feed.snapshot(clock.now_ms())
+        data.snapshot_id = SnapshotId(end_offset=made.end_offset, epoch=made.epoch)
+    else:
+        data.diverging_epoch = EpochEndOffset(
+            epoch=feed.image.controller_epoch, end_offset=feed.end_offset
+        )
+
+
+def _endpoints(context: Context) -> list[NodeEndpoint]:
+    """Where the controller is that leads, as far as this node knows."""
+    image = context.broker.image
+    known = image.controllers.get(image.controller_id)
+    for endpoint in known.endpoints if known is not None else ():
+        if endpoint.name == context.listener:
+            return [
+                NodeEndpoint(node_id=image.controller_id, host=endpoint.host, port=endpoint.port)
+            ]
+    return []
+
+
+API = Api(key=1, versions=(4, 18), handle=handle, operation=Operation.CLUSTER_ACTION, parks=True)

@@ -1,0 +1,27 @@
+"""UnregisterBroker (64), version 0: forget a broker that will not come back (KIP-631). Its replicas stay
+assigned to it: they are for a reassignment to move."""
+
+from typing import Final
+
+from pk.core.api.decide import decided
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.context import Context
+from pk.core.meta import brokers
+from pk.core.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
+
+TIMEOUT_MS: Final = 30_000
+"""The request says none."""
+
+
+async def handle(context: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    """Forget it. Raises KafkaError(NOT_CONTROLLER)."""
+    config = context.broker.config
+    return await decided(
+        context, lambda image: brokers.unregister_broker(image, request, config), TIMEOUT_MS
+    )
+
+
+API = Api(key=64, versions=(0, 0), handle=handle, operation=Operation.ALTER, forwarded=True)
