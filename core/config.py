@@ -334,6 +334,7 @@ class BrokerConfig:
     )
     pk_metadata_store = Setting[str]("pk.metadata.store")
     pk_request_bytes_max = Setting[int]("pk.request.bytes.max")
+    pk_zookeeper_session_timeout_ms = Setting[int]("pk.zookeeper.session.timeout.ms")
 
     # Topics
     auto_create_topics_enable = Setting[bool]("auto.create.topics.enable")

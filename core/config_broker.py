@@ -251,6 +251,9 @@ pk.metadata.store STRING embedded
 
 pk.request.bytes.max LONG 268435456 valid=1..
     How many bytes of requests all connections may hold in memory together.
+
+pk.zookeeper.session.timeout.ms INT 6000 valid=1..
+    After how much silence ZooKeeper takes the controller's office from a node, in ms.
 """
 """Keys of ours: what Kafka has no word for."""
 

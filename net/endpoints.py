@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import trio
 
+from pk.core.broker.runtime import StartError
 from pk.core.config import BrokerConfig, Listener
 from pk.core.meta.events import Endpoint
 
+__all__ = ["BoundListener", "StartError", "bind"]
+
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-
-
-class StartError(Exception):
-    """The node cannot start; the message is one sentence for the operator."""
 
 
 @dataclass(frozen=True, slots=True)

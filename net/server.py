@@ -63,7 +63,9 @@ class Server:
         self._refused = 0
         self._refusal_logged = float("-inf")
         self._ids = 0
-        self._accepting = trio.CancelScope()
+        self._accepting: list[trio.CancelScope] = []
+        """One for each call of `serve`."""
+        self._draining = False
         self._empty = trio.Event()
 
     @property
@@ -88,7 +90,10 @@ class Server:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._sweep)
             async with trio.open_nursery() as connections:
-                with self._accepting:
+                with trio.CancelScope() as accepting:
+                    self._accepting.append(accepting)
+                    if self._draining:
+                        accepting.cancel()
 
                     async def handle(stream: trio.SocketStream) -> None:
                         await self._serve_stream(stream, listener_name, served)
@@ -99,7 +104,9 @@ class Server:
 
     async def drain(self, grace_s: float) -> None:
         """Stop accepting and reading; give the answers that are owed `grace_s` seconds to leave. May be called again."""
-        self._accepting.cancel()
+        self._draining = True
+        for accepting in self._accepting:
+            accepting.cancel()
         for connection in list(self._connections):
             connection.stop_reading()
         with trio.move_on_after(grace_s):
@@ -115,7 +122,7 @@ class Server:
         except OSError:
             await trio.aclose_forcefully(stream)
             return
-        if self._accepting.cancel_called or not self._admits(host):
+        if self._draining or not self._admits(host):
             await trio.aclose_forcefully(stream)
             return
         sock = socket.socket(fileno=stream.socket.detach())  # trio has set TCP_NODELAY

@@ -1,6 +1,6 @@
-"""`pk broker start`, `stop` and `status`: one broker by Kafka's own config."""
+"""`pk broker start`, `stop` and `status`: one broker by Kafka's own config; and, with a node's number, those and `kill`,
+`restart`, `pause`, `resume` of a node of `pk up --brokers N`."""
 
-import fcntl
 import os
 import select
 import signal
@@ -9,6 +9,8 @@ import sys
 import time
 from typing import Any
 
+from pk.cli import cluster_files
+from pk.cli.cluster_files import is_held
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.output import Column, Listing
@@ -40,6 +42,8 @@ def _directory(given: dict[str, str]) -> str:
 
 def start(context: Context) -> int | None:
     """`pk broker start`."""
+    if context.args.node is not None:
+        return _of_cluster(context, "start")
     given = _given(context)
     if context.args.detach:
         return _start_detached(context, given)
@@ -145,21 +149,6 @@ def _await_line(reader: int) -> bytes:
     return data
 
 
-def is_held(directory: str) -> bool:
-    """Whether some process holds the lock of the data directory."""
-    try:
-        fd = os.open(os.path.join(directory, _LOCK), os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
 def running_pid(directory: str) -> int | None:
     """The process of the detached broker in `directory`; None where none runs, whatever pk.pid says."""
     try:
@@ -172,6 +161,8 @@ def running_pid(directory: str) -> int | None:
 
 def stop(context: Context) -> int | None:
     """`pk broker stop`."""
+    if context.args.node is not None:
+        return _of_cluster(context, "stop")
     directory = _directory(_given(context))
     pid = running_pid(directory)
     if pid is None:
@@ -217,7 +208,9 @@ _STATUS = (
 
 
 def status(context: Context) -> int:
-    """`pk broker status`. Exit code 1 where it does not run."""
+    """`pk broker status`. Exit code 1 where it does not run; of a cluster, where not all of it does."""
+    if (state := _cluster_asked_for(context)) is not None:
+        return _cluster_status(context, state)
     directory = _directory(_given(context))
     running = is_held(directory)
     log = os.path.join(directory, _LOG)
@@ -229,3 +222,85 @@ def status(context: Context) -> int:
     }
     context.show(Listing(_STATUS, [row]))
     return Exit.OK if running else Exit.FAILED
+
+
+# --- of a cluster of `pk up --brokers N` ---
+
+
+def kill(context: Context) -> int:
+    """`pk broker kill`."""
+    return _of_cluster(context, "kill")
+
+
+def restart(context: Context) -> int:
+    """`pk broker restart`."""
+    return _of_cluster(context, "restart")
+
+
+def pause(context: Context) -> int:
+    """`pk broker pause`."""
+    return _of_cluster(context, "pause")
+
+
+def resume(context: Context) -> int:
+    """`pk broker resume`."""
+    return _of_cluster(context, "resume")
+
+
+_DONE = {
+    "start": "is ready at {address}",
+    "stop": "has stopped",
+    "kill": "was killed",
+    "restart": "is ready again at {address}",
+    "pause": "is paused",
+    "resume": "goes on",
+}
+
+
+def _of_cluster(context: Context, do: str) -> int:
+    args = context.args
+    state = cluster_files.find(args.data)
+    node = cluster_files.command(state, do, args.node, args.timeout_s)
+    what = "The controller" if node.node == 0 else f"Broker {node.node}"
+    context.say(f"{what} {_DONE[do].format(address=node.address)}.")
+    return Exit.OK
+
+
+def _cluster_asked_for(context: Context) -> cluster_files.ClusterState | None:
+    """The cluster that `status` is about: the one in --data, or, where nothing names a broker, the only one there is."""
+    args = context.args
+    if args.data is not None:
+        return cluster_files.read_state(args.data)
+    if args.config_file or args.properties or not cluster_files.running():
+        return None
+    return cluster_files.find(None)
+
+
+_NODES = (
+    Column("node", right=True),
+    Column("role"),
+    Column("state"),
+    Column("address"),
+    Column("pid", right=True, title="PROCESS"),
+    Column("starts", right=True, wide=True),
+    Column("directory", wide=True),
+)
+
+
+def _cluster_status(context: Context, state: cluster_files.ClusterState) -> int:
+    runs = is_held(state.directory)
+    rows: list[dict[str, Any]] = [
+        {
+            "node": node.node,
+            "role": node.role,
+            "state": node.state if runs else cluster_files.STOPPED,
+            "address": node.address,
+            "pid": node.pid if runs else None,
+            "starts": node.starts,
+            "directory": node.directory,
+        }
+        for node in state.nodes
+    ]
+    context.show(Listing(_NODES, rows))
+    all_run = runs and all(node.state == cluster_files.RUNNING for node in state.nodes)
+    return Exit.OK if all_run else Exit.FAILED

@@ -39,7 +39,7 @@ async def run_broker(
     """
     disk = MemoryDisk(config.pk_memory_bytes_max) if memory else RealDisk()
     try:
-        await run_node(config, disk=disk, ready=lambda node: on_ready(node.listeners[0].address))
+        await run_node(config, disk=disk, ready=lambda node: on_ready(node.address))
     except (StartError, LogDirError) as e:
         raise CommandError(_sentence(e)) from e
 
@@ -56,8 +56,9 @@ def log_to_stderr() -> None:
 def ready_line(config: BrokerConfig, address: str, started: float, where: str) -> bytes:
     """The line by which others know that the broker is up; its last word is its address."""
     spent = (time.monotonic() - started) * 1000
+    what = "Broker" if config.is_broker else "Controller"
     return (
-        f"Broker {config.node_id} is ready after {spent:.0f} ms, {where}, at {address}\n".encode()
+        f"{what} {config.node_id} is ready after {spent:.0f} ms, {where}, at {address}\n".encode()
     )
 
 

@@ -1,4 +1,4 @@
-"""`pk up`: a broker on this machine, for as long as somebody looks."""
+"""`pk up`: a broker on this machine, or several (`up_cluster.py`), for as long as somebody looks."""
 
 import tempfile
 import time
@@ -16,6 +16,7 @@ from pk.cli.settings import read_properties
 
 HOST = "127.0.0.1"
 FIRST_NODE = "1"
+_ROLES = ("process.roles", "controller.listener.names")
 
 
 def check_port(port: int) -> int:
@@ -55,16 +56,27 @@ def _given(context: Context, directory: str) -> dict[str, str]:
         given["listeners"] = f"PLAINTEXT://{HOST}:{args.port}"
     if args.data is not None or args.memory:
         given["log.dirs"] = directory
-    return given | dict(args.properties)
+    if args.store is not None:
+        given["pk.metadata.store"] = args.store
+    said = given | dict(args.properties)
+    if "listeners" not in dict(args.properties) and not any(key in said for key in _ROLES):
+        # What only controllers serve has a listener of its own, as everywhere.
+        said["listeners"] += f",CONTROLLER://{HOST}:0"
+        said["controller.listener.names"] = "CONTROLLER"
+    return said
 
 
-async def up(context: Context) -> None:
+async def up(context: Context) -> int:
     """`pk up`."""
+    from pk.cli.commands.up_cluster import brokers_of, up_cluster
+
     started = time.monotonic()
     args = context.args
     if args.memory and args.data is not None:
         raise Unusable("--memory keeps nothing on disk; --data does not go with it.")
     log_to_stderr()
+    if (brokers := brokers_of(context)) > 1:
+        return await up_cluster(context, brokers)
     named = dict(args.properties)
     in_file = read_properties(args.config_file) if args.config_file else {}
     kept = args.data is not None or any(
@@ -88,3 +100,4 @@ async def up(context: Context) -> None:
     finally:
         if temporary is not None:
             remove_tree(temporary)
+    return 0

@@ -19,9 +19,15 @@ _PROPERTIES_FILE = Option(
 
 UP = Command(
     "up",
-    help="Start a broker on this machine, in the foreground; Ctrl-C drains it.",
+    help="Start one broker or several on this machine, in the foreground; Ctrl-C drains them.",
     handler="pk.cli.commands.up:up",
     options=(
+        Option(
+            "--brokers",
+            value="N",
+            kind="int",
+            help="How many brokers, a process and a directory each (default: 1, or as many as --data has).",
+        ),
         Option(
             "--data",
             value="DIR",
@@ -33,29 +39,80 @@ UP = Command(
             value="PORT",
             kind="int",
             default=9092,
-            help="The port to listen on; 0 is any free one (default: 9092).",
+            help="The port to listen on, of several brokers the first one's; 0 is any free one (default: 9092).",
         ),
         Option("--memory", help="Keep everything in memory, nothing on disk."),
+        Option(
+            "--store",
+            value="STORE",
+            help="Where the metadata lies: embedded, or zookeeper://HOST:PORT,.../PATH (default: embedded).",
+        ),
         _PROPERTIES_FILE,
         _BROKER_PROPERTY,
         DEBUG,
     ),
-    examples=("pk up", "pk up --port 0 --memory", "pk up --data ./data -X num.partitions=3"),
-    notes="When the broker is ready it prints one line, whose last word is its host:port.",
+    examples=(
+        "pk up",
+        "pk up --port 0 --memory",
+        "pk up --data ./data -X num.partitions=3",
+        "pk up --brokers 3",
+    ),
+    notes="When the broker is ready it prints one line, whose last word is its host:port (of several brokers: all, with commas). "
+    "With --brokers, `pk broker stop 2`, `kill 2`, `restart 2`, `pause 2` and `pk broker status` work on what runs.",
 )
+
+_NODE = Argument(
+    "NODE",
+    kind="int",
+    help="A node of a cluster of pk up; 0 is its controller.",
+)
+_NODE_OR_NONE = Argument(
+    "NODE",
+    kind="int",
+    optional=True,
+    help="A node of a running cluster of `pk up --brokers N`; 0 is its controller.",
+)
+_CLUSTER = Option(
+    "--data",
+    value="DIR",
+    help="The cluster's directory (default: the only cluster that runs here).",
+    complete="directory",
+)
+_TIMEOUT = Option(
+    "--timeout-s",
+    value="S",
+    kind="number",
+    default=60.0,
+    help="How long to wait until it is done (default: 60).",
+)
+
+
+def _of_cluster(verb: str, help: str) -> Command:
+    return Command(
+        verb,
+        help=help,
+        handler=f"pk.cli.commands.broker:{verb}",
+        arguments=(_NODE,),
+        options=(_CLUSTER, _TIMEOUT, DEBUG),
+        examples=(f"pk broker {verb} 2",),
+        blocking=True,
+    )
+
 
 BROKER = Group(
     "broker",
-    help="One broker by its own config: start, stop, status.",
+    help="One broker: by its own config, or one of a cluster of pk up.",
     children=(
         Command(
             "start",
             help="Start a broker; in the foreground unless --detach is given.",
             handler="pk.cli.commands.broker:start",
+            arguments=(_NODE_OR_NONE,),
             options=(
                 _PROPERTIES_FILE,
                 _BROKER_PROPERTY,
                 _DATA,
+                _TIMEOUT,
                 Option(
                     "--port",
                     value="PORT",
@@ -70,13 +127,15 @@ BROKER = Group(
             examples=(
                 "pk broker start --config-file server.properties",
                 "pk broker start --data /var/lib/pk -X node.id=1 --detach",
+                "pk broker start 2",
             ),
             blocking=True,
         ),
         Command(
             "stop",
-            help="Drain and stop a detached broker.",
+            help="Drain and stop a detached broker, or one of a cluster.",
             handler="pk.cli.commands.broker:stop",
+            arguments=(_NODE_OR_NONE,),
             options=(
                 _PROPERTIES_FILE,
                 _BROKER_PROPERTY,
@@ -90,17 +149,23 @@ BROKER = Group(
                 ),
                 DEBUG,
             ),
-            examples=("pk broker stop --data /var/lib/pk",),
+            examples=("pk broker stop --data /var/lib/pk", "pk broker stop 2"),
             blocking=True,
         ),
         Command(
             "status",
-            help="Whether a detached broker runs.",
+            help="Whether a detached broker runs; without options, how the nodes of the running cluster are.",
             handler="pk.cli.commands.broker:status",
             options=(_PROPERTIES_FILE, _BROKER_PROPERTY, _DATA, FORMAT, DEBUG),
-            examples=("pk broker status --data /var/lib/pk",),
+            examples=("pk broker status --data /var/lib/pk", "pk broker status"),
             blocking=True,
         ),
+        _of_cluster("kill", "End a node of a cluster at once, as kill -9 does."),
+        _of_cluster("restart", "Stop a node of a cluster if it runs, and start it."),
+        _of_cluster(
+            "pause", "Stop a node of a cluster from running on (SIGSTOP): alive, and silent."
+        ),
+        _of_cluster("resume", "Let a node that is paused go on."),
     ),
 )
 

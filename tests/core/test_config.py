@@ -318,6 +318,7 @@ ATTRIBUTES = {
     "broker.id": "node_id",
     "listener.security.protocol.map": "listeners",
     "log.dir": "log_dirs",
+    "process.roles": "is_broker",
     "security.inter.broker.protocol": "listeners",
 }
 """Keys that are seen through an attribute of another name."""
