@@ -100,7 +100,8 @@ class Alignment:
         async with trio.open_nursery() as nursery:
             for followed, epoch, end_offset in cuts:
                 if self._is_current(followed):
-                    cut = cut_at(followed.partition.log, epoch, end_offset)
+                    log = followed.partition.log
+                    cut = cut_at(log.epochs, log.log_end_offset, epoch, end_offset)
                     followed.checked = cut is None or cut.agreed
                     at = followed.partition.high_watermark if cut is None else cut.offset
                     nursery.start_soon(self._truncate, followed, at)

@@ -412,7 +412,8 @@ class Fetcher:
                     await self._append(followed, data.records, news)
                 if self._is_current(followed):
                     partition.follow_high_watermark(data.high_watermark)
-                    partition.follow_log_start(data.log_start_offset)
+                    if partition.follow_log_start(data.log_start_offset):
+                        self._dirty[followed.key] = followed
                     followed.in_sync = partition.log.log_end_offset >= data.high_watermark
                     followed.backoff_s = 0.0
             except StorageError as e:

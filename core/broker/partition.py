@@ -398,7 +398,7 @@ class Partition:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{node_id} is no replica of {self.tp}"
             )
-        if broker_epoch != NO_BROKER_EPOCH and broker_epoch != follower.broker_epoch:
+        if broker_epoch != NO_BROKER_EPOCH:
             broker = self._owner.broker(node_id)
             if broker is not None and broker.broker_epoch > broker_epoch:
                 raise KafkaError(
@@ -515,12 +515,14 @@ class Partition:
         if high_watermark > self.high_watermark:
             self._moved(high_watermark)
 
-    def follow_log_start(self, offset: int) -> None:
-        """Drop what the leader has dropped."""
-        if offset > self.log.log_start_offset:
-            offset = min(offset, self.log.log_end_offset)
-            self.high_watermark = max(self.high_watermark, offset)
-            self.delete_before(offset)
+    def follow_log_start(self, offset: int) -> bool:
+        """Drop what the leader has dropped; whether that was anything."""
+        offset = min(offset, self.log.log_end_offset)
+        if offset <= self.log.log_start_offset:
+            return False
+        self.high_watermark = max(self.high_watermark, offset)
+        self.delete_before(offset)
+        return True
 
     @property
     def must_flush(self) -> bool:

@@ -11,7 +11,7 @@ what was acknowledged (KIP-101 tells how).
 
 from typing import NamedTuple
 
-from pk.core.log.log import Log
+from pk.core.log.epochs import LeaderEpochs
 
 
 class Cut(NamedTuple):
@@ -21,18 +21,17 @@ class Cut(NamedTuple):
     agreed: bool
 
 
-def cut_at(log: Log, leader_epoch: int, leader_end_offset: int) -> Cut | None:
-    """What a leader's answer means for `log`: `leader_epoch` is the largest epoch it knows that is not above the one it was
-    asked for, `leader_end_offset` where that ends there; -1 for either where it knows none.
+def cut_at(epochs: LeaderEpochs, end: int, leader_epoch: int, leader_end_offset: int) -> Cut | None:
+    """What a leader's answer means for a log of these `epochs` that ends at `end`: `leader_epoch` is the largest epoch the
+    leader knows that is not above the one it was asked for, `leader_end_offset` where that ends there; -1 where it knows none.
 
     None where the leader knows nothing that helps: what it holds and what we hold have no epoch in common.
     """
-    end = log.log_end_offset
     if leader_end_offset < 0:
         return None
     if leader_epoch < 0:
         return Cut(min(leader_end_offset, end), True)
-    epoch, epoch_end = log.end_offset_for_epoch(leader_epoch)
+    epoch, epoch_end = epochs.end_offset(leader_epoch, end)
     if epoch_end < 0:
         # We know of no epoch that old: all that we have is of later ones.
         return Cut(min(leader_end_offset, end), True)

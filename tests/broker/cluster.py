@@ -258,6 +258,11 @@ class Cluster:
         )
         return topic_id
 
+    async def fence(self, node: int, fenced: bool = True) -> None:
+        """Take a broker for dead, or alive, and nothing else."""
+        epoch = self.image.brokers[node].broker_epoch
+        await self.decide(BrokerChanged(node, epoch, fenced=fenced))
+
     async def change(self, topic: str = "t", number: int = 0, **changed: Any) -> None:
         """Commit a change of a partition."""
         topic_id = self.image.topics[topic].topic_id
@@ -284,7 +289,10 @@ class Cluster:
                     ResponseTopicData(
                         topic_id=topic.topic_id,
                         partitions=[
-                            ResponsePartitionData(p.partition_index, code) for p in topic.partitions
+                            ResponsePartitionData(
+                                partition_index=p.partition_index, error_code=code
+                            )
+                            for p in topic.partitions
                         ],
                     )
                     for topic in request.topics
@@ -365,6 +373,19 @@ class Cluster:
         with trio.fail_after(within_s):
             while not condition():  # noqa: ASYNC110 (many things change it, on a clock that jumps)
                 await trio.sleep(0.001)
+
+    async def settled_from(self, offset: int, *nodes: int) -> None:
+        """Until these replicas have one end, watermark and start; they hold the same from `offset` on."""
+
+        def same() -> bool:
+            held = [self.partition(node) for node in nodes]
+            ends = {p.log.log_end_offset for p in held} | {p.high_watermark for p in held}
+            return len(ends) == 1 and {p.log.log_start_offset for p in held} == {offset}
+
+        await self.until(same)
+        logs = [self.partition(node).log for node in nodes]
+        held = [log.read(offset, 1 << 30, log.log_end_offset).slice.read() for log in logs]
+        assert len(set(held)) == 1
 
     async def settled(self, *nodes: int, topic: str = "t", number: int = 0) -> None:
         """Until these replicas hold the same, and the high watermark is at the end everywhere."""

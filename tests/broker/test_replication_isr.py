@@ -1,0 +1,213 @@
+"""Who is in sync: leaving and joining, what counts when, and what the controller's refusals mean."""
+
+import pytest
+import trio
+import trio.testing
+from broker.cluster import CONTROLLER, running_cluster
+from group.brokers import simulated
+
+from pk.core.errors import ErrorCode
+from pk.core.meta.events import BrokerChanged
+
+NONE = ErrorCode.NONE
+LAG = {"replica__lag__time__max__ms": "10000"}
+
+
+class TestShrinking:
+    @simulated
+    async def test_who_is_silent_leaves_and_who_caught_up_joins(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            await cluster.create(1, 2, 3)
+            await cluster.produce(1, b"a")
+            begun = trio.current_time()
+            cluster.parted.add(frozenset((3, 1)))
+            cluster.cut_channels(3)
+            await cluster.produce(1, b"b", acks=1)
+            await cluster.until(lambda: cluster.isr() == (1, 2))
+            # Twice in the time that is allowed it is looked at: so within one and a half times of it.
+            assert 10 <= trio.current_time() - begun <= 15.5
+            assert cluster.partition(1).high_watermark == 2
+            assert await cluster.produce(1, b"c") == NONE
+            cluster.heal()
+            await cluster.until(lambda: set(cluster.isr()) == {1, 2, 3})
+            await cluster.settled(1, 2, 3)
+            assert len(cluster.altered) == 2
+
+    @simulated
+    async def test_who_has_everything_stays_however_long_nothing_comes(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            await cluster.create(1, 2, 3)
+            await cluster.produce(1, b"a")
+            await trio.sleep(100)
+            cluster.parted.add(frozenset((3, 1)))
+            cluster.cut_channels(3)
+            await trio.sleep(100)
+            assert cluster.altered == [], "what 3 has is all there is"
+
+    @simulated
+    async def test_one_request_for_all_partitions(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            await cluster.create(1, 2, partitions=20)
+            for number in range(20):
+                await cluster.produce(1, b"a", number=number)
+            await cluster.crash(2, power=False)
+            for number in range(20):
+                await cluster.produce(1, b"b", number=number, acks=1)
+            await cluster.until(lambda: cluster.isr(number=19) == (1,))
+            assert len(cluster.altered) == 1
+            (topic,) = cluster.altered[0].topics
+            assert len(topic.partitions) == 20
+
+    @simulated
+    async def test_nothing_counts_before_the_controller_has_said_so(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            await cluster.create(1, 2, 3)
+            cluster.part(3)
+            cluster.parted.add(frozenset((1, CONTROLLER)))
+            await cluster.produce(1, b"a", acks=1)
+            await trio.sleep(60)
+            assert cluster.partition(1).proposal is not None
+            assert cluster.partition(1).high_watermark == 0
+            cluster.parted.discard(frozenset((1, CONTROLLER)))
+            await cluster.until(lambda: cluster.partition(1).high_watermark == 1)
+            assert cluster.isr() == (1, 2)
+
+
+class TestTooFew:
+    @simulated
+    async def test_the_watermark_stands_below_min_insync_replicas(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            await cluster.create(1, 2, 3, configs={"min.insync.replicas": "2"})
+            await cluster.produce(1, b"a")
+            cluster.part(2, 3)
+            answers: list[int] = []
+
+            async def wait() -> None:
+                answers.append(await cluster.produce(1, b"b", timeout_ms=60_000))
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await cluster.until(lambda: cluster.isr() == (1,))
+            assert answers == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+            assert cluster.partition(1).high_watermark == 1
+            assert await cluster.produce(1, b"c") == ErrorCode.NOT_ENOUGH_REPLICAS
+            assert await cluster.produce(1, b"d", acks=1) == NONE
+            assert cluster.partition(1).high_watermark == 1
+            cluster.heal()
+            await cluster.until(lambda: len(cluster.isr()) == 3)
+            assert await cluster.produce(1, b"e") == NONE
+            await cluster.settled(1, 2, 3)
+            assert cluster.values(2) == [b"a", b"b", b"d", b"e"]
+
+    @simulated
+    async def test_a_topic_need_not_have_more_in_sync_than_replicas(self) -> None:
+        async with running_cluster(brokers=1) as cluster:
+            await cluster.create(1, configs={"min.insync.replicas": "2"})
+            assert await cluster.produce(1, b"a") == NONE
+
+
+class TestJoining:
+    @simulated
+    async def test_not_while_fenced_or_shutting_down(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            epoch = cluster.image.brokers[2].broker_epoch
+            await cluster.decide(BrokerChanged(2, epoch, in_controlled_shutdown=True))
+            await cluster.create(1, 2, isr=(1,))
+            await cluster.produce(1, b"a")
+            await trio.sleep(20)
+            assert cluster.values(2) == [b"a"] and cluster.altered == []
+            await cluster.decide(BrokerChanged(2, epoch, in_controlled_shutdown=False))
+            await cluster.until(lambda: cluster.isr() == (1, 2))
+
+    @simulated
+    async def test_another_incarnation_has_to_fetch_under_its_own_epoch(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            await cluster.create(1, 2, isr=(1,))
+            await cluster.until(lambda: cluster.isr() == (1, 2))
+            (sent,) = cluster.altered[0].topics[0].partitions
+            told = {s.broker_id: s.broker_epoch for s in sent.new_isr_with_epochs}
+            assert told == {n: cluster.image.brokers[n].broker_epoch for n in (1, 2)}
+            # What still carries the epoch of a life that is over is refused.
+            stale = cluster.image.brokers[2].broker_epoch
+            await cluster.stop(2)
+            await cluster.change(isr=(1,))
+            await cluster.start(2)
+            with pytest.raises(Exception, match="has registered again"):
+                cluster.partition(1).follower_fetched(2, stale, 0, 0, trio.current_time())
+            await cluster.until(lambda: cluster.isr() == (1, 2))
+
+    @simulated
+    async def test_the_watermark_waits_for_who_is_about_to_join(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            await cluster.create(1, 2, isr=(1,))
+            await cluster.until(lambda: cluster.isr() == (1, 2))
+            cluster.alter_errors = [ErrorCode.INELIGIBLE_REPLICA]
+            await cluster.change(isr=(1,))
+            await cluster.until(lambda: cluster.isr() == (1, 2))
+            assert len(cluster.altered) == 3
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            ErrorCode.INELIGIBLE_REPLICA,
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+        ],
+    )
+    def test_it_asks_again_where_nothing_was_done(self, code: int) -> None:
+        @simulated
+        async def run() -> None:
+            async with running_cluster(**LAG) as cluster:
+                cluster.alter_errors = [code, code]
+                await cluster.create(1, 2, isr=(1,))
+                await cluster.until(lambda: cluster.isr() == (1, 2))
+                assert len(cluster.altered) == 3
+                assert await cluster.produce(1, b"a") == NONE
+
+        run()
+
+    @pytest.mark.parametrize(
+        "code",
+        [
+            ErrorCode.INVALID_UPDATE_VERSION,
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            ErrorCode.NEW_LEADER_ELECTED,
+        ],
+    )
+    def test_it_waits_for_the_image_where_the_controller_knows_more(self, code: int) -> None:
+        @simulated
+        async def run() -> None:
+            async with running_cluster(**LAG) as cluster:
+                cluster.alter_errors = [code]
+                await cluster.create(1, 2, isr=(1,))
+                await trio.sleep(30)
+                assert len(cluster.altered) == 1
+                assert cluster.partition(1).proposal is not None
+                await cluster.change(isr=(1,))
+                await cluster.until(lambda: cluster.isr() == (1, 2))
+
+        run()
+
+    @simulated
+    async def test_an_answer_that_an_image_overtook_changes_nothing(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            await cluster.create(1, 2, 3, isr=(1,))
+            await cluster.until(lambda: len(cluster.isr()) == 3)
+            partition = cluster.partition(1)
+            proposal = partition.proposal
+            assert proposal is None
+            epoch = partition.partition_epoch
+            partition.shrink(trio.current_time() + 1000)
+            # Both have all there is: nobody goes.
+            assert partition.proposal is None
+            await cluster.produce(1, b"a", acks=1)
+            cluster.part(2, 3)
+            await cluster.produce(1, b"b", acks=1)
+            partition.shrink(trio.current_time() + 1000)
+            proposal = partition.proposal
+            assert proposal is not None and [n for n, _ in proposal.isr] == [1]
+            await cluster.change(leader=1)
+            partition.accepted(proposal, (1,), 0, epoch + 1)
+            assert set(partition.isr) == {1, 2, 3}, "it was of the last leader epoch"
+            assert partition.high_watermark <= 1
