@@ -30,10 +30,7 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "group.coordinator.rebalance.protocols",
     ),
     "replication": (
-        "auto.leader.rebalance.",
-        "broker.session.",
         "controller.socket.",
-        "leader.imbalance.",
         "replica.socket.receive.",
         "socket.connection.setup.",
     ),
