@@ -256,8 +256,9 @@ def fence_broker(
 def unregister_broker(
     image: MetadataImage, request: UnregisterBrokerRequest, config: BrokerConfig
 ) -> Decision[Event]:
-    """Decide an UnregisterBroker request: the broker is in no ISR and eligible for nothing any more,
-    and forgotten. Its replicas stay assigned. Error: BROKER_ID_NOT_REGISTERED."""
+    """Decide an UnregisterBroker request: the broker is in no ISR any more, and forgotten. Its
+    replicas stay assigned, and what it was eligible for waits for it (until it registers: that then
+    is no clean return) or for an unclean election. Error: BROKER_ID_NOT_REGISTERED."""
     node = request.broker_id
     broker = image.brokers.get(node)
     if broker is None:
@@ -269,7 +270,7 @@ def unregister_broker(
         )
     event = BrokerUnregistered(node, broker.broker_epoch)
     then = image.apply([event])
-    changes = elections.broker_registered(then, Rules(then, config), node, clean=False)
+    changes = elections.broker_gone(then, Rules(then, config), node)
     return Decision([*changes, event], reply=UnregisterBrokerResponse(error_message=None))
 
 

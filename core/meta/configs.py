@@ -26,6 +26,7 @@ from pk.core.config import (
 )
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
+from pk.core.meta import elections
 from pk.core.meta.describe import (
     Described,
     describe_topic,
@@ -61,6 +62,10 @@ _THROTTLED: Final = (
 )
 _NEEDS_A_RESTART: Final = frozenset({"listeners", "listener.security.protocol.map"})
 """Keys that Kafka's brokers take while they run, and ours do not."""
+
+MIN_ISR: Final = "min.insync.replicas"
+_LEADERSHIP: Final = frozenset({MIN_ISR, "unclean.leader.election.enable"})
+"""Keys by which it is decided who may lead."""
 
 _REPLICA: Final = re.compile(r"\s*[0-9]+\s*:\s*[0-9]+\s*")
 _DURATION: Final = re.compile(
@@ -278,6 +283,17 @@ def alter(
     return decision
 
 
+def _check_min_isr(resource: ConfigResource, touched: Iterable[str], new: Iterable[str]) -> None:
+    """All brokers must count `min.insync.replicas` as the controller does, or who is eligible to lead
+    would not be safe (KIP-966): it is never one broker's, and what all brokers have stays set."""
+    if resource[0] != BROKER or MIN_ISR not in touched:
+        return
+    if resource[1]:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_ISR} is set for all brokers, or topics")
+    if MIN_ISR not in new:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{MIN_ISR} of all brokers cannot be removed")
+
+
 def _decide(
     image: MetadataImage,
     resources: list,
@@ -298,6 +314,8 @@ def _decide(
             _check_resource(image, *resource)
             old, new = image.config(*resource), changed(one)
             touched = [name for name in new if old.get(name) != new[name]]
+            removed = [name for name in old if name not in new]
+            _check_min_isr(resource, [*touched, *removed], new)
             _check(resource, new, touched, config)
         except KafkaError as e:
             errors.append(e)
@@ -305,7 +323,9 @@ def _decide(
         errors.append(None)
         if not validate_only:
             decision.records += [ConfigChanged(*resource, n, new[n]) for n in touched]
-            decision.records += [ConfigChanged(*resource, n, None) for n in old if n not in new]
+            decision.records += [ConfigChanged(*resource, n, None) for n in removed]
+    if any(isinstance(e, ConfigChanged) and e.key in _LEADERSHIP for e in decision.records):
+        decision.records += elections.rules_changed(image, image.apply(decision.records), config)
     return decision, errors
 
 

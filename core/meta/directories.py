@@ -3,7 +3,8 @@
 The controller must know, so that a directory that fails costs its replicas their place in the ISR
 and nobody else's. A replica that turns up in another directory while the one it was in works was
 moved there, with everything it had. If the old directory is gone, what turns up is a new, empty
-replica: it is in sync with nobody, and eligible for nothing by virtue of the old one's past.
+replica: it is in sync with nobody, and eligible for nothing by virtue of the old one's past. Brokers
+tell of every replica; until they do, its directory is believed to work.
 """
 
 from pk.core.config import BrokerConfig
@@ -90,5 +91,5 @@ def _assign(
         partition,
         directories={node: directory},
         isr=partition.isr if works else without(partition.isr, node),
-        lost=node if fresh else NO_NODE,
+        emptied=node if fresh else NO_NODE,
     )

@@ -53,8 +53,8 @@ def broker_gone(
 def broker_registered(
     image: MetadataImage, rules: Rules, node: int, *, clean: bool
 ) -> Iterator[PartitionChanged]:
-    """What changes when a new incarnation of `node` registers, or it is unregistered: it leaves
-    every ISR and, unless it shut down cleanly, is eligible for nothing. Where it leads on (it came
+    """What changes when a new incarnation of `node` registers: it leaves every ISR and, unless it
+    shut down cleanly, is eligible for nothing. Where it leads on (it came
     unfenced), it begins a new leader epoch, so that nothing of the old incarnation's is taken for
     the new one's. `image` and `rules` are those in which it has registered."""
     for topic, partition in _partitions(image):
@@ -96,6 +96,28 @@ def elect_offline(image: MetadataImage, config: BrokerConfig) -> Decision[Event]
         and event.leader is not None
     ]
     return Decision([*events], reply=len(events))
+
+
+def rules_changed(
+    old: MetadataImage, new: MetadataImage, config: BrokerConfig
+) -> Iterator[PartitionChanged]:
+    """What changes in partitions when `min.insync.replicas` or `unclean.leader.election.enable` does.
+
+    Where fewer replicas are enough now, what is acknowledged from here on need not be on those that
+    were eligible. Any partition whose bound changes gets a new partition epoch, so that no leader
+    changes its ISR, and acts on the answer, before it knows the bound. Partitions without a leader
+    get one where they may have it now.
+    """
+    before, after = Rules(old, config), Rules(new, config)
+    for topic, partition in _partitions(new):
+        count = len(partition.replicas)
+        moved = min(before.of(topic.name)[0], count) != min(after.of(topic.name)[0], count)
+        if moved or partition.leader == NO_LEADER:
+            event = change(after, topic, partition)
+            if event is None and moved:
+                event = PartitionChanged(topic.topic_id, partition.partition)
+            if event is not None:
+                yield event
 
 
 def rebalance_leaders(image: MetadataImage, config: BrokerConfig) -> Decision[Event]:

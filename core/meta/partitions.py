@@ -94,6 +94,7 @@ def change(
     *,
     isr: Nodes | None = None,
     lost: int = NO_NODE,
+    emptied: int = NO_NODE,
     replicas: Nodes | None = None,
     adding: Nodes | None = None,
     removing: Nodes | None = None,
@@ -106,12 +107,12 @@ def change(
     """What becomes of `old` when it is to be as given (None: as it is), by the rules at the top of
     this file; None where nothing changes.
 
-    `lost` is a replica that may have lost its tail; `preferred` has the first replica lead where it
+    `lost` is a replica that may have lost its tail, `emptied` one that has nothing at all any more
+    (nor leads again just because it led last); `preferred` has the first replica lead where it
     may; `unclean` overrules the topic's config; `new_epoch` begins a leader epoch in any case.
     """
     isr = old.isr if isr is None else isr
-    if lost != NO_NODE:
-        isr = without(isr, lost)
+    isr = without(without(isr, lost), emptied)
     replicas = old.replicas if replicas is None else replicas
     adding = old.adding if adding is None else adding
     removing = old.removing if removing is None else removing
@@ -120,14 +121,18 @@ def change(
         if target and all(n in isr for n in target):
             replicas, adding, removing = target, (), ()
             isr = tuple(n for n in isr if n in target)
-    placed = _placed(rules, old, replicas, directories)
+    placed = _placed(old, replicas, directories)
     isr_min, allowed = rules.of(topic.name)
     isr_min = min(isr_min, len(replicas))
     elr: Nodes = ()
     if len(isr) < isr_min:
         elr = tuple(
-            n for n in replicas if (n in old.elr or n in old.isr) and n not in isr and n != lost
+            n
+            for n in replicas
+            if (n in old.elr or n in old.isr) and n not in isr and n not in (lost, emptied)
         )
+    known = old.last_known_elr if old.leader == NO_LEADER else (old.leader,)
+    known = without(known, emptied)
     leader, forced = _elect(
         rules,
         old,
@@ -135,6 +140,7 @@ def change(
         placed,
         isr,
         elr,
+        known,
         preferred=preferred,
         unclean=allowed if unclean is None else unclean,
     )
@@ -143,9 +149,8 @@ def change(
     elif leader in elr:
         isr = (leader,)
         elr = without(elr, leader) if isr_min > 1 else ()
-    known = ()
-    if leader == NO_LEADER:
-        known = old.last_known_elr if old.leader == NO_LEADER else (old.leader,)
+    if leader != NO_LEADER:
+        known = ()
     if replicas is not old.replicas and any(n not in replicas for n in old.replicas):
         # Whoever is gone must not be taken for a replica of this epoch.
         new_epoch = True
@@ -173,38 +178,15 @@ def without(nodes: Nodes, node: int) -> Nodes:
     return tuple(n for n in nodes if n != node) if node in nodes else nodes
 
 
-def default_directory(image: MetadataImage, node: int) -> Uuid:
-    """Where a new replica goes on `node`, as far as that is clear: where it has one directory."""
-    broker = image.brokers.get(node)
-    return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED
-
-
-def directories_of(image: MetadataImage, replicas: Nodes) -> tuple[Uuid, ...]:
-    """The directories of new replicas; empty where none is clear."""
-    return _known(tuple(default_directory(image, n) for n in replicas))
-
-
-def _known(directories: tuple[Uuid, ...]) -> tuple[Uuid, ...]:
-    return directories if any(d != UNASSIGNED for d in directories) else ()
-
-
 def _placed(
-    rules: Rules, old: PartitionImage, replicas: Nodes, directories: Mapping[int, Uuid] | None
+    old: PartitionImage, replicas: Nodes, directories: Mapping[int, Uuid] | None
 ) -> tuple[Uuid, ...]:
-    """The directory of each replica: as given, as it was, or that of a new one."""
+    """The directory of each replica: as given, or as it was; that of a new one is not known."""
     if directories is None and replicas == old.replicas:
         return old.directories
     given = directories or {}
-    return _known(
-        tuple(
-            given[n]
-            if n in given
-            else old.directory(n)
-            if n in old.replicas
-            else default_directory(rules.image, n)
-            for n in replicas
-        )
-    )
+    found = tuple(given.get(n) or old.directory(n) for n in replicas)
+    return found if any(d != UNASSIGNED for d in found) else ()
 
 
 def _elect(
@@ -214,6 +196,7 @@ def _elect(
     placed: tuple[Uuid, ...],
     isr: Nodes,
     elr: Nodes,
+    known: Nodes,
     *,
     preferred: bool,
     unclean: bool,
@@ -230,7 +213,6 @@ def _elect(
     if candidates:
         moves = preferred and candidates[0] == replicas[0]
         return (candidates[0] if moves or old.leader not in candidates else old.leader), False
-    known = old.last_known_elr if old.leader == NO_LEADER else (old.leader,)
     if not safe and len(known) == 1 and known[0] in replicas and alive(known[0]):
         return known[0], True
     if unclean:

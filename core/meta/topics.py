@@ -20,7 +20,6 @@ from pk.core.meta.events import (
     TopicDeleted,
 )
 from pk.core.meta.image import MetadataImage, TopicImage
-from pk.core.meta.partitions import directories_of
 from pk.core.meta.placement import Chance, place
 from pk.core.meta.reassignment import check_replicas, target
 from pk.core.values import MAX_TOPIC_NAME_CHARS, METADATA_TOPIC, ZERO_UUID, Uuid, uuid_text
@@ -231,8 +230,7 @@ def partitions_created(
     """New partitions: all replicas that are alive begin in sync, the first of them leads."""
     for number, nodes in enumerate(replicas, first):
         isr = tuple(n for n in nodes if image.brokers[n].may_lead)
-        directories = directories_of(image, nodes)
-        yield PartitionCreated(topic_id, number, nodes, isr, isr[0], directories=directories)
+        yield PartitionCreated(topic_id, number, nodes, isr, isr[0])
 
 
 def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
