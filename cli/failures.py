@@ -38,6 +38,10 @@ _NEXT_STEP = {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "`pk isr` shows which replicas are in sync",
     ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes says how large a batch may be",
     ErrorCode.INVALID_REPLICATION_FACTOR: "`pk brokers list` shows how many brokers there are",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "`pk isr` shows which replicas are in sync",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "start a broker that holds a replica; "
+    "`pk brokers list` shows which are up",
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "`pk reassign status` shows what moves",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "is there a broker for every replica of __consumer_offsets? "
     "offsets.topic.replication.factor says how many it wants",
     ErrorCode.UNSUPPORTED_VERSION: "the broker is too old or too new for this request",

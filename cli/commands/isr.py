@@ -11,7 +11,7 @@ import trio
 
 from pk.cli.commands.common import leader_of, partition_style
 from pk.cli.commands.partition_view import Partitions, ailing, chosen, needed_replicas
-from pk.cli.context import Context
+from pk.cli.context import Context, join
 from pk.cli.output import Column, Listing
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
@@ -20,8 +20,9 @@ from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 
 _DEBUGGING_REPLICA = -2
-_ENDS_S = 3.0
-"""A broker that has not told its log ends by then leaves a gap: it may be stopped and hold its connections open."""
+_CONSUMER = -1
+_ANSWER_S = 3.0
+"""A broker that has not answered by then leaves a gap: it may be stopped and hold its connections open."""
 
 Ends = dict[TopicPartition, dict[int, int]]
 """Partition → broker → the log end offset of the replica there."""
@@ -79,25 +80,26 @@ async def isr_rows(
     context: Context, admin: Admin, wanted: Partitions, since: Mapping[TopicPartition, str] = {}
 ) -> list[dict[str, Any]]:
     """A row for each partition; `since` is when each fell out of sync, as far as somebody saw it."""
-    led = [tp for tp, p in wanted.items() if p.leader_id >= 0]
-    watermarks: dict[TopicPartition, Any] = {}
     ends: Ends = {}
-
-    async def ask_watermarks() -> None:
-        if led:
-            watermarks.update(await admin.list_offsets(dict.fromkeys(led, r.LATEST)))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask_watermarks)
-        nursery.start_soon(_all_ends, admin, wanted, ends)
-    rows = []
+    watermarks: Ends = {}
+    by_leader: dict[int, list[TopicPartition]] = {}
     for tp, p in wanted.items():
-        watermark = watermarks.get(tp)
-        if isinstance(watermark, Exception):
-            context.failed(watermark, str(tp))
-        hw = watermark.offset if isinstance(watermark, r.ListedOffset) else None
-        rows.append(isr_row(tp, p, hw, ends.get(tp, {}), since.get(tp)))
-    return rows
+        if p.leader_id >= 0:
+            by_leader.setdefault(p.leader_id, []).append(tp)
+    silent: set[int] = set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_ask_all, admin, by_leader, _CONSUMER, watermarks, silent)
+        nursery.start_soon(_ask_all, admin, _by_broker(wanted), _DEBUGGING_REPLICA, ends, silent)
+    if silent:
+        names = join([str(b) for b in sorted(silent)])
+        context.say(
+            f"{'Broker' if len(silent) == 1 else 'Brokers'} {names} did not answer; what only "
+            "they know is left open."
+        )
+    return [
+        isr_row(tp, p, watermarks.get(tp, {}).get(p.leader_id), ends.get(tp, {}), since.get(tp))
+        for tp, p in wanted.items()
+    ]
 
 
 def isr_row(
@@ -141,23 +143,45 @@ def isr_row(
 async def log_ends(admin: Admin, partitions: Partitions) -> Ends:
     """Where the log of each replica ends, as far as its broker answers."""
     ends: Ends = {}
-    await _all_ends(admin, partitions, ends)
+    await _ask_all(admin, _by_broker(partitions), _DEBUGGING_REPLICA, ends, set())
     return ends
 
 
-async def _all_ends(admin: Admin, partitions: Partitions, ends: Ends) -> None:
-    by_broker: dict[int, list[TopicPartition]] = {}
+def _by_broker(partitions: Partitions) -> dict[int, list[TopicPartition]]:
+    found: dict[int, list[TopicPartition]] = {}
     for tp, p in partitions.items():
         for broker in p.replicas:
             if broker not in p.offline_replicas:
-                by_broker.setdefault(broker, []).append(tp)
-    with trio.move_on_after(_ENDS_S):
-        async with trio.open_nursery() as nursery:
-            for broker, tps in by_broker.items():
-                nursery.start_soon(_ask_ends, admin, broker, tps, ends)
+                found.setdefault(broker, []).append(tp)
+    return found
 
 
-async def _ask_ends(admin: Admin, broker: int, tps: Iterable[TopicPartition], ends: Ends) -> None:
+async def _ask_all(
+    admin: Admin,
+    by_broker: Mapping[int, list[TopicPartition]],
+    replica_id: int,
+    offsets: Ends,
+    silent: set[int],
+) -> None:
+    """Asks brokers for the latest offsets of partitions; those that do not answer in time are added to `silent`."""
+
+    async def ask(broker: int, tps: list[TopicPartition]) -> None:
+        silent.add(broker)
+        with trio.move_on_after(_ANSWER_S):
+            if await _ask_latest(admin, broker, tps, replica_id, offsets):
+                answered.add(broker)
+
+    answered: set[int] = set()
+    async with trio.open_nursery() as nursery:
+        for broker, tps in by_broker.items():
+            nursery.start_soon(ask, broker, tps)
+    silent.difference_update(answered)
+
+
+async def _ask_latest(
+    admin: Admin, broker: int, tps: Iterable[TopicPartition], replica_id: int, offsets: Ends
+) -> bool:
+    """The latest offsets as a broker tells them to `replica_id`; whether it answered."""
     from pk.core.wire.messages.list_offsets import (
         ListOffsetsPartition,
         ListOffsetsRequest,
@@ -170,15 +194,15 @@ async def _ask_ends(admin: Admin, broker: int, tps: Iterable[TopicPartition], en
         topic.partitions.append(
             ListOffsetsPartition(partition_index=tp.partition, timestamp=r.LATEST)
         )
-    request = ListOffsetsRequest(replica_id=_DEBUGGING_REPLICA, topics=list(topics.values()))
+    request = ListOffsetsRequest(replica_id=replica_id, topics=list(topics.values()))
     try:
         connection = await admin.cluster.connection(broker)
         response = await connection.request(request, low=1)
     except (ClientError, KafkaError):
-        return
+        return False
     for topic in response.topics:
         for p in topic.partitions:
             if p.error_code == 0:
-                ends.setdefault(TopicPartition(topic.name, p.partition_index), {})[broker] = (
-                    p.offset
-                )
+                tp = TopicPartition(topic.name, p.partition_index)
+                offsets.setdefault(tp, {})[broker] = p.offset
+    return True

@@ -15,7 +15,7 @@ from pk.cli.commands.isr import log_ends, show_behind
 from pk.cli.commands.partition_view import Partitions, ailing, needed_replicas
 from pk.cli.commands.reassign_state import is_pattern, named_topics
 from pk.cli.context import Context
-from pk.cli.output import Column, Listing, render
+from pk.cli.output import Column, Listing, narrow, plain, render, title
 from pk.cli.times import show_span, show_time
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -26,7 +26,7 @@ Watched = dict[TopicPartition, tuple[int, tuple[int, ...]]]
 """Partition → its leader and its in-sync replicas."""
 
 _EVENTS = (
-    Column("time"),
+    Column("time", show=lambda time: time[11:23] if time else "-"),
     Column("topic"),
     Column("partition", right=True, title="PART"),
     Column("event"),
@@ -139,30 +139,66 @@ async def _look(context: Context, admin: Admin) -> Partitions:
     }
 
 
+def _widths(topics: Iterable[str]) -> list[int]:
+    """How wide the columns are: what comes later is to stand below what came first."""
+    topic = min(max(map(len, topics), default=5), 40)
+    return [12, max(topic, 5), 4, 7, 7, 6, 9, 7, 0]
+
+
+def _line(cells: Iterable[str], widths: Iterable[int]) -> str:
+    return "  ".join(
+        text.rjust(width) if column.right else text.ljust(width)
+        for text, width, column in zip(cells, widths, _EVENTS, strict=True)
+    ).rstrip()
+
+
+class _Teller:
+    """Writes events in the format asked for: the head of a table once, then lines below it."""
+
+    def __init__(self, context: Context, topics: Iterable[str]) -> None:
+        look = context.look
+        self._look = look._replace(format="jsonl") if look.format == "json" else look
+        self._context = context
+        narrowed = look.columns or look.sort or look.format == "wide"
+        self._widths = _widths(topics) if look.format == "table" and not narrowed else None
+        if self._widths is not None:
+            heads = [title(column).replace(" ", "-") for column in _EVENTS]
+            context.write(_line(heads, self._widths).encode() + b"\n")
+        else:
+            context.write(render(Listing(_EVENTS, []), self._look._replace(terminal=False)))
+
+    def tell(self, rows: list[dict[str, Any]]) -> None:
+        """Writes what happened."""
+        listing = narrow(Listing(_EVENTS, rows), self._look)
+        if not listing.rows:
+            return
+        if self._widths is not None:
+            for row in listing.rows:
+                cells = [(c.show or plain)(row[c.key]) for c in _EVENTS]
+                text = _line(cells, self._widths)
+                style = partition_style(dict(row)) if self._look.colour else None
+                colour = {"red": "31", "yellow": "33"}.get(style or "")
+                shown = f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+                self._context.write(shown.encode() + b"\n")
+            return
+        shown = render(Listing(_EVENTS, rows), self._look._replace(terminal=False))
+        headed = self._look.format in ("table", "wide", "csv")
+        self._context.write(shown.split(b"\n", 1)[1] if headed else shown)
+
+
 async def watch(context: Context, admin: Admin) -> None:
     """Shows changes until it is interrupted."""
     from pk.cli.resolve import now_ms
 
-    look = context.look
-    if look.format == "json":
-        look = look._replace(format="jsonl")
-    context.write(render(Listing(_EVENTS, []), look))
-    headed = look.format in ("table", "wide", "csv")
-
-    def tell(rows: list[dict[str, Any]]) -> None:
-        if rows:
-            listing = Listing(_EVENTS, rows, partition_style)  # pyright: ignore[reportArgumentType]
-            shown = render(listing, look._replace(terminal=False))
-            context.write(shown.split(b"\n", 1)[1] if headed else shown)
-
     history = History()
-    before: Watched | None = None
+    teller: _Teller | None = None
+    before: Watched = {}
     lost = False
     while True:
         try:
             partitions = await _look(context, admin)
         except ClientError:
-            if before is None:
+            if teller is None:
                 raise
             if not lost:
                 context.say("No broker answers; watching on.")
@@ -172,15 +208,16 @@ async def watch(context: Context, admin: Admin) -> None:
         lost = False
         min_isr = await needed_replicas(admin, context.args, partitions)
         now: Watched = {tp: (p.leader_id, p.isr) for tp, p in partitions.items()}
-        if before is None:
-            tell(history.begin(ailing(partitions, context.args, min_isr)))
+        if teller is None:
+            teller = _Teller(context, {tp.topic for tp in partitions})
+            teller.tell(history.begin(ailing(partitions, context.args, min_isr)))
         else:
             stamp = now_ms()
             rows = changes(before, now, show_time(stamp))
             history.see(rows, stamp)
             await _add_lag(admin, partitions, rows)
             wanted = _wanted(context.args, partitions, before, min_isr)
-            tell([row for row in rows if _of(row) in wanted])
+            teller.tell([row for row in rows if _of(row) in wanted])
         before = now
         await trio.sleep(_WATCH_S)
 

@@ -1,0 +1,139 @@
+"""What `pk isr` makes of what brokers tell: who is behind, who left, how long they were gone."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pk.cli.commands.isr import isr_row, show_behind
+from pk.cli.commands.isr_watch import History, changes
+from pk.cli.commands.partition_view import ailing
+from pk.cli.commands.partitions import partition_row, state_of
+from pk.cli.grammar import Args
+from pk.core.values import TopicPartition
+from pk.net.client.results import PartitionDescription
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+A, B, C = (TopicPartition("t", n) for n in range(3))
+
+
+def partition(
+    leader: int, replicas: tuple[int, ...], isr: tuple[int, ...], **more: Any
+) -> PartitionDescription:
+    return PartitionDescription(0, leader, 5, replicas, isr, **more)
+
+
+def test_what_a_watch_of_the_isr_tells() -> None:
+    before = {A: (1, (1, 2, 3)), B: (1, (1, 2))}
+    now = {A: (2, (2, 3, 4)), C: (-1, (1,))}
+    told = [(r["partition"], r["event"], r["brokers"]) for r in changes(before, now, "then")]
+    assert told == [
+        (0, "shrink", [1]),
+        (0, "expand", [4]),
+        (0, "leader", [2]),
+        (1, "deleted", [1, 2]),
+        (2, "made", [1]),
+    ]
+    assert changes(now, now, "then") == []
+    assert changes({A: (1, (1,))}, {A: (-1, (1,))}, "then")[0]["event"] == "offline"
+
+
+def test_a_watch_remembers_since_when_a_replica_is_gone() -> None:
+    history = History()
+    begun = history.begin({A: partition(1, (1, 2), (1,)), B: partition(1, (1, 2), (1, 2))})
+    assert [(r["partition"], r["event"], r["brokers"], r["time"]) for r in begun] == [
+        (0, "out", [2], None)
+    ]
+    left = changes({B: (1, (1, 2))}, {B: (1, (1,))}, "t1")
+    history.see(left, 1000)
+    back = changes({A: (1, (1,)), B: (1, (1,))}, {A: (1, (1, 2)), B: (1, (1, 2))}, "t2")
+    history.see(back, 4500)
+    # Of the one that was gone before anybody looked, nobody knows for how long.
+    assert [(r["partition"], r["event"], r["out_for_ms"]) for r in back] == [
+        (0, "expand", None),
+        (1, "expand", 3500),
+    ]
+    again = changes({B: (1, (1,))}, {B: (1, (1, 2))}, "t3")
+    history.see(again, 9000)
+    assert again[0]["out_for_ms"] is None
+
+
+def test_a_row_knows_how_far_each_replica_is_behind() -> None:
+    p = partition(1, (1, 2, 3), (1, 2), elr=(3,), offline_replicas=(3,))
+    row = isr_row(A, p, 90, {1: 100, 2: 85})
+    assert row["behind"] == {"2": 15, "3": None}
+    assert (row["lag_max"], row["log_end_offset"], row["high_watermark"]) == (15, 100, 90)
+    assert row["log_end_offsets"] == {"1": 100, "2": 85, "3": None}
+    assert (row["out_of_sync"], row["in_sync"], row["elr"]) == ([3], 2, [3])
+    assert show_behind(row["behind"]) == "2:15,3:?"
+    assert show_behind({"2": 0}) == "0"
+
+
+def test_without_the_leader_s_end_nothing_is_said_of_lag() -> None:
+    row = isr_row(A, partition(1, (1, 2), (1,)), None, {2: 85})
+    assert row["behind"] is None and row["lag_max"] is None
+    assert show_behind(row["behind"]) == "-"
+    gone = isr_row(A, partition(-1, (1, 2), ()), None, {2: 85})
+    assert gone["leader"] is None and gone["log_end_offsets"] == {"1": None, "2": 85}
+
+
+@pytest.mark.parametrize(
+    ("p", "min_isr", "state"),
+    [
+        (partition(-1, (1, 2), ()), 1, "offline"),
+        (partition(1, (1, 2, 3), (1,)), 2, "under min ISR"),
+        (partition(1, (1, 2, 3), (1, 2)), 2, "at min ISR"),
+        (partition(1, (1, 2, 3), (1, 2)), 1, "under-replicated"),
+        (partition(1, (1, 2, 3), (1, 2)), None, "under-replicated"),
+        (partition(2, (1, 2), (1, 2)), 1, "not preferred"),
+        (partition(1, (1, 2), (1, 2)), 2, "ok"),
+    ],
+)
+def test_the_state_of_a_partition_is_the_worst_of_it(
+    p: PartitionDescription, min_isr: int | None, state: str
+) -> None:
+    assert state_of(p, min_isr) == partition_row(A, p, min_isr)["state"] == state
+
+
+@pytest.mark.parametrize(
+    ("filters", "left"),
+    [
+        ((), [A, B, C]),
+        (("under_replicated",), [A, C]),
+        (("offline",), [C]),
+        (("under_min_isr",), [C]),
+        (("at_min_isr",), [A]),
+        (("offline", "at_min_isr"), [A, C]),
+    ],
+)
+def test_filters_leave_what_ails(filters: tuple[str, ...], left: list[TopicPartition]) -> None:
+    names = ("under_replicated", "offline", "under_min_isr", "at_min_isr")
+    args = Args({name: name in filters for name in names}, frozenset())
+    partitions = {
+        A: partition(1, (1, 2, 3), (1, 2)),
+        B: partition(1, (1, 2, 3), (1, 2, 3)),
+        C: partition(-1, (1, 2, 3), ()),
+    }
+    assert list(ailing(partitions, args, {"t": 2})) == left
+
+
+def test_topics_by_pattern_and_filters_on_a_live_broker(at: Run, fresh: Fresh) -> None:
+    one, two = fresh("isr-a"), fresh("isr-b")
+    assert at("topics", "create", one, two, "-p", "2").code == 0
+    prefix = one.partition("-a")[0]
+    rows = at("isr", f"{prefix}-[ab].*", "-f", "json").json
+    assert {r["topic"] for r in rows} >= {one, two}
+    assert all(r["behind"] == {} and r["since"] is None for r in rows)
+    none = at("isr", "no-such-.*")
+    assert (none.code, "No topic's whole name matches" in none.err) == (1, True)
+    listed = at("partitions", "list", one, "-f", "json").json
+    assert [(p["partition"], p["state"], p["leader"]) for p in listed] == [
+        (0, "ok", listed[0]["preferred_leader"]),
+        (1, "ok", listed[1]["preferred_leader"]),
+    ]
+    broker = str(listed[0]["leader"])
+    assert len(at("partitions", "list", one, "--leader", broker, "-f", "json").json) == 2
+    assert at("partitions", "list", one, "--not-preferred", "-f", "json").json == []
+    assert at("partitions", "list", one, "--broker", "99", "-f", "json").json == []
+    assert at("partitions", "list", one, "--leader", "x").code == 2

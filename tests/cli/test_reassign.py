@@ -1,0 +1,268 @@
+"""The parts of `pk reassign` beside the plan: words and files, progress, throttles, and what the command line refuses."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pk.cli.commands import reassign_files as files
+from pk.cli.commands.reassign_watch import STALL_S, Seen, Tracker, first_lines, sentence
+from pk.cli.commands.throttles import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+    Present,
+    describe,
+    everything,
+    throttles_for,
+)
+from pk.cli.exits import Unusable
+from pk.core.values import TopicPartition
+from pk.net.client.results import PartitionDescription, Reassignment
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("50MB/s", 50_000_000),
+        ("50M", 50_000_000),
+        ("64MiB/s", 64 << 20),
+        ("1.5G", 1_500_000_000),
+        ("800 kB/s", 800_000),
+        ("12345", 12_345),
+    ],
+)
+def test_a_rate_in_the_words_of_people(text: str, rate: int) -> None:
+    assert files.parse_rate(text, "--throttle") == rate
+
+
+@pytest.mark.parametrize("text", ["", "fast", "0", "-5", "5 parsecs", "0.1"])
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    with pytest.raises(Unusable, match="--throttle wants bytes a second"):
+        files.parse_rate(text, "--throttle")
+
+
+def test_bytes_for_people() -> None:
+    shown = [files.show_bytes(n) for n in (None, 0, 999, 1000, 999_400, 999_600, 3.14e9, 5e15)]
+    assert shown == ["-", "0 B", "999 B", "1.0 kB", "999 kB", "1.0 MB", "3.1 GB", "5000 TB"]
+
+
+def test_assignments_on_the_command_line() -> None:
+    found = files.parse_sets(["t/0=1,2"])
+    assert found == {A: (1, 2)}
+    for wrong in ("t=1", "t/0", "t/0=", "t/0=1,x", "t/x=1", "/0=1"):
+        with pytest.raises(Unusable):
+            files.parse_sets([wrong])
+    with pytest.raises(Unusable, match="twice"):
+        files.parse_sets(["t/0=1", "t/0=2"])
+
+
+def test_apache_s_json_goes_both_ways() -> None:
+    data = files.apache_json({A: (1, 2), B: (3,)})
+    assert data == {
+        "version": 1,
+        "partitions": [
+            {"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]},
+            {"topic": "t", "partition": 1, "replicas": [3], "log_dirs": ["any"]},
+        ],
+    }
+    assert files.assignments_of(data, "f") == files.Assignments({A: (1, 2), B: (3,)}, {})
+    without = {"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 1]}]}
+    assert files.assignments_of(without, "f").replicas == {A: (2, 1)}
+    data["partitions"][0]["log_dirs"] = ["any", "/d"]
+    assert files.assignments_of(data, "f").log_dirs == {(A, 2): "/d"}
+
+
+@pytest.mark.parametrize(
+    "partitions",
+    [
+        None,
+        [{"topic": "t", "partition": 0}],
+        [{"topic": "t", "partition": "0", "replicas": [1]}],
+        [{"topic": "t", "partition": 0, "replicas": [True]}],
+        [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["any", "any"]}],
+        [{"topic": "t", "partition": 0, "replicas": [1]}] * 2,
+        ["t"],
+    ],
+)
+def test_what_is_no_assignment_is_refused(partitions: Any) -> None:
+    with pytest.raises(Unusable, match="f"):
+        files.assignments_of({"version": 1, "partitions": partitions}, "f")
+
+
+def test_a_rollback_file_keeps_what_was_and_what_was_set() -> None:
+    path = files.new_path(1)
+    throttled = files.Throttled(
+        5, {1: {LEADER_RATE: None, FOLLOWER_RATE: "7"}}, {"t": {LEADER_REPLICAS: ("0:1", "0:2")}}
+    )
+    rollback = files.Rollback(path, "c", 1, {A: (1, 2)}, {A: (3, 2)}, throttled)
+    files.write(rollback)
+    assert files.read(path) == rollback
+    # Apache's tool reads the same file as the assignment to go back to.
+    data = json.loads(Path(path).read_text())
+    assert files.assignments_of(data, path).replicas == {A: (1, 2)}
+    assert files.find(rollback.name, "c") == rollback
+    assert files.rollbacks("c") == [rollback] and files.rollbacks("d") == []
+    with pytest.raises(Unusable, match="another cluster"):
+        files.find(path, "d")
+
+
+def test_rollback_files_are_tidied_but_never_one_whose_end_nobody_saw() -> None:
+    for stamp in range(60):
+        finished = None if stamp == 3 else "done"
+        path = files.new_path(1000 + stamp)
+        files.write(files.Rollback(path, "c", stamp, {A: (1,)}, {A: (2,)}, finished=finished))
+    files.tidy("c")
+    left = [r.created_ms for r in files.rollbacks("c")]
+    assert left == [*range(59, 9, -1), 3]
+
+
+def seen(
+    sizes: Mapping[tuple[TopicPartition, int], int],
+    running: Mapping[TopicPartition, Reassignment],
+    isr: tuple[int, ...] = (1, 2),
+) -> Seen:
+    partitions = {
+        tp: PartitionDescription(tp.partition, 1, 0, move.replicas, isr)
+        for tp, move in running.items()
+    }
+    return Seen(running, partitions, sizes)
+
+
+MOVE = Reassignment((1, 2, 3), (3,), (2,))
+
+
+def test_progress_from_sizes_and_the_rate_of_late() -> None:
+    tracker = Tracker()
+    both = {A: MOVE, B: MOVE}
+    tracker.see(seen({(A, 1): 1000, (A, 3): 100, (B, 1): 1000}, both), 0.0)
+    assert [row.part for row in tracker.rows] == [0.1, 0.0]
+    assert tracker.whole.rate == 0 and tracker.whole.eta_s is None
+    tracker.see(seen({(A, 1): 1000, (A, 3): 500, (B, 1): 1000}, both), 2.0)
+    whole = tracker.whole
+    assert (whole.copied, whole.total, whole.rate, whole.eta_s) == (500, 2000, 200.0, 7.5)
+    assert sentence(whole, 300) == (
+        "0 of 2 partitions · 500 B of 2.0 kB · 25% · 200 B/s · 7.5 s left · throttle 300 B/s"
+    )
+    # A move that is no longer listed is over, whatever the sizes said last.
+    tracker.see(seen({(B, 1): 1000, (B, 3): 1000}, {B: MOVE}), 4.0)
+    assert [(row.done, row.part) for row in tracker.rows] == [(True, 1.0), (False, 1.0)]
+    tracker.see(seen({}, {}), 5.0)
+    assert (tracker.whole.done, tracker.whole.part, tracker.whole.eta_s) == (2, 1.0, 0.0)
+
+
+def test_a_replica_in_sync_counts_as_copied_though_compaction_left_it_smaller() -> None:
+    tracker = Tracker()
+    tracker.see(seen({(A, 1): 1000, (A, 3): 400}, {A: MOVE}, isr=(1, 2, 3)), 0.0)
+    assert tracker.rows[0].part == 1.0
+
+
+def test_what_does_not_grow_is_stalled_until_it_does() -> None:
+    tracker = Tracker()
+    sizes = {(A, 1): 1000, (A, 3): 100, (B, 1): 1000, (B, 3): 0}
+    tracker.see(seen(sizes, {A: MOVE, B: MOVE}), 0.0)
+    tracker.see(seen(sizes | {(B, 3): 10}, {A: MOVE, B: MOVE}), STALL_S)
+    assert [row.stalled_s for row in tracker.rows] == [STALL_S, 0.0]
+    assert tracker.whole.stalled == 1
+    assert [row.tp for row in first_lines(tracker.rows, 1)] == [A]
+    tracker.see(seen(sizes | {(A, 3): 101}, {A: MOVE, B: MOVE}), STALL_S + 1)
+    assert tracker.whole.stalled == 0
+
+
+def test_sizes_that_nobody_tells_are_unknown_and_not_zero() -> None:
+    tracker = Tracker()
+    tracker.see(seen({}, {A: MOVE}), 0.0)
+    assert tracker.rows[0].part is None
+    assert tracker.whole.part == 0.0
+
+
+NOTHING = Present({}, {}, {})
+
+
+def test_a_throttle_is_for_the_brokers_and_replicas_that_move() -> None:
+    moves = [(A, (1, 2), (3,)), (B, (1, 2), ())]
+    throttled = throttles_for(moves, 5, [1, 2, 3, 4], NOTHING)
+    assert throttled.brokers == {b: {LEADER_RATE: None, FOLLOWER_RATE: None} for b in (1, 2, 3)}
+    assert throttled.topics == {"t": {LEADER_REPLICAS: ("0:1", "0:2"), FOLLOWER_REPLICAS: ("0:3",)}}
+    assert describe(throttled) == "brokers 1, 2, 3 and topic t"
+    assert not throttles_for([(B, (1, 2), ())], 5, [1, 2], NOTHING).any
+
+
+def test_a_dead_broker_is_not_asked_and_what_stands_there_is_kept() -> None:
+    present = Present(
+        {1: {LEADER_RATE: "99"}}, {"t": {LEADER_REPLICAS: ("*",), FOLLOWER_REPLICAS: ("0:3",)}}, {}
+    )
+    throttled = throttles_for([(A, (1, 2), (3,))], 5, [1, 3], present)
+    assert throttled.brokers == {
+        1: {LEADER_RATE: "99", FOLLOWER_RATE: None},
+        3: {LEADER_RATE: None, FOLLOWER_RATE: None},
+    }
+    assert throttled.topics == {}
+
+
+def test_removing_everything_brings_back_what_a_rollback_file_remembers() -> None:
+    present = Present(
+        {1: {LEADER_RATE: "5"}, 2: {LEADER_RATE: "5"}}, {"t": {LEADER_REPLICAS: ("0:1",)}}, {}
+    )
+    ours = [files.Throttled(5, {1: {LEADER_RATE: "99"}}, {})]
+    undo = everything(present, ours)
+    assert undo.brokers == {1: {LEADER_RATE: "99"}, 2: {LEADER_RATE: None}}
+    assert undo.topics == {"t": {LEADER_REPLICAS: ("0:1",)}}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "Say what is wanted"),
+        (("--to", "2"), "Say of what"),
+        (("--rf", "2"), "Say of what"),
+        (("-t", "x", "--to", "2", "--drain", "1"), "do not go with it"),
+        (("-t", "x", "--set", "t/0=1"), "names its partitions"),
+        (("--set", "t/0=1", "--drain", "3"), "do not go together"),
+        (("-t", "x", "--all", "--rf", "2"), "not both"),
+        (("--drain", "three"), "broker ids"),
+        (("--from-json", "/no/such/file"), "cannot be read"),
+        (("--drain", "1", "--throttle", "slow"), "bytes a second"),
+        (("--balance=sideways",), "is one of all, replicas"),
+    ],
+)
+def test_an_intent_that_makes_no_sense_is_refused_before_anybody_is_asked(
+    pk: Run, words: tuple[str, ...], said: str
+) -> None:
+    refused = pk("reassign", "plan", *words, "-b", "127.0.0.1:1")
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+def test_what_does_not_go_together_elsewhere(pk: Run) -> None:
+    for words in (
+        ("reassign", "throttle", "5MB/s", "--remove"),
+        ("reassign", "cancel"),
+        ("reassign", "cancel", "t/0", "--all"),
+        ("reassign", "apply", "--resume", "--drain", "3"),
+        ("partitions", "elect-leaders", "t", "--all"),
+        ("partitions", "elect-leaders", "--unclean"),
+        ("partitions", "elect-leaders", "--unclean", "--election-type", "preferred", "--all"),
+    ):
+        assert pk(*words, "-b", "127.0.0.1:1").code == 2, words
+
+
+def test_a_plan_of_one_broker(at: Run, fresh: Fresh, tmp_path: Path) -> None:
+    topic = fresh("plan")
+    at("topics", "create", topic, "-p", "2")
+    broker = at("brokers", "list", "-f", "json").json[0]["broker"]
+    nothing = at("reassign", "plan", "-t", topic, "--to", str(broker))
+    assert (nothing.code, "nothing to do" in nothing.err) == (0, True)
+    cannot = at("reassign", "plan", "-t", topic, "--rf", "3")
+    assert (cannot.code, f"{topic}/0 wants 3 replicas" in cannot.err) == (1, True)
+    unknown = at("reassign", "plan", "-t", topic, "--to", "99")
+    assert (unknown.code, "Broker 99 is not there" in unknown.err) == (1, True)
+    file = tmp_path / "plan.json"
+    assert at("reassign", "plan", "-t", topic, "--balance", "--save", str(file)).code == 0
+    assert json.loads(file.read_text()) == {"version": 1, "partitions": []}
