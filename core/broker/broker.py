@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pk.core.broker.clock import Clock
+from pk.core.broker.directories import DirectoryReports
 from pk.core.broker.fetchers import Fetchers
 from pk.core.broker.isr import IsrManager
 from pk.core.broker.mover import Mover
@@ -87,7 +88,11 @@ class Broker:
         self.replicas.on_proposal = self.isr.propose
         self.fetchers = Fetchers(self)  # pyright: ignore[reportArgumentType]
         """Copy from their leaders what this broker follows."""
-        self.mover = Mover(self.replicas, dirs, self.start_soon)
+        self.directories = DirectoryReports(self)  # pyright: ignore[reportArgumentType]
+        """Tell the controller where replicas lie."""
+        self.mover = Mover(
+            self.replicas, dirs, self.start_soon, self.quotas.directories, self.directories.moved
+        )
         self.producer_ids: ProducerIds
         self.broker_epoch = -1
         """Of this registration with the controller; -1 before it, and in a process that is a controller only."""
@@ -112,6 +117,7 @@ class Broker:
         """Begin background work; before it the broker only holds state."""
         self._nursery = nursery
         nursery.start_soon(self.isr.run)
+        nursery.start_soon(self.directories.run)
 
     def start_soon(self, fn: Any, *args: Any) -> None:
         """Run a task of the broker's own."""
@@ -161,6 +167,7 @@ class Broker:
             gone = self.replicas.commit(image, found, opened)
             self.image = image
             self.fetchers.follow(opened, found)
+            self.directories.follow(opened, found)
             for follow in self.followers:
                 follow(image, found)
             self.purgatory.touch(MetadataImage)

@@ -146,6 +146,7 @@ class Cleaner:
             for partition in self._replicas
             if partition.config.compact
             and partition.offline is None
+            and not partition.busy
             and partition not in self._at_work
             and partition not in self._set_aside
         ]
@@ -215,11 +216,11 @@ class Cleaner:
     async def _swap(self, partition: Partition, group: Cleaned) -> bool:
         """Put a group in its place; False where the log has changed too much for that."""
         log = partition.log
-        if not log.swap_in(group.base_offset, group.replaced, group.sizes):
+        if partition.busy or not log.swap_in(group.base_offset, group.replaced, group.sizes):
             return False
         with trio.CancelScope(shield=True):  # what is begun is ended: a few renames and syncs
             await offload(log.sync_names, directory=log.log_dir.path)
-            while log.step_swap():
+            while not partition.busy and log.step_swap():  # who cuts the log ends it as well
                 await offload(log.sync_names, directory=log.log_dir.path)
         if self._is_here(partition):
             self._replicas.dropped(partition)

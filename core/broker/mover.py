@@ -4,6 +4,9 @@ A *future* log in the other directory is filled from the current one, off the lo
 turn of the loop, the rest is copied and the directories are renamed: from one batch to the next the partition has another
 log. The old one is removed `file.delete.delay.ms` later, since readers may be at it. A future log that a stop or a crash
 left is gone on with. What was synced where it came from (`flush.messages`) is synced where it goes before it counts.
+
+How fast it goes is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`. Where the log is cut meanwhile, because its
+leader's has other records, the copy is cut with it: it may have grown past that place since.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from pk.core.values import TopicPartition
 
 if TYPE_CHECKING:
     from pk.core.broker.replicas import Replicas
+    from pk.core.broker.throttle import Quota
     from pk.core.log.dirs import LogDir, LogDirs
     from pk.core.log.log import Log
 
@@ -42,16 +46,29 @@ class Move:
         self.partition = partition
         self.directory = directory
         self.future: Log | None = None
+        self.cut: int | None = None
+        """Where the log was cut since the last piece was copied: what the copy has from there on may be something else."""
         self.scope = trio.CancelScope()
 
 
 class Mover:
     """All moves of a broker."""
 
-    def __init__(self, replicas: Replicas, dirs: LogDirs, start_soon: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        dirs: LogDirs,
+        start_soon: Callable[..., None],
+        quota: Quota,
+        moved: Callable[[Partition], None],
+    ) -> None:
+        """`quota` bounds how fast is copied; `moved(partition)` is called when a log has come to its new directory."""
         self._replicas = replicas
         self._dirs = dirs
         self._start_soon = start_soon
+        self._quota = quota
+        self._moved = moved
+        replicas.on_cut = self._cut
         self._moves: dict[TopicPartition, Move] = {}
 
     def moves(self, directory: LogDir) -> list[Move]:
@@ -86,6 +103,12 @@ class Mover:
                 if partition is not None and partition.log.log_dir is not directory:
                     self._begin(Move(partition, directory))
 
+    def _cut(self, partition: Partition, offset: int) -> None:
+        """The partition's log ends at `offset` now, or is empty there."""
+        move = self._moves.get(partition.tp)
+        if move is not None and move.partition is partition:
+            move.cut = offset if move.cut is None else min(move.cut, offset)
+
     def _begin(self, move: Move) -> None:
         self._moves[move.partition.tp] = move
         self._start_soon(self._run, move)
@@ -118,9 +141,17 @@ class Mover:
         log = partition.log
         future = move.future = await offload(self._dirs.open_future, log, move.directory, now_ms())
         while self._is_here(partition):
-            if log.log_end_offset - future.log_end_offset and await self._catch_up(log, future):
+            if partition.busy or self._quota.exceeded:
+                await trio.sleep(max(self._quota.wait_s, PATIENCE_S))
+                continue
+            if move.cut is not None:
+                await self._cut_copy(move, future)
+                continue
+            if log.log_end_offset - future.log_end_offset and await self._catch_up(move, future):
                 continue
             await offload(future.flush, directory=move.directory.path)
+            if partition.busy or move.cut is not None:
+                continue
             missing = log.read(
                 max(future.log_end_offset, log.log_start_offset), COPY_BYTES, log.log_end_offset
             )
@@ -130,9 +161,22 @@ class Mover:
                 await offload(move.directory.write_recovery_points)
                 return
 
-    async def _catch_up(self, log: Log, future: Log) -> bool:
+    async def _cut_copy(self, move: Move, future: Log) -> None:
+        """Cut the copy where the log was cut."""
+        offset, move.cut = move.cut, None
+        assert offset is not None
+        await offload(future.truncate_to, offset, directory=move.directory.path)
+
+    async def _catch_up(self, move: Move, future: Log) -> bool:
         """Copy what is missing; whether so much that more has come meanwhile."""
-        copied = await offload(_copy_some, log, future, self._replicas.clock.now_ms())
+        partition = move.partition
+        try:
+            copied = await offload(_copy_some, partition.log, future, self._replicas.clock.now_ms())
+        except KafkaError:
+            if partition.busy or move.cut is not None:
+                return True  # the log was cut under our hands
+            raise
+        self._quota.passed(copied)
         await trio.lowlevel.checkpoint()
         return copied >= COPY_BYTES
 
@@ -154,6 +198,7 @@ class Mover:
         path = self._dirs.promote(future, log)
         partition.log = future
         self._replicas.removed(path, partition.config.file_delete_delay_ms)
+        self._moved(partition)
         logger.info("%s is in %s now", partition.tp, future.log_dir.path)
         return True
 

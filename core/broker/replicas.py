@@ -30,7 +30,7 @@ from pk.core.meta.image import (
     PartitionChange,
     TopicImage,
 )
-from pk.core.values import TopicPartition
+from pk.core.values import ZERO_UUID, TopicPartition, Uuid
 
 if TYPE_CHECKING:
     from pk.core.log.dirs import LogDir, LogDirs
@@ -53,6 +53,10 @@ def _nobody_cares() -> None:
 
 def _no_proposals(partition: Partition) -> None:
     """There is nobody to ask."""
+
+
+def _nobody_copies(partition: Partition, log_end_offset: int) -> None:
+    """There is nobody to tell."""
 
 
 class Replicas:
@@ -87,6 +91,8 @@ class Replicas:
         self.lag_s = config.replica_lag_time_max_ms / 1000
         self.on_proposal: Callable[[Partition], None] = _no_proposals
         """Called with each partition that has a change of its ISR to ask for."""
+        self.on_cut: Callable[[Partition, int], None] = _nobody_copies
+        """Called with each partition whose log was cut, and where it ends now."""
         self.on_directory_failed: Callable[[], None] = _nobody_cares
         """Called when a log directory has failed: the controller is to hear of it."""
         self._by_topic: dict[str, dict[int, Partition]] = {}
@@ -128,6 +134,12 @@ class Replicas:
     def directories(self) -> list[LogDir]:
         """The log directories, in the order of `log.dirs`."""
         return self._dirs.directories
+
+    @property
+    def offline_directories(self) -> list[Uuid]:
+        """The ids of the directories that have failed, as far as they could be read (KIP-858)."""
+        failed = (d.directory_id for d in self._dirs.directories if d.failed)
+        return [directory_id for directory_id in failed if directory_id != ZERO_UUID]
 
     def in_directory(self, directory: LogDir) -> Iterator[Partition]:
         """The partitions whose logs lie in `directory`."""
@@ -282,6 +294,7 @@ class Replicas:
         finally:
             partition.busy = False
             partition.truncated()
+            self.on_cut(partition, log.log_end_offset)
 
     def write_recovery_points(self) -> None:
         """Note how far every log is durable: to be done when one was cut, before it is appended to. In a thread, perhaps.
