@@ -210,9 +210,12 @@ class Liveness:
                 self._probe_soon(session)
 
     def _probe_soon(self, session: _Session) -> None:
-        if self._nursery is not None and not session.probing:
+        nursery = self._nursery
+        if nursery is None or session.probing:
+            return
+        if not nursery.cancel_scope.cancel_called:  # connections end while the process does
             session.probing = True
-            self._nursery.start_soon(self._probe, session)
+            nursery.start_soon(self._probe, session)
 
     async def _probe(self, session: _Session) -> None:
         """Try the broker's listener, until something is known of it or the time is over."""
