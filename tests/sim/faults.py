@@ -1,0 +1,396 @@
+"""What befalls a cluster: a seed draws a character for the run, and then one fault after another.
+
+Faults stay within what acks=all promises: at most one broker at a time has lost unsynced bytes, and while it is not back
+in every ISR no other broker crashes, for the controller has to believe that a crash may have cost bytes. Some seeds go
+beyond it on purpose, and say so to the history. What is synced on every replica (`flush.messages=1`), and the metadata
+log, must survive anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import trio
+from sim.history import History
+from sim.network import Network
+from sim.nodes import SimNode
+from sim.stores import HOST as ENSEMBLE_HOST
+
+
+@dataclass(frozen=True, slots=True)
+class Character:
+    """What a run is like."""
+
+    every_s: float
+    """Between two faults, on average."""
+    weights: dict[str, int]
+    down_s: float
+    """How long what is down stays down, at most."""
+    beyond: bool
+    """Whether more power may go than the promise bears."""
+    down_max: int
+    """How many brokers may be down or standing still at once."""
+
+
+def character(random: Random, brokers: int) -> Character:
+    """Draw one: now mixed, now one kind of trouble over and over."""
+    kinds = {
+        "kill": 6,
+        "power": 5,
+        "stop": 4,
+        "pause": 4,
+        "drop": 8,
+        "cut": 6,
+        "one_way": 3,
+        "slow": 3,
+        "controller": 3,
+        "disk_full": 1,
+        "sync_fails": 1,
+        "blackout": 1,
+    }
+    if random.random() < 0.5:
+        loved = random.sample(sorted(kinds), 3)
+        kinds = {kind: weight * (6 if kind in loved else 1) for kind, weight in kinds.items()}
+    return Character(
+        every_s=random.choice((0.6, 1.5, 3.0)),
+        weights=kinds,
+        down_s=random.choice((0.5, 3.0, 10.0)),
+        beyond=random.random() < 0.1,
+        down_max=random.choice((1, 1, 2, brokers)),
+    )
+
+
+class Faults:
+    """Draws faults for one run."""
+
+    def __init__(
+        self,
+        random: Random,
+        nodes: list[SimNode],
+        network: Network,
+        history: History,
+        nursery: trio.Nursery,
+        *,
+        synced: set[str],
+        single: set[str],
+    ) -> None:
+        """`synced` are topics with `flush.messages=1`, `single` those with `min.insync.replicas=1`."""
+        self.character = character(random, len([n for n in nodes if n.config.is_broker]))
+        self.unclean: dict[int, str] = {}
+        """Brokers that crashed and are not back in every ISR: how."""
+        self.happened: dict[str, int] = {}
+        self._random = random
+        self._nodes = nodes
+        self._network = network
+        self._history = history
+        self._nursery = nursery
+        self._synced = synced
+        self._single = single
+        self._doings: dict[str, Callable[[], bool]] = {
+            "kill": self._kill,
+            "power": self._power,
+            "stop": self._stop,
+            "pause": self._pause,
+            "drop": self._drop,
+            "cut": self._cut,
+            "one_way": self._one_way,
+            "slow": self._slow,
+            "controller": self._controller,
+            "disk_full": self._disk_full,
+            "sync_fails": self._sync_fails,
+            "blackout": self._blackout,
+        }
+
+    async def run(self, duration_s: float) -> None:
+        """Faults for that long, then peace: everything is mended."""
+        random, end = self._random, trio.current_time() + duration_s
+        names, weights = list(self.character.weights), list(self.character.weights.values())
+        while (now := trio.current_time()) < end:
+            await trio.sleep(min(end - now, random.expovariate(1 / self.character.every_s)))
+            self._forget_the_recovered()
+            name = random.choices(names, weights)[0]
+            if self._doings[name]():
+                self.happened[name] = self.happened.get(name, 0) + 1
+        self.mend()
+
+    def mend(self) -> None:
+        """Everything runs again, and everyone reaches everyone."""
+        self._history.chronicle.note("faults", "everything is mended")
+        self._network.heal()
+        for node in self._nodes:
+            node.disk.heal()
+            node.disk.bytes_max = None
+            node.resume()
+            if not node.up:
+                node.start()
+
+    # --- who may be hit ---
+
+    def _brokers(self) -> list[SimNode]:
+        """Brokers that run."""
+        return [n for n in self._nodes if n.config.is_broker and n.up and not self._frozen(n)]
+
+    def _frozen(self, node: SimNode) -> bool:
+        return node.process is not None and node.process.frozen
+
+    def _victim(self) -> SimNode | None:
+        """A broker that may go down now."""
+        brokers = [n for n in self._nodes if n.config.is_broker]
+        running = self._brokers()
+        if not running or len(brokers) - len(running) >= self.character.down_max:
+            return None
+        return self._random.choice(running)
+
+    def _forget_the_recovered(self) -> None:
+        image = self._history.metadata.image
+        for node_id in list(self.unclean):
+            node = next(n for n in self._nodes if n.node_id == node_id)
+            broker = node.broker
+            if broker is None or not node.ready:
+                continue
+            registered = image.brokers.get(node_id)
+            if registered is None or registered.broker_epoch != broker.broker_epoch:
+                continue
+            if all(
+                node_id in partition.isr
+                for topic in image.topics.values()
+                for partition in topic.partitions
+                if node_id in partition.replicas
+            ):
+                del self.unclean[node_id]
+
+    def _may_crash(self, node: SimNode, *, power: bool) -> bool:
+        """Whether the promise bears it; beyond it the topics concerned are told off."""
+        others = [how for node_id, how in self.unclean.items() if node_id != node.node_id]
+        if not (others and (power or "power" in others)):
+            return True
+        if not self.character.beyond:
+            return False
+        self._beyond(f"{node.host} crashes, too")
+        return True
+
+    def _beyond(self, why: str) -> None:
+        for topic in self._history.metadata.image.topics.values():
+            if topic.name not in self._synced:
+                self._history.unpromise(topic.name, why)
+
+    def _crashed(self, node: SimNode, *, power: bool) -> None:
+        if not node.config.is_broker:
+            return
+        if power or self.unclean.get(node.node_id) != "power":
+            self.unclean[node.node_id] = "power" if power else "kill"
+        if power:
+            for name in sorted(self._single - self._synced):
+                self._history.unpromise(name, f"min.insync.replicas=1, and {node.host} lost bytes")
+
+    def _later(self, what: Callable[[], None], seconds: float) -> None:
+        async def wait() -> None:
+            await trio.sleep(seconds)
+            what()
+
+        self._nursery.start_soon(wait)
+
+    def _restart_later(self, node: SimNode) -> None:
+        def start() -> None:
+            if not node.up:
+                node.start()
+
+        self._later(start, 0.1 + self._random.random() * self.character.down_s)
+
+    # --- faults ---
+
+    def _kill(self) -> bool:
+        node = self._victim()
+        return node is not None and self._crash(node, power=False)
+
+    def _power(self) -> bool:
+        node = self._victim()
+        return node is not None and self._crash(node, power=True)
+
+    def _crash(self, node: SimNode, *, power: bool) -> bool:
+        if node.config.is_broker and not self._may_crash(node, power=power):
+            return False
+        if power:
+            node.cut_power(self._random)
+        else:
+            node.kill()
+        self._crashed(node, power=power)
+        self._restart_later(node)
+        return True
+
+    def _blackout(self) -> bool:
+        """All at once: killed, or, where more than the promise is asked for, without power."""
+        power = self.character.beyond and self._random.random() < 0.5
+        if "power" in self.unclean.values() and not self.character.beyond:
+            return False
+        if self.character.down_max < 2:
+            return False
+        if power or "power" in self.unclean.values():
+            self._beyond("every broker crashes")
+        for node in self._nodes:
+            if node.up:
+                node.resume()
+                if power:
+                    node.cut_power(self._random)
+                else:
+                    node.kill()
+                self._crashed(node, power=power)
+                self._restart_later(node)
+        return True
+
+    def _stop(self) -> bool:
+        node = self._victim()
+        if node is None or not node.ready:
+            return False
+        node.stop()
+        ended = node.ended
+
+        async def again() -> None:
+            await ended.wait()
+            await trio.sleep(self._random.random() * self.character.down_s)
+            if not node.up:
+                node.start()
+
+        self._nursery.start_soon(again)
+        return True
+
+    def _pause(self) -> bool:
+        node = self._victim()
+        if node is None:
+            return False
+        process = node.process
+        node.pause()
+
+        def resume() -> None:
+            if node.process is process:
+                node.resume()
+
+        self._later(resume, self._random.choice((0.3, 2.0, 5.0, 12.0)) * self._random.random())
+        return True
+
+    def _drop(self) -> bool:
+        dropped = self._network.drop_connection(self._random)
+        if dropped is not None:
+            self._history.chronicle.note("network", f"{dropped}: connection reset")
+        return dropped is not None
+
+    def _hosts(self, node: SimNode) -> list[str]:
+        """Whom a cut keeps from `node`: all other machines, or some of them."""
+        random = self._random
+        others = [n.host for n in self._nodes if n is not node]
+        if self._has_ensemble() and random.random() < 0.6:
+            others.append(ENSEMBLE_HOST)
+        if random.random() < 0.5:
+            return others
+        return random.sample(others, random.randint(1, len(others)))
+
+    def _has_ensemble(self) -> bool:
+        return all(n.config.is_broker for n in self._nodes)
+
+    def _cut(self) -> bool:
+        node = self._random.choice(self._nodes)
+        hosts = self._hosts(node)
+        for host in hosts:
+            self._network.block(node.host, host)
+            self._network.block(host, node.host)
+        self._history.chronicle.note("network", f"{node.host} is cut off from {', '.join(hosts)}")
+        self._mend_later([(node.host, h) for h in hosts] + [(h, node.host) for h in hosts])
+        return True
+
+    def _one_way(self) -> bool:
+        node = self._random.choice(self._nodes)
+        hosts = self._hosts(node)
+        out = self._random.random() < 0.5
+        links = [(node.host, h) if out else (h, node.host) for h in hosts]
+        for source, target in links:
+            self._network.block(source, target)
+        word = "to" if out else "from"
+        self._history.chronicle.note(
+            "network", f"nothing passes {word} {node.host} {'from' if not out else ''} {hosts}"
+        )
+        self._mend_later(links)
+        return True
+
+    def _mend_later(self, links: list[tuple[str, str]]) -> None:
+        def mend() -> None:
+            for link in links:
+                self._network.cut.discard(link)
+            self._network.release()
+            self._history.chronicle.note("network", f"mended: {len(links)} links of {links[0][0]}")
+
+        self._later(mend, self._random.choice((0.3, 2.0, 8.0)) * (0.2 + self._random.random()))
+
+    def _slow(self) -> bool:
+        a, b = self._random.sample(self._nodes, 2)
+        slow = self._random.choice((0.02, 0.1, 0.4))
+        self._network.weather.slow[a.host, b.host] = slow
+        self._history.chronicle.note("network", f"{a.host} → {b.host} takes {slow} s longer")
+
+        def mend() -> None:
+            self._network.weather.slow.pop((a.host, b.host), None)
+
+        self._later(mend, 6 * self._random.random())
+        return True
+
+    def _controller(self) -> bool:
+        """Whoever is the controller goes: where it is a broker too, as a broker may."""
+        active = [n for n in self._nodes if n.up and n.is_active_controller]
+        if not active:
+            return False
+        node = self._random.choice(active)
+        if self._frozen(node):
+            return False
+        if node.config.is_broker and self._random.random() < 0.3:
+            node.pause()
+            process = node.process
+
+            def resume() -> None:
+                if node.process is process:
+                    node.resume()
+
+            self._later(resume, 6 * self._random.random())
+            return True
+        return self._crash(node, power=self._random.random() < 0.5)
+
+    def _disk_full(self) -> bool:
+        node = self._victim()
+        if node is None:
+            return False
+        node.disk.bytes_max = node.disk.used_bytes + self._random.randrange(4096)
+        self._history.chronicle.note(node.host, "disk is full")
+
+        def room() -> None:
+            node.disk.bytes_max = None
+            self._history.chronicle.note(node.host, "disk has room")
+
+        self._later(room, 4 * self._random.random())
+        return True
+
+    def _sync_fails(self) -> bool:
+        """The next sync of a log fails: its directory is done with, and what was unsynced may be lost."""
+        node = self._victim()
+        if node is None or not self._may_crash(node, power=True):
+            return False
+        self._crashed(node, power=True)
+        self._history.chronicle.note(node.host, "the next sync fails")
+        node.disk_failed = True
+        node.disk.fail_next("sync", suffix=".log")
+        ended = node.ended
+
+        async def again() -> None:
+            with trio.move_on_after(4):
+                await ended.wait()
+            node.disk.heal()
+            if node.up:
+                node.resume()
+                node.kill()
+            node.disk.power_cut(self._random)
+            node.disk_failed = False
+            await trio.sleep(self._random.random() * self.character.down_s)
+            if not node.up:
+                node.start()
+
+        self._nursery.start_soon(again)
+        return True

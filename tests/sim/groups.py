@@ -1,0 +1,299 @@
+"""Members of a consumer group: join, be assigned, read, commit, and hold what is committed against what was."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+from sim.chronicle import Violation
+from sim.clients import AGAIN, REQUEST_MS, SimClient, fetch_once
+
+from pk.core.broker.peers import PeerLost
+from pk.core.errors import ErrorCode, error_name
+from pk.core.wire.codec import decode_whole, encode
+from pk.core.wire.messages.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
+from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from pk.core.wire.messages.heartbeat import HeartbeatRequest
+from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pk.core.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+SESSION_MS: Final = 6_000
+REBALANCE_MS: Final = 6_000
+HEARTBEAT_S: Final = 1.0
+REJOIN: Final = frozenset(
+    {
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.FENCED_INSTANCE_ID,
+    }
+)
+
+
+@dataclass(slots=True)
+class Progress:
+    """What one group was told about one partition."""
+
+    committed: int = 0
+    """The highest offset whose commit was acknowledged."""
+    processed: int = 0
+    """What lies below it was read by some member."""
+
+
+@dataclass(slots=True)
+class Group:
+    """What the members of one group know together: only the history may."""
+
+    name: str
+    topic: str
+    progress: dict[int, Progress] = field(default_factory=dict)
+    beyond_promise: bool = False
+
+
+class _Rejoin(Exception):
+    """Membership is over: join again."""
+
+
+class Member(SimClient):
+    """One member. It reads what it is assigned and commits what it has read."""
+
+    def __init__(self, *args: Any, group: Group, partitions: int) -> None:
+        super().__init__(*args)
+        self.group = group
+        self.partitions = partitions
+        for partition in range(partitions):
+            group.progress.setdefault(partition, Progress())
+        self.member_id = ""
+        self.generation = -1
+        self.coordinator = -1
+        self.positions: dict[int, int] = {}
+
+    async def run(self) -> None:
+        """Be a member for ever."""
+        await self.places(self.group.topic, self.partitions)
+        while True:
+            try:
+                await self._find()
+                await self._join()
+                await self._fetch_committed()
+                await self._work()
+            except PeerLost:
+                self.coordinator = -1
+                await self.pause()
+            except _Rejoin:
+                await self.pause()
+            finally:
+                self.positions = {}
+
+    async def _find(self) -> None:
+        while self.coordinator < 0:
+            answer = await self.ask_any(
+                FindCoordinatorRequest(key_type=0, coordinator_keys=[self.group.name])
+            )
+            (one,) = answer.coordinators
+            if one.error_code == 0:
+                self.coordinator = one.node_id
+            else:
+                await self.pause()
+
+    def _check(self, code: int) -> bool:
+        """True for no error, False where it may be tried again there. Raises _Rejoin and PeerLost."""
+        if code == 0:
+            return True
+        if code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE):
+            raise PeerLost("the coordinator moved")
+        if code in REJOIN:
+            if code == ErrorCode.UNKNOWN_MEMBER_ID:
+                self.member_id = ""
+            raise _Rejoin
+        if code in AGAIN:
+            return False
+        raise Violation(
+            "a group goes on",
+            f"{self.process}: {error_name(code)}",
+            self.group.topic,
+        )
+
+    async def _join(self) -> None:
+        subscription = encode(ConsumerProtocolSubscription(topics=[self.group.topic]), 1)
+        metadata = b"\x00\x01" + subscription
+        while True:
+            request = JoinGroupRequest(
+                group_id=self.group.name,
+                session_timeout_ms=SESSION_MS,
+                rebalance_timeout_ms=REBALANCE_MS,
+                member_id=self.member_id,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=metadata)],
+            )
+            answer = await self.ask(self.coordinator, request, REBALANCE_MS + REQUEST_MS)
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self.member_id = answer.member_id
+                continue
+            if self._check(answer.error_code):
+                break
+            await self.pause()
+        self.member_id, self.generation = answer.member_id, answer.generation_id
+        assignments = []
+        if answer.leader == self.member_id:
+            members = sorted(member.member_id for member in answer.members)
+            for i, member in enumerate(members):
+                mine = [p for p in range(self.partitions) if p % len(members) == i]
+                body = encode(
+                    ConsumerProtocolAssignment(
+                        assigned_partitions=[
+                            TopicPartition(topic=self.group.topic, partitions=mine)
+                        ]
+                    ),
+                    1,
+                )
+                assignments.append(
+                    SyncGroupRequestAssignment(member_id=member, assignment=b"\x00\x01" + body)
+                )
+        await self._sync(assignments)
+
+    async def _sync(self, assignments: list[SyncGroupRequestAssignment]) -> None:
+        request = SyncGroupRequest(
+            group_id=self.group.name,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+            assignments=assignments,
+        )
+        answer = await self.ask(self.coordinator, request, REBALANCE_MS + REQUEST_MS)
+        if not self._check(answer.error_code):
+            raise _Rejoin
+        assigned = decode_whole(ConsumerProtocolAssignment, answer.assignment[2:], 1)
+        mine = [p for topic in assigned.assigned_partitions for p in topic.partitions]
+        self.positions = dict.fromkeys(mine, 0)
+        self.note(f"generation {self.generation} of {self.group.name}: {mine}")
+
+    def _topic_id(self) -> bytes:
+        return self.place(self.group.topic, 0).key[0]
+
+    async def _fetch_committed(self) -> None:
+        if not self.positions:
+            return
+        before = {p: self.group.progress[p].committed for p in self.positions}
+        request = OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequestGroup(
+                    group_id=self.group.name,
+                    topics=[
+                        OffsetFetchRequestTopics(
+                            name=self.group.topic,
+                            topic_id=self._topic_id(),
+                            partition_indexes=list(self.positions),
+                        )
+                    ],
+                )
+            ],
+            require_stable=True,
+        )
+        answer = await self.ask(self.coordinator, request)
+        (found,) = answer.groups
+        if not self._check(found.error_code):
+            raise _Rejoin
+        for topic in found.topics:
+            for one in topic.partitions:
+                if not self._check(one.error_code):
+                    raise _Rejoin
+                self._committed(one.partition_index, one.committed_offset, before)
+
+    def _committed(self, partition: int, offset: int, before: dict[int, int]) -> None:
+        progress = self.group.progress[partition]
+        where = f"{self.process}: {self.group.name} {self.group.topic}-{partition}"
+        if not self._promised():
+            progress.committed = progress.processed = 0
+        elif max(offset, 0) < before[partition]:
+            raise Violation(
+                "committed offsets are kept",
+                f"{where}: {offset} is fetched, {before[partition]} was committed",
+                "__consumer_offsets",
+            )
+        elif offset > progress.processed:
+            raise Violation(
+                "committed offsets are kept",
+                f"{where}: {offset} is fetched, {progress.processed} was read",
+                "__consumer_offsets",
+            )
+        self.positions[partition] = max(offset, 0)
+
+    def _promised(self) -> bool:
+        unsafe = self.history.unsafe
+        return "__consumer_offsets" not in unsafe and self.group.topic not in unsafe
+
+    async def _work(self) -> None:
+        last = trio.current_time()
+        while True:
+            if self.positions:
+                good = await fetch_once(self, self.group.topic, self.positions, 400)
+                if not good:
+                    await self.pause()
+                    await self.refresh([self.group.topic])
+                for partition, position in self.positions.items():
+                    progress = self.group.progress[partition]
+                    progress.processed = max(progress.processed, position)
+                await self._commit()
+            else:
+                await self.pause()
+            if trio.current_time() - last > HEARTBEAT_S:
+                last = trio.current_time()
+                answer = await self.ask(
+                    self.coordinator,
+                    HeartbeatRequest(
+                        group_id=self.group.name,
+                        generation_id=self.generation,
+                        member_id=self.member_id,
+                    ),
+                )
+                self._check(answer.error_code)
+
+    async def _commit(self) -> None:
+        due = {
+            p: position
+            for p, position in self.positions.items()
+            if position > self.group.progress[p].committed
+        }
+        if not due:
+            return
+        request = OffsetCommitRequest(
+            group_id=self.group.name,
+            generation_id_or_member_epoch=self.generation,
+            member_id=self.member_id,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=self.group.topic,
+                    topic_id=self._topic_id(),
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=p, committed_offset=position, committed_metadata=""
+                        )
+                        for p, position in due.items()
+                    ],
+                )
+            ],
+        )
+        answer = await self.ask(self.coordinator, request)
+        for topic in answer.topics:
+            for one in topic.partitions:
+                if self._check(one.error_code):
+                    progress = self.group.progress[one.partition_index]
+                    progress.committed = max(progress.committed, due[one.partition_index])

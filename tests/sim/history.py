@@ -1,0 +1,443 @@
+"""What must hold: the history of a run, as its cluster and its clients let it be seen, and the invariants over it.
+
+Two things are written down as they become true and may never change again: the events of the metadata log once an append
+of them returned, and the batches of a partition once some leader's high watermark passed them. Everything that is seen
+later is held against them: what replicas have below their watermarks, what a new leader and every in-sync replica must
+have, what clients are told and read.
+
+What acks=all promises has bounds (fewer than min.insync.replicas of ISR and ELR lose unsynced bytes at once). A fault
+beyond them is told to the history (`Partition.promised`), which then asks of that partition no more than shape.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
+
+from sim.chronicle import Chronicle, Violation
+from sim.processes import OWNER, Process
+
+from pk.core.log.failures import StorageError
+from pk.core.meta.events import Event
+from pk.core.meta.image import MetadataImage, PartitionImage, changes
+from pk.core.record.batch import BatchHeader, iter_headers
+from pk.core.values import NO_LEADER, Uuid
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+    from pk.core.broker.partition import Partition
+
+READ_BYTES = 1 << 22
+
+Key = tuple[Uuid, int]
+"""(topic id, partition)."""
+
+
+class Batch(NamedTuple):
+    """A committed batch."""
+
+    base: int
+    next: int
+    crc: int
+    """Of all its bytes, the leader epoch among them."""
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """What is known of one partition."""
+
+    name: str
+    promised: bool = True
+    """Whether acks=all still promises anything after what befell the replicas."""
+    bases: list[int] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    end: int = 0
+    """What lies below it is committed."""
+    leaders: dict[int, Process] = field(default_factory=dict)
+    """Who appended in a leader epoch."""
+    sequences: dict[int, int] = field(default_factory=dict)
+    """Of each producer the last sequence that is committed."""
+
+    def at(self, offset: int) -> Batch | None:
+        """The committed batch that holds `offset`."""
+        i = bisect_right(self.bases, offset) - 1
+        return self.batches[i] if i >= 0 and offset < self.batches[i].next else None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was last seen of a replica in one process."""
+
+    epoch: int = -1
+    watermark: int = -1
+    end: int = 0
+    leads: bool = False
+    verified: int = 0
+    """How far its log was held against what is committed."""
+
+
+class Metadata:
+    """The metadata log as it became true."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self.image = MetadataImage()
+        """After the last event that is known to be durable."""
+        self._images: dict[int, MetadataImage] = {0: self.image}
+        self._tried: dict[int, list[list[Event]]] = {}
+        self._published: dict[Process, int] = {}
+
+    def trying(self, process: Process, epoch: int, offset: int, events: list[Event]) -> None:
+        """An append begins: whether it happened may never be known."""
+        self._tried.setdefault(offset, []).append(events)
+
+    def appended(self, process: Process, epoch: int, offset: int, events: list[Event]) -> None:
+        """An append returned: its events are there for ever."""
+        if not events:
+            return
+        if offset < self.image.offset:
+            raise Violation(
+                "metadata log",
+                f"{process} wrote over offset {offset}; it ends at {self.image.offset}",
+            )
+        if offset > self.image.offset:
+            raise Violation("metadata log", f"{process} left a gap before {offset}")
+        self._advance(self.image.apply(events), events)
+
+    def loaded(self, process: Process, image: MetadataImage) -> None:
+        """A controller read the log: everything durable is there, and what else was tried at most."""
+        if image.offset < self.image.offset:
+            raise Violation(
+                "metadata log",
+                f"{process} loads {image.offset} events where {self.image.offset} were appended",
+            )
+        while self.image.offset < image.offset:
+            for events in self._tried.get(self.image.offset, []):
+                grown = self.image.apply(events)
+                if grown.offset <= image.offset and (grown.offset < image.offset or grown == image):
+                    self._advance(grown, events)
+                    break
+            else:
+                raise Violation("metadata log", f"{process} loads events that nobody appended")
+        self._same(process, image)
+
+    def published(self, process: Process, image: MetadataImage) -> None:
+        """A broker put an image in force."""
+        last = self._published.get(process, -1)
+        if image.offset == last or image.offset == 0:
+            return
+        if image.offset < last:
+            raise Violation("metadata log", f"{process} went back from {last} to {image.offset}")
+        self._published[process] = image.offset
+        if image.offset > self.image.offset:
+            raise Violation(
+                "metadata log",
+                f"{process} acts upon {image.offset} events, {self.image.offset} are durable",
+            )
+        self._same(process, image)
+
+    def _same(self, process: Process, image: MetadataImage) -> None:
+        known = self._images.get(image.offset)
+        if known is None:
+            raise Violation(
+                "metadata log", f"{process} has an image amid an append: {image.offset}"
+            )
+        if known != image:
+            raise Violation("metadata log", f"{process} has another image at {image.offset}")
+
+    def _advance(self, image: MetadataImage, events: list[Event]) -> None:
+        before, self.image = self.image, image
+        self._images[image.offset] = image
+        chronicle = self._history.chronicle
+        for event in events:
+            chronicle.note("metadata", f"{image.offset} {event!r}"[:300])
+        for change in changes(before, image).partitions:
+            self._check(image, change.topic.name, change.new)
+            self._history.names[change.topic.topic_id] = change.topic.name
+            self._history.dirty.add((change.topic.topic_id, change.new.partition))
+
+    def _check(self, image: MetadataImage, topic: str, found: PartitionImage) -> None:
+        where = f"{topic}-{found.partition}"
+        if len(set(found.replicas)) != len(found.replicas) or len(set(found.isr)) != len(found.isr):
+            raise Violation("isr", f"{where}: one broker twice: {found}", topic)
+        if not set(found.isr) <= set(found.replicas):
+            raise Violation("isr", f"{where}: ISR {found.isr} of replicas {found.replicas}", topic)
+        if set(found.isr) & set(found.elr) or not set(found.elr) <= set(found.replicas):
+            raise Violation("isr", f"{where}: ISR {found.isr}, ELR {found.elr}", topic)
+        if found.leader != NO_LEADER:
+            if found.leader not in found.isr:
+                raise Violation("isr", f"{where}: {found.leader} leads, ISR {found.isr}", topic)
+            leader = image.brokers.get(found.leader)
+            if leader is None or leader.fenced:
+                raise Violation("isr", f"{where}: led by {found.leader}, which is fenced", topic)
+
+
+class History:
+    """See the top of this file."""
+
+    def __init__(self, chronicle: Chronicle, names: dict[Uuid, str]) -> None:
+        self.chronicle = chronicle
+        self.names = names
+        """Topics by their ids."""
+        self.metadata = Metadata(self)
+        self.partitions: dict[Key, PartitionHistory] = {}
+        self.dirty: set[Key] = set()
+        """Partitions whose in-sync replicas are to be looked at."""
+        self.unsafe: set[str] = set()
+        """Topics that a fault put beyond their promise."""
+        self._seen: dict[Process, dict[Partition, _Seen]] = {}
+
+    def partition(self, key: Key) -> PartitionHistory:
+        """The history of one partition."""
+        found = self.partitions.get(key)
+        if found is None:
+            name = f"{self.names.get(key[0], key[0].hex()[:6])}-{key[1]}"
+            found = self.partitions[key] = PartitionHistory(name)
+            found.promised = self.topic_of(key) not in self.unsafe
+        return found
+
+    def topic_of(self, key: Key) -> str:
+        """The topic's name."""
+        return self.names.get(key[0], "")
+
+    def unpromise(self, topic: str, why: str) -> None:
+        """A fault went beyond what acks=all promises for this topic."""
+        if topic not in self.unsafe:
+            self.unsafe.add(topic)
+            self.chronicle.note("history", f"{topic} is beyond its promise: {why}")
+            for key, found in self.partitions.items():
+                if self.topic_of(key) == topic:
+                    found.promised = False
+
+    # --- what the brokers let be seen ---
+
+    def leader_appended(self, partition: Partition, epoch: int) -> None:
+        """Somebody appended as the leader of `epoch`: nobody else ever does."""
+        process = OWNER.get()
+        if process is None or not process.alive:
+            return
+        known = self.partition((partition.topic_id, partition.tp.partition))
+        leader = known.leaders.setdefault(epoch, process)
+        if leader is not process:
+            raise Violation(
+                "one leader an epoch",
+                f"{known.name}: epoch {epoch} had {leader!r}, and {process!r} appends in it",
+                partition.tp.topic,
+            )
+
+    def observe(self, process: Process, broker: Broker) -> None:
+        """Look at everything that one broker holds."""
+        self.metadata.published(process, broker.image)
+        seen = self._seen.get(process)
+        if seen is None:
+            seen = self._seen[process] = {}
+        for partition in broker.replicas:
+            last = seen.get(partition)
+            if last is None:
+                last = seen[partition] = _Seen()
+            end, watermark = partition.log.log_end_offset, partition.high_watermark
+            if (
+                watermark != last.watermark
+                or end != last.end
+                or partition.leader_epoch != last.epoch
+                or partition.leads != last.leads
+            ) and partition.offline is None:
+                self._replica_moved(process, broker, partition, last, end, watermark)
+
+    def forget(self, process: Process) -> None:
+        """The process is gone."""
+        self._seen.pop(process, None)
+
+    def _replica_moved(
+        self,
+        process: Process,
+        broker: Broker,
+        partition: Partition,
+        last: _Seen,
+        end: int,
+        watermark: int,
+    ) -> None:
+        key = (partition.topic_id, partition.tp.partition)
+        known, epoch, topic = self.partition(key), partition.leader_epoch, partition.tp.topic
+        where = f"{known.name} at {process}"
+        if epoch < last.epoch:
+            raise Violation("epochs rise", f"{where}: {last.epoch} → {epoch}", topic)
+        if watermark > end:
+            raise Violation("HW ≤ LEO", f"{where}: HW {watermark}, LEO {end}", topic)
+        if epoch == last.epoch and watermark < last.watermark:
+            raise Violation(
+                "HW never falls within an epoch",
+                f"{where}: {last.watermark} → {watermark} in epoch {epoch}",
+                topic,
+            )
+        if (epoch, partition.leads) != (last.epoch, last.leads):
+            role = "leads" if partition.leads else f"follows {partition.leader}"
+            self.chronicle.note(
+                process.name, f"{known.name}: {role}, epoch {epoch}, LEO {end}, HW {watermark}"
+            )
+        if end < last.end:
+            self.chronicle.note(process.name, f"{known.name}: cut from {last.end} to {end}")
+            if end < last.verified and known.promised:
+                raise Violation(
+                    "nothing below HW is cut", f"{where}: {last.verified} → {end}", topic
+                )
+            last.verified = min(last.verified, end)
+        last.epoch, last.leads, last.end, last.watermark = epoch, partition.leads, end, watermark
+        image = self.metadata.image.topics_by_id.get(key[0])
+        newest = image.partition(key[1]) if image is not None else None
+        if known.promised:
+            must = watermark
+            if partition.leads and newest is not None and newest.leader_epoch == epoch:
+                must = max(must, known.end)
+                if end < known.end:
+                    raise Violation(
+                        "nothing committed is lost",
+                        f"{where} leads epoch {epoch} with LEO {end}; {known.end} is committed",
+                        topic,
+                    )
+            self._verify(where, known, partition, last, must)
+            self.dirty.add(key)
+
+    def _verify(
+        self, where: str, known: PartitionHistory, partition: Partition, last: _Seen, end: int
+    ) -> None:
+        """Hold a replica's log below `end` against what is committed; a leader's may be new."""
+        start = max(last.verified, partition.log.log_start_offset)
+        while start < end:
+            try:
+                data = partition.log.read(start, READ_BYTES, end).slice.read()
+            except StorageError:
+                return  # its disk has failed: it serves nobody any more
+            for position, header in iter_headers(data):
+                if header.next_offset > start:
+                    raw = memoryview(data)[position : position + header.size]
+                    self._committed(where, known, partition, header, crc32(raw))
+                start = max(start, header.next_offset)
+            if not data:
+                raise Violation("HW ≤ LEO", f"{where}: nothing to read at {start} below {end}")
+        last.verified = max(last.verified, end)
+
+    def _committed(
+        self,
+        where: str,
+        known: PartitionHistory,
+        partition: Partition,
+        header: BatchHeader,
+        crc: int,
+    ) -> None:
+        found = Batch(header.base_offset, header.next_offset, crc, header.leader_epoch)
+        topic = partition.tp.topic
+        if header.base_offset < known.end:
+            was = known.at(header.base_offset)
+            if was != found:
+                raise Violation(
+                    "replicas agree below HW", f"{where}: {found} where {was} is committed", topic
+                )
+            return
+        if not partition.leads:
+            raise Violation(
+                "a follower's HW is its leader's",
+                f"{where}: {found} below its HW; {known.end} is committed",
+                topic,
+            )
+        if header.base_offset != known.end and partition.log.log_start_offset < header.base_offset:
+            raise Violation("offsets are dense", f"{where}: {found} after {known.end}", topic)
+        if header.producer_id >= 0 and header.base_sequence >= 0:
+            last = known.sequences.get(header.producer_id, -1)
+            if header.base_sequence != last + 1:
+                raise Violation(
+                    "no record twice or out of order",
+                    f"{where}: producer {header.producer_id} has sequence {header.base_sequence}"
+                    f" after {last} at offset {header.base_offset}",
+                    topic,
+                )
+            known.sequences[header.producer_id] = header.last_sequence
+        known.bases.append(found.base)
+        known.batches.append(found)
+        known.end = found.next
+
+    def check_in_sync(self, brokers: dict[int, tuple[Process, Broker]]) -> None:
+        """Every in-sync replica has all that is committed. `brokers` are those that are running."""
+        image = self.metadata.image
+        for topic_id, number in sorted(self.dirty):
+            known = self.partitions.get((topic_id, number))
+            topic = image.topics_by_id.get(topic_id)
+            found = topic.partition(number) if topic is not None else None
+            if known is None or not known.promised or topic is None or found is None:
+                continue
+            for node_id in found.isr:
+                process, broker = brokers.get(node_id, (None, None))
+                registered = image.brokers.get(node_id)
+                if broker is None or registered is None:
+                    continue
+                if registered.broker_epoch != broker.broker_epoch:
+                    continue
+                replica = broker.replicas.find(topic.name, number)
+                if replica is None or replica.topic_id != topic_id or replica.offline is not None:
+                    continue
+                if replica.log.log_end_offset < known.end:
+                    raise Violation(
+                        "an in-sync replica has all that is committed",
+                        f"{known.name} at {process}: LEO {replica.log.log_end_offset}"
+                        f" of {known.end}; ISR {found.isr}, leader {found.leader}",
+                        topic.name,
+                    )
+        self.dirty.clear()
+
+    # --- what clients are told ---
+
+    def acknowledged(self, key: Key, offset: int, producer_id: int, sequence: int) -> None:
+        """A producer was told that its batch, with this first sequence, is safe at `offset` (-1: where is not said)."""
+        known = self.partition(key)
+        if not known.promised:
+            return
+        if known.sequences.get(producer_id, -1) < sequence:
+            raise Violation(
+                "what is acknowledged is committed",
+                f"{known.name}: producer {producer_id} sequence {sequence} at {offset};"
+                f" {known.end} is committed",
+                self.topic_of(key),
+            )
+        if offset >= 0 and known.at(offset) is None:
+            raise Violation(
+                "what is acknowledged is committed",
+                f"{known.name}: offset {offset}; {known.end} is committed",
+                self.topic_of(key),
+            )
+
+    def read(self, who: str, key: Key, position: int, records: Any, watermark: int) -> int:
+        """A consumer at `position` got `records`; where it goes on."""
+        known = self.partition(key)
+        topic = self.topic_of(key)
+        if known.promised and watermark > known.end:
+            raise Violation(
+                "clients see only what is committed",
+                f"{known.name}: {who} is told HW {watermark}; {known.end} is committed",
+                topic,
+            )
+        for at, header in iter_headers(records):
+            if header.next_offset <= position:
+                continue
+            if known.promised:
+                raw = memoryview(records)[at : at + header.size]
+                found = Batch(
+                    header.base_offset, header.next_offset, crc32(raw), header.leader_epoch
+                )
+                if known.at(header.base_offset) != found:
+                    raise Violation(
+                        "clients see only what is committed",
+                        f"{known.name}: {who} reads {found}; committed is"
+                        f" {known.at(header.base_offset)}",
+                        topic,
+                    )
+                if header.base_offset > position:
+                    raise Violation(
+                        "offsets are dense",
+                        f"{known.name}: {who} at {position} gets {header.base_offset}",
+                        topic,
+                    )
+            position = header.next_offset
+        return position

@@ -1,0 +1,154 @@
+"""The simulator's command line: `scripts/simulate --help`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from time import monotonic
+
+from sim.planted import PLANTED, search
+from sim.simulation import Options, Result, run_seed
+
+FAILURES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to, small enough to hand between processes."""
+
+    seed: int
+    text: str
+    """Empty where all is well."""
+    cpu_s: float
+    virtual_s: float
+    messages: int
+    records: int
+    faults: int
+    digest: int
+
+
+def outcome_of(result: Result) -> Outcome:
+    """The short of it."""
+    text = str(result.violation) if result.violation is not None else result.error
+    return Outcome(
+        result.seed,
+        text,
+        result.cpu_s,
+        result.virtual_s,
+        result.messages,
+        result.records,
+        sum(result.faults.values()),
+        result.digest,
+    )
+
+
+def run_one(seed: int) -> Outcome:
+    """Run a seed in this process."""
+    return outcome_of(run_seed(seed))
+
+
+def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+    """Run seeds, in so many processes."""
+    if jobs == 1:
+        yield from map(run_one, seeds)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(run_one, seeds, chunksize=4)
+
+
+def run_many(seeds: Iterable[int], jobs: int, minutes: float | None) -> int:
+    """Run seeds until they or the time is up; how many failed."""
+    started = monotonic()
+    failed: list[Outcome] = []
+    count, cpu_s, virtual_s, messages, records, faults = 0, 0.0, 0.0, 0, 0, 0
+    for one in outcomes(seeds, jobs):
+        count += 1
+        cpu_s += one.cpu_s
+        virtual_s += one.virtual_s
+        messages += one.messages
+        records += one.records
+        faults += one.faults
+        if one.text:
+            failed.append(one)
+            print(f"seed {one.seed}: {one.text.strip().splitlines()[-1]}", flush=True)
+        if count % 100 == 0:
+            print(
+                f"{count} seeds, {len(failed)} failed, {cpu_s / count:.2f} s CPU each", flush=True
+            )
+        if minutes is not None and monotonic() - started > minutes * 60:
+            break
+    print(
+        f"{count} seeds: {len(failed)} failed; {virtual_s / 3600:.1f} virtual hours, {messages:,}"
+        f" messages, {faults:,} faults, {records:,} records acknowledged; {cpu_s:.0f} s CPU,"
+        f" {cpu_s / max(count, 1):.2f} s a seed"
+    )
+    for one in failed[:FAILURES_SHOWN]:
+        print(f"  scripts/simulate --seed {one.seed} --timeline")
+    return len(failed)
+
+
+def run_with_timeline(seed: int, timeline: bool, planted: str | None) -> int:
+    """Run one seed and tell what happened."""
+    bug = PLANTED[planted] if planted is not None else None
+    result = run_seed(seed, Options(detail=timeline), bug)
+    about = result.violation.about if result.violation is not None else ""
+    if timeline:
+        for line in result.chronicle.timeline(about):
+            print(line)
+    print(
+        f"seed {seed} ({result.shape}): {result.virtual_s:.1f} virtual s, {result.cpu_s:.2f} s CPU,"
+        f" {result.messages} messages, {result.records} records acknowledged,"
+        f" faults {result.faults}, trace {result.digest:08x}"
+    )
+    if result.failed:
+        print(f"FAILED: {result.violation or result.error}")
+    return int(result.failed)
+
+
+def parse_range(text: str) -> range:
+    """`A..B`, both ends included."""
+    first, dots, last = text.partition("..")
+    if not dots:
+        return range(int(first), int(first) + 1)
+    return range(int(first), int(last) + 1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
+    parser.add_argument("--seeds", type=parse_range, metavar="A..B", help="run these seeds")
+    parser.add_argument("--seed", type=int, metavar="N", help="run one seed")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--minutes", type=float, help="stop after so long")
+    parser.add_argument(
+        "--timeline",
+        action="store_true",
+        help="with --seed: print what happened, message by message",
+    )
+    parser.add_argument(
+        "--planted",
+        choices=[*PLANTED, "all"],
+        help="plant a bug: with --seed run it so, else look for the first seed that finds it",
+    )
+    given = parser.parse_args()
+    if given.seed is not None:
+        return run_with_timeline(given.seed, given.timeline, given.planted)
+    if given.planted is not None:
+        names = list(PLANTED) if given.planted == "all" else [given.planted]
+        return search(names, given.seeds or range(1, 501))
+    seeds = given.seeds or (range(1, 1 << 30) if given.minutes is not None else range(1, 101))
+    return int(run_many(seeds, given.jobs, given.minutes) > 0)
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(
+            sys.executable,
+            [sys.executable, "-m", "sim.main", *sys.argv[1:]],
+            os.environ | {"PYTHONHASHSEED": "0"},
+        )
+    sys.exit(main())

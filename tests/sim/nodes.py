@@ -1,0 +1,334 @@
+"""A simulated node: a disk that stays, and on it one process after another, each a `Runtime` like any other node's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Any, Final
+
+import trio
+from sim.chronicle import Violation
+from sim.disk import ProcessDisk, SimDisk
+from sim.history import History
+from sim.network import End, Network, SimTransport
+from sim.peers import SimPeers
+from sim.processes import Process, child, owned_by
+from sim.stores import Ensemble, EnsembleLocator, EnsembleStore, ObservedStore
+
+from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
+from pk.core.api.registry import Api
+from pk.core.broker.broker import Broker
+from pk.core.broker.clock import TrioClock
+from pk.core.broker.context import Context
+from pk.core.broker.runtime import Runtime, hold_directories
+from pk.core.config import BrokerConfig
+from pk.core.log.files import Disk
+from pk.core.meta.events import Endpoint
+from pk.net.connection import Connection, Limits
+from pk.net.frames import RequestMemory
+
+BROKER_PORT: Final = 9092
+CONTROLLER_PORT: Final = 9093
+FRAME_BYTES_MAX: Final = 1 << 26
+PARKED_MAX: Final = 64
+DISK_BYTES: Final = 1 << 28
+
+
+class SimServer:
+    """What `net/server.py` is to sockets: connections to one process, served until it drains."""
+
+    def __init__(self, network: Network, process: Process, broker: Broker) -> None:
+        self._network = network
+        self._process = process
+        self._broker = broker
+        self._memory = RequestMemory(1 << 30)
+        self._connections: dict[Connection, None] = {}
+        self._ids = count(1)
+        self._empty = trio.Event()
+
+    def listen(self, nursery: trio.Nursery, port: int, listener: str, apis: Iterable[Api]) -> None:
+        """Serve a port."""
+        table = {api.key: api for api in apis}
+
+        def accept(end: End) -> None:
+            with owned_by(self._process):
+                nursery.start_soon(self._serve, end, listener, table)
+
+        self._network.listen(self._process, port, accept)
+
+    async def _serve(self, end: End, listener: str, apis: dict[int, Api]) -> None:
+        peer = end.peer.process
+        context = Context(
+            self._broker,
+            client_host=f"/{peer.host}",
+            listener=listener,
+            connection_id=next(self._ids),
+        )
+        connection = Connection(
+            SimTransport(end),
+            self._broker,
+            apis,
+            # No slice ends by the machine's clock: that would not be a function of the seed.
+            Limits(FRAME_BYTES_MAX, PARKED_MAX, math.inf),
+            self._memory,
+            context,
+            str(peer),
+        )
+        self._connections[connection] = None
+        try:
+            await connection.serve()
+        finally:
+            self._connections.pop(connection, None)
+            for tell in self._broker.disconnected:
+                tell(context.connection_id)
+            if not self._connections:
+                self._empty.set()
+
+    async def drain(self, grace_s: float) -> None:
+        """Take no more connections and requests; answers that are owed may leave."""
+        self._network.unlisten(self._process)
+        for connection in list(self._connections):
+            connection.stop_reading()
+        with trio.move_on_after(grace_s):
+            while self._connections:
+                self._empty = trio.Event()
+                await self._empty.wait()
+
+
+@dataclass(slots=True)
+class World:
+    """What the nodes of one run share."""
+
+    network: Network
+    history: History
+    nursery: trio.Nursery
+    random: Random
+    ensemble: Ensemble | None
+    """The metadata store of clusters whose controller moves; None for the embedded one."""
+    observe: Callable[[], None]
+    """Looks at everything, before a process is gone with what it knew."""
+    broken: Callable[[BaseException], None]
+    """Called with what must end the run."""
+
+
+class SimNode:
+    """One machine of the cluster."""
+
+    def __init__(self, world: World, node_id: int, keys: Mapping[str, str]) -> None:
+        self.node_id = node_id
+        self.host = f"n{node_id}"
+        self.config = BrokerConfig.parse(dict(keys))
+        self.disk = SimDisk(DISK_BYTES)
+        self.process: Process | None = None
+        self.runtime: Runtime | None = None
+        self.ready = False
+        """Whether the process serves, and the controller knows."""
+        self.disk_failed = False
+        """Whether the disk was made to fail: then the process may end by itself."""
+        self._world = world
+        self._incarnations = 0
+        self._scope = trio.CancelScope()
+        self._stopping = trio.Event()
+        self.ended = trio.Event()
+        """Set when the process is gone."""
+
+    @property
+    def up(self) -> bool:
+        """Whether a process runs, or stands still."""
+        return self.process is not None
+
+    @property
+    def broker(self) -> Broker | None:
+        """The running broker, once there is one."""
+        return self.runtime.broker if self.runtime is not None and self.up else None
+
+    @property
+    def is_active_controller(self) -> bool:
+        """Whether it believes that it is the controller."""
+        broker = self.broker
+        return broker is not None and broker.controller is not None and broker.controller.active
+
+    # --- what may happen to it ---
+
+    def start(self) -> None:
+        """Begin a process."""
+        assert self.process is None
+        self._incarnations += 1
+        process = self.process = Process(self.host, self.host, self._incarnations)
+        self._scope, self._stopping, self.ended = trio.CancelScope(), trio.Event(), trio.Event()
+        self.ready = False
+        world = self._world
+        world.network.without_power.discard(self.host)
+        world.network.release()
+        world.history.chronicle.note(self.host, f"starts, incarnation {self._incarnations}")
+        with owned_by(process):
+            world.nursery.start_soon(self._live, process)
+
+    def stop(self) -> None:
+        """SIGTERM."""
+        self._world.history.chronicle.note(self.host, "is asked to stop")
+        self._stopping.set()
+
+    def kill(self) -> None:
+        """SIGKILL: what it wrote stays where it is."""
+        self._end("is killed", power=False)
+        self.disk.process_killed()
+
+    def cut_power(self, random: Random) -> None:
+        """The machine loses its power, and what was not synced."""
+        self._end("loses its power", power=True)
+        self.disk.power_cut(random)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        assert self.process is not None
+        self._world.history.chronicle.note(self.host, "stands still")
+        self.process.freeze()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.process is not None and self.process.frozen:
+            self._world.history.chronicle.note(self.host, "goes on")
+            self.process.thaw()
+
+    def _end(self, how: str, *, power: bool) -> None:
+        process, world = self.process, self._world
+        if process is not None:
+            world.observe()
+            world.history.chronicle.note(self.host, how)
+            process.kill()
+            self.process = None
+            self._scope.cancel()
+            world.history.forget(process)
+            world.network.process_gone(process, power=power)
+        if power:
+            world.network.without_power.add(self.host)
+        self.ready = False
+
+    # --- its life ---
+
+    async def _live(self, process: Process) -> None:
+        ended, clean = self.ended, False
+        try:
+            with self._scope:
+                clean = await self._run(process)
+        except Violation as e:
+            self._world.broken(e)
+        except BaseExceptionGroup as group:
+            if (violation := first_violation(group)) is not None:
+                self._world.broken(violation)
+            elif any(True for e in leaves(group) if not isinstance(e, Exception)):
+                raise
+            else:
+                self._failed(process, leaves(group))
+        except Exception as e:  # noqa: BLE001 - whatever ends a process is its node's history
+            self._failed(process, [e])
+        finally:
+            if process.alive:
+                self._world.history.chronicle.note(self.host, "ended" if clean else "is gone")
+                process.kill()
+                self._world.history.forget(process)
+                self._world.network.process_gone(process, power=False)
+                self.disk.process_killed()
+                self.process = None
+                self.ready = False
+            ended.set()
+
+    def _failed(self, process: Process, errors: list[BaseException]) -> None:
+        if process.alive:
+            text = "; ".join(f"{type(e).__name__}: {e}" for e in errors)
+            self._world.history.chronicle.note(self.host, f"fails: {text}")
+            for error in errors:
+                if not self.disk_failed:
+                    self._world.broken(error)
+
+    async def _run(self, process: Process) -> bool:
+        """One process from its start to its end; whether that was a clean one."""
+        world, config = self._world, self.config
+        random = child(world.random, f"{self.host}.{process.incarnation}")
+        disk: Disk = ProcessDisk(self.disk, process)
+        dirs = await hold_directories(config, disk, random, holder=str(process))
+        metadata, watch = self._metadata(process)
+        runtime = Runtime(
+            config,
+            dirs=dirs,
+            disk=disk,
+            clock=TrioClock(),
+            random=random,
+            peers=SimPeers(world.network, process),
+            dispatch=dispatch,
+            served=served(APIS),
+            controller_served=served(CONTROLLER_APIS),
+            **metadata,
+            endpoints=[Endpoint("PLAINTEXT", self.host, BROKER_PORT, 0)]
+            if config.is_broker
+            else [],
+        )
+        self.runtime = runtime
+        server = SimServer(world.network, process, runtime.broker)
+        clean = False
+        try:
+            async with trio.open_nursery() as nursery:
+                runtime.broker.start(nursery)
+                if watch is not None:
+                    nursery.start_soon(watch)
+                if config.is_controller:
+                    server.listen(nursery, CONTROLLER_PORT, "CONTROLLER", CONTROLLER_APIS)
+                await nursery.start(runtime.run)
+                if config.is_broker:
+                    server.listen(nursery, BROKER_PORT, "PLAINTEXT", APIS)
+                await runtime.serve()
+                self.ready = True
+                await self._stopping.wait()
+                await runtime.stop(server.drain)
+                nursery.cancel_scope.cancel()
+            clean = True
+        finally:
+            if process.alive:
+                world.observe()
+            with trio.CancelScope(shield=True):
+                await runtime.close(clean=clean)
+        return clean
+
+    def _metadata(
+        self, process: Process
+    ) -> tuple[dict[str, Any], Callable[[], Awaitable[None]] | None]:
+        """Where the metadata is, as `Runtime` is told, and what must run for it."""
+        world = self._world
+        if world.ensemble is None:
+            return {}, None
+        store = EnsembleStore(world.ensemble, process)
+
+        def endpoint_of(node_id: int) -> Endpoint:
+            return Endpoint("CONTROLLER", f"n{node_id}", CONTROLLER_PORT, 0)
+
+        found = {
+            "store": ObservedStore(store, world.history, process),
+            "locator": EnsembleLocator(world.ensemble, process, endpoint_of),
+        }
+        return found, store.watch
+
+
+def served(apis: Iterable[Api]) -> list[tuple[int, int, int]]:
+    """What ApiVersions says of them."""
+    return [(api.key, *api.versions) for api in apis]
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The exceptions in a group, without the groups."""
+    found: list[BaseException] = []
+    for one in group.exceptions:
+        found += leaves(one) if isinstance(one, BaseExceptionGroup) else [one]
+    return found
+
+
+def first_violation(error: BaseException) -> Violation | None:
+    """The violation in an exception, wherever it is."""
+    if isinstance(error, Violation):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        return next((e for e in leaves(error) if isinstance(e, Violation)), None)
+    return None
