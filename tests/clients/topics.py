@@ -9,11 +9,13 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from confluent_kafka import (
+    Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Producer,
+    TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -33,6 +35,31 @@ T = TypeVar("T")
 def admin(kafka: Kafka) -> AdminClient:
     """An admin client of librdkafka."""
     return AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+
+
+@functools.cache
+def group_admin(kafka: Kafka) -> AdminClient:
+    """The same, once the broker has the topic of its groups.
+
+    Until then a coordinator is not available, and librdkafka's admin client (2.16) asks three times within half a second,
+    then forgets the request without an answer. Its consumer asks on.
+    """
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": "-", "log_level": 0})
+
+    def asked() -> bool:
+        try:
+            consumer.committed([TopicPartition("-", 0)], timeout=TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_ON_ITS_WAY:
+                raise
+            return False
+        return True
+
+    try:
+        wait_until("a coordinator", asked)
+    finally:
+        consumer.close()
+    return admin(kafka)
 
 
 def create_topic(
@@ -79,7 +106,7 @@ def produce(kafka: Kafka, topic: str, partitions: int, count: int) -> None:
 
 def members(kafka: Kafka, group: str) -> dict[str, tuple[str | None, frozenset[int]]] | None:
     """Member id → (instance id, partitions) of a group that is stable; None while it is not."""
-    answer = admin(kafka).describe_consumer_groups([group])[group]
+    answer = group_admin(kafka).describe_consumer_groups([group])[group]
     described = _answer_of_coordinator(answer)
     if described is None or described.state != ConsumerGroupState.STABLE:
         return None
@@ -109,7 +136,7 @@ def wait_for_shares(kafka: Kafka, group: str, shares: list[int]) -> None:
 def committed(kafka: Kafka, group: str) -> dict[int, int] | None:
     """Partition → committed offset of a group that reads one topic; None while it has no coordinator."""
     asked = [ConsumerGroupTopicPartitions(group)]
-    [future] = admin(kafka).list_consumer_group_offsets(asked).values()
+    [future] = group_admin(kafka).list_consumer_group_offsets(asked).values()
     answer = _answer_of_coordinator(future)
     return answer and {p.partition: p.offset for p in answer.topic_partitions}
 
