@@ -1,0 +1,223 @@
+"""Measures three brokers of pk beside three of Apache Kafka: replication, and many partitions.
+
+Both clusters run at once on this machine and take turns, as in scripts/bench; topics have replication factor 3 and
+min.insync.replicas 2, producers acks=all. CPU and memory are those of all processes of a cluster (pk's controller
+included). With many partitions: what the cluster costs while nobody asks anything, and how long a producer that writes to
+every partition that a broker leads waits after that broker is killed (-9).
+
+    PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.cluster
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from clients import apache_kafka
+from clients.apache_kafka import ApacheKafka
+from clients.cluster_topics import create_replicated, partitions_of, wait_in_sync
+from clients.pk_cluster import PkCluster
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from rich.console import Console
+
+from benchmark import report
+from benchmark.systems import cpu_seconds, rss_mb, touch_memory
+from benchmark.work import LIBRDKAFKA, drive
+
+BROKERS = 3
+RECORD_BYTES = 1000
+WARM_MB = 300
+DELIVERY_TIMEOUT_MS = 120_000
+
+
+class Cluster:
+    """Three brokers of either kind."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        directory.mkdir(parents=True)
+        self.name = name
+        self.brokers = (
+            PkCluster(BROKERS, directory=directory)
+            if name == "pk"
+            else ApacheKafka(BROKERS, directory=directory, heap="1G")
+        )
+        self.bootstrap = self.brokers.bootstrap
+
+    def pids(self) -> list[int]:
+        """The processes of the cluster that run."""
+        if isinstance(self.brokers, ApacheKafka):
+            return self.brokers.pids
+        return [self.brokers.pid(node) for node in self.brokers.running]
+
+    def cpu_seconds(self) -> float:
+        """User plus system time of all of them."""
+        return sum(cpu_seconds(pid) for pid in self.pids())
+
+    def rss_mb(self) -> float:
+        """Resident memory of all of them."""
+        return sum(rss_mb(pid) for pid in self.pids())
+
+    def producer(self, linger_ms: int) -> dict[str, object]:
+        """librdkafka's settings."""
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "log_level": 0,
+            "acks": "all",
+            "linger.ms": linger_ms,
+            "queue.buffering.max.messages": 2_000_000,
+            "queue.buffering.max.kbytes": 1_000_000,
+        }
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        client.delete_topics([topic])[topic].result(60)
+
+
+def warm(cluster: Cluster) -> None:
+    """Bring the brokers (and a JVM's compiler) to their speed."""
+    create_replicated(cluster.bootstrap, "warm", 6)
+    options = {"topic": "warm", "size": RECORD_BYTES, "partitions": 6, "count": WARM_MB * 1000}
+    drive("produce", options | {"config": cluster.producer(5)})
+    options = {"topic": "warm", "size": 100, "count": 2000, "warm": 0}
+    drive("round_trip", options | {"config": cluster.producer(0)})
+    cluster.delete("warm")
+
+
+def replicate(cluster: Cluster, number: int, megabytes: int, results: report.Results) -> None:
+    """1 kB records to one partition and to six, and the round trip of a single one."""
+    for partitions in (1, 6):
+        topic = f"replicated-{partitions}-{number}"
+        create_replicated(cluster.bootstrap, topic, partitions)
+        options = {"topic": topic, "size": RECORD_BYTES, "partitions": partitions}
+        touch_memory((BROKERS + 1) * megabytes)
+        before = cpu_seconds_settled(cluster)
+        sent = drive(
+            "produce", options | {"count": megabytes * 1000, "config": cluster.producer(5)}
+        )
+        cpu = cpu_seconds_settled(cluster) - before
+        name = f"produce 1000 B, RF 3, {partitions} partition{'s'[: partitions > 1]}"
+        row = results.row(name, "MB/s", LIBRDKAFKA, higher=True, goal=1.5)
+        row.add(cluster.name, megabytes / sent["seconds"])
+        row = results.row(f"{name}: brokers' CPU", "s/GB", "/proc", higher=False, goal=0.5)
+        row.add(cluster.name, cpu / (megabytes / 1000))
+        if partitions == 1:
+            options = {"topic": topic, "size": 100, "count": 3000, "warm": 300}
+            config = cluster.producer(0)
+            times = sorted(drive("round_trip", options | {"config": config})["times_ms"])
+            for percent, goal in ((50.0, 0.5), (99.0, None)):
+                name = f"produce round trip, RF 3, p{percent:g}"
+                row = results.row(name, "ms", LIBRDKAFKA, higher=False, goal=goal)
+                row.add(cluster.name, times[int(len(times) * percent / 100)])
+        cluster.delete(topic)
+
+
+def cpu_seconds_settled(cluster: Cluster) -> float:
+    """The CPU time so far, once the followers have nothing left to fetch: acks=all waits for two of three."""
+    used = cluster.cpu_seconds()
+    while True:
+        time.sleep(0.5)
+        now = cluster.cpu_seconds()
+        if now - used < 0.1:
+            return now
+        used = now
+
+
+def many_partitions(cluster: Cluster, partitions: int, results: report.Results) -> None:
+    """Idle CPU with so many partitions, and the failover of a broker that leads a third of them."""
+    create_replicated(cluster.bootstrap, "many", partitions)
+    for _ in range(3):
+        cpu_seconds_settled(cluster)
+        before, start = cluster.cpu_seconds(), time.monotonic()
+        time.sleep(10)
+        used = (cluster.cpu_seconds() - before) / (time.monotonic() - start)
+        name = f"idle with {partitions} partitions, RF 3"
+        results.row(name, "% CPU", "/proc", higher=False).add(cluster.name, used * 100)
+    row = results.row("memory after load", "MB", "/proc", higher=False)
+    row.add(cluster.name, cluster.rss_mb())
+    for broker in range(1, BROKERS + 1):
+        name = f"failover of a third of {partitions} partitions"
+        results.row(name, "s", LIBRDKAFKA, higher=False).add(
+            cluster.name, fail_over(cluster, broker)
+        )
+        cluster.brokers.start(broker)
+        wait_in_sync(cluster.bootstrap, "many", partitions, BROKERS)
+
+
+def fail_over(cluster: Cluster, broker: int) -> float:
+    """Seconds from kill -9 of `broker` until a record is acknowledged in every partition that it led."""
+    found = partitions_of(cluster.bootstrap, "many") or {}
+    led = [number for number, partition in found.items() if partition.leader == broker]
+    config = cluster.producer(0) | {"delivery.timeout.ms": DELIVERY_TIMEOUT_MS}
+    producer = Producer(config)  # pyright: ignore[reportArgumentType]
+    for number in led:  # its metadata and connections are there before
+        producer.produce("many", b"before", partition=number)
+    producer.flush()
+    done, errors = threading.Event(), []
+    left = set(led)
+
+    def delivered(error: object, message: object) -> None:
+        if error is not None:
+            errors.append(error)
+        left.discard(message.partition())  # pyright: ignore[reportAttributeAccessIssue]
+        if not left:
+            done.set()
+
+    cluster.brokers.kill(broker)
+    start = time.monotonic()
+    for number in led:
+        producer.produce("many", b"after", partition=number, on_delivery=delivered)
+    while not done.is_set():
+        producer.poll(0.05)
+    if errors:
+        raise RuntimeError(f"{len(errors)} of {len(led)} records failed: {errors[0]}")
+    return time.monotonic() - start
+
+
+def main() -> int:
+    """Measures, prints a table of ratios and writes it as JSON."""
+    parser = argparse.ArgumentParser(prog="benchmark.cluster")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--megabytes", type=int, default=500, help="of records a row")
+    parser.add_argument("--partitions", type=int, default=2000, help="of the idle cluster; 0: skip")
+    parser.add_argument("--without-apache", action="store_true")
+    parser.add_argument("--json", type=Path, default=Path("bench-cluster.json"), metavar="FILE")
+    options = parser.parse_args()
+    log, names = Console(stderr=True), ["pk"]
+    if not options.without_apache:
+        reason = apache_kafka.available()
+        if reason is None:
+            names.append("apache")
+        else:
+            log.print(f"Apache Kafka is skipped: {reason}.")
+    results = report.Results()
+    with tempfile.TemporaryDirectory(prefix="pk-bench-") as folder, contextlib.ExitStack() as stack:
+        clusters: list[Cluster] = []
+        for name in names:
+            cluster = Cluster(name, Path(folder) / name)
+            stack.enter_context(cluster.brokers)
+            clusters.append(cluster)
+            log.print(f"warming {name}")
+            warm(cluster)
+        for number in range(options.rounds):
+            for cluster in clusters if number % 2 == 0 else clusters[::-1]:
+                log.print(f"round {number + 1} of {options.rounds}: replication on {cluster.name}")
+                replicate(cluster, number, options.megabytes, results)
+        for cluster in clusters if options.partitions else []:
+            log.print(f"{options.partitions} partitions on {cluster.name}")
+            many_partitions(cluster, options.partitions, results)
+    report.show(results, Console(width=None if sys.stdout.isatty() else 120))
+    settings = {"rounds": options.rounds, "megabytes": options.megabytes}
+    report.write(results, settings, options.json)
+    log.print(f"Written to {options.json}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
