@@ -1,0 +1,117 @@
+"""A cluster in this process: a controller and brokers that talk over real sockets on loopback, disks in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import trio
+from nodes import Caller, caller_of
+
+from pk.core.config import BrokerConfig
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.meta.image import MetadataImage
+from pk.net.node import Node
+
+CONTROLLER = 100
+COMMON = {
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+@dataclass
+class Cluster:
+    """Nodes by id: the controller's is `CONTROLLER`, brokers' are from 1."""
+
+    nursery: trio.Nursery
+    keys: dict[str, str]
+    nodes: dict[int, Node] = field(default_factory=dict)
+    disks: dict[int, MemoryDisk] = field(default_factory=dict)
+    scopes: dict[int, trio.CancelScope] = field(default_factory=dict)
+    ended: dict[int, trio.Event] = field(default_factory=dict)
+    ports: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def controller(self) -> Node:
+        """The controller's node."""
+        return self.nodes[CONTROLLER]
+
+    @property
+    def image(self) -> MetadataImage:
+        """What the controller has committed."""
+        controller = self.controller.broker.controller
+        assert controller is not None
+        return controller.image
+
+    async def start(self, node_id: int) -> Node:
+        """Start a node, or start it again on its disk; returns when it serves."""
+        config = self._config(node_id)
+        disk = self.disks.setdefault(node_id, MemoryDisk())
+        node = self.nodes[node_id] = Node(config, disk=disk)
+        ready = trio.Event()
+        self.nursery.start_soon(self._run, node_id, node, ready)
+        await ready.wait()
+        return node
+
+    async def _run(self, node_id: int, node: Node, ready: trio.Event) -> None:
+        ended = self.ended[node_id] = trio.Event()
+        with trio.CancelScope() as scope:
+            self.scopes[node_id] = scope
+            await node.run(lambda _: self._ready(node_id, node, ready))
+        ended.set()
+
+    def _ready(self, node_id: int, node: Node, ready: trio.Event) -> None:
+        self.ports[node_id] = node.listeners[0].advertised.port
+        ready.set()
+
+    async def kill(self, node_id: int) -> None:
+        """End a node as kill -9 would, but that its disk keeps what was written."""
+        del self.nodes[node_id]
+        self.scopes[node_id].cancel()
+        await self.ended[node_id].wait()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what the test then asserts; the test's own time bounds it."""
+        while not condition():  # noqa: ASYNC110 - of all the nodes, and not everything tells
+            await trio.sleep(0.005)
+
+    def _config(self, node_id: int) -> BrokerConfig:
+        port = self.ports.get(node_id, 0)
+        given = {**COMMON, "node.id": str(node_id), "log.dirs": "/data"}
+        if node_id == CONTROLLER:
+            given |= {
+                "process.roles": "controller",
+                "listeners": f"CONTROLLER://127.0.0.1:{port}",
+            }
+        else:
+            given |= {
+                "process.roles": "broker",
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "controller.quorum.bootstrap.servers": f"127.0.0.1:{self.ports[CONTROLLER]}",
+            }
+        return BrokerConfig.parse(given | self.keys)
+
+
+@asynccontextmanager
+async def running_cluster(brokers: int = 2, **keys: str) -> AsyncIterator[Cluster]:
+    """A controller and so many brokers, killed at the end; in `keys` a dot is two underscores."""
+    given = {name.replace("__", "."): value for name, value in keys.items()}
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(nursery, given)
+        await cluster.start(CONTROLLER)
+        for node_id in range(1, brokers + 1):
+            await cluster.start(node_id)
+        yield cluster
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def caller(cluster: Cluster, node_id: int) -> AsyncIterator[Caller]:
+    """A raw connection to a node of the cluster."""
+    async with caller_of(cluster.nodes[node_id]) as one:
+        yield one
