@@ -469,7 +469,7 @@ async def test_a_client_of_any_broker_administers() -> None:
         answer = await one.call(topics("t7"), 7)
         assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         more = CreatePartitionsRequest(
-            topics=[CreatePartitionsTopic(name="t0", count=5)], timeout_ms=9_000
+            topics=[CreatePartitionsTopic(name="t0", count=5, assignments=None)], timeout_ms=9_000
         )
         assert (await two.call(more, 3)).results[0].error_code == 0
         assert len(cluster.nodes[2].broker.image.topics["t0"].partitions) == 5
