@@ -75,10 +75,9 @@ class Quota:
             return 0.0
         samples, now = self._samples, self._clock.time()
         total = sum(count for _, count in samples)
-        elapsed_s = max(now - samples[0][0], self._sample_s)
         window_s = (self._samples.maxlen or 1) * self._sample_s
         enough_s = total / self.rate if self.rate else window_s
-        return max(min(enough_s, window_s) - elapsed_s, 0.001)
+        return max(min(enough_s, window_s) - (now - samples[0][0]), 0.001)
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,254 @@
+"""What must not be lost: syncs that are promised, watermarks over restarts, coordinators that move, logs that move."""
+
+from typing import Any
+
+import trio
+from broker.cluster import Cluster, running_cluster
+from group.brokers import simulated
+
+from pk.core.errors import ErrorCode
+from pk.core.values import OFFSETS_TOPIC
+from pk.core.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pk.core.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+
+NONE = ErrorCode.NONE
+TWO_DIRS = {"log__dirs": "/a,/b"}
+
+
+class TestFlushing:
+    @simulated
+    async def test_what_is_acknowledged_is_synced_everywhere(self) -> None:
+        async with running_cluster() as cluster:
+            await cluster.create(1, 2, 3, configs={"flush.messages": "1"})
+            for i in range(5):
+                assert await cluster.produce(1, b"%d" % i) == NONE
+                for node in (1, 2, 3):
+                    assert cluster.partition(node).log.recovery_point == i + 1
+            for node in (1, 2, 3):
+                await cluster.crash(node)
+            for node in (2, 3):
+                await cluster.start(node)
+                assert cluster.values(node) == [b"0", b"1", b"2", b"3", b"4"]
+
+    @simulated
+    async def test_the_watermark_waits_for_the_leaders_own_sync(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2, configs={"flush.messages": "1"})
+            replicas = cluster.broker(1).replicas
+            flush, held = replicas.flush, []
+            replicas.flush = held.append  # type: ignore[method-assign,assignment]
+            assert await cluster.produce(1, b"a", timeout_ms=500) == ErrorCode.REQUEST_TIMED_OUT
+            assert cluster.partition(2).log.recovery_point == 1
+            assert cluster.partition(1).high_watermark == 0
+            replicas.flush = flush  # type: ignore[method-assign]
+            flush(held[0])
+            assert await cluster.produce(1, b"b") == NONE
+
+    @simulated
+    async def test_a_new_leader_syncs_what_it_has_before_it_counts(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2, configs={"flush.messages": "1"})
+            assert await cluster.produce(1, b"a") == NONE
+            follower = cluster.broker(2).replicas
+            syncing, go = trio.Event(), trio.Event()
+            sync = follower.sync
+
+            async def hold(partition: Any) -> None:
+                syncing.set()
+                await go.wait()
+                await sync(partition)
+
+            follower.sync = hold  # type: ignore[method-assign]
+            await cluster.produce(1, b"b", acks=1)
+            await syncing.wait()
+            await cluster.change(leader=2, isr=(2,))
+            partition = cluster.partition(2)
+            assert partition.log.log_end_offset == 2 and partition.high_watermark <= 1
+            go.set()
+            await cluster.until(lambda: partition.high_watermark == 2)
+            assert partition.log.recovery_point == 2
+
+
+class TestRestarts:
+    @simulated
+    async def test_the_watermark_is_what_the_checkpoint_says(self) -> None:
+        async with running_cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            for i in range(5):
+                await cluster.produce(1, b"%d" % i)
+            await cluster.settled(1, 2, 3)
+            cluster.part(3)
+            await cluster.stop(3)
+            await cluster.produce(1, b"x", acks=1)
+            await cluster.start(3)
+            assert cluster.partition(3).high_watermark == 5
+            cluster.heal()
+            await cluster.settled(1, 2, 3)
+
+    @simulated
+    async def test_nothing_acknowledged_is_lost_while_one_lives(self) -> None:
+        async with running_cluster(replica__lag__time__max__ms="2000") as cluster:
+            await cluster.create(1, 2, 3)
+            sent: list[bytes] = []
+            for turn, leader in enumerate((1, 2, 3, 1, 2)):
+                await cluster.change(leader=leader)
+                for i in range(3):
+                    value = b"%d %d" % (turn, i)
+                    assert await cluster.produce(leader, value, timeout_ms=10_000) == NONE
+                    sent.append(value)
+                await cluster.crash(leader)
+                others = tuple(n for n in cluster.isr() if n != leader)
+                await cluster.change(leader=others[0], isr=others)
+                assert cluster.values(others[0]) == sent
+                await cluster.start(leader)
+                await cluster.until(lambda: set(cluster.isr()) == {1, 2, 3})
+            await cluster.settled(1, 2, 3)
+            assert cluster.values(1) == sent
+
+
+def commit(offset: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    return OffsetCommitRequest(
+        group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])]
+    )
+
+
+async def committed(cluster: Cluster, node: int) -> int:
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)])
+    answer = await cluster.ask(node, request, 8)
+    return answer.groups[0].topics[0].partitions[0].committed_offset
+
+
+class TestCoordinators:
+    @simulated
+    async def test_they_move_with_the_leader_and_replay(self) -> None:
+        async with running_cluster(replica__lag__time__max__ms="2000") as cluster:
+            await cluster.create(1, 2, 3)
+            await cluster.create(1, 2, 3, topic=OFFSETS_TOPIC)
+            await cluster.until(lambda: any(c.is_active for c in cluster.broker(1).coordinators))
+            answer = await cluster.ask(1, commit(7), 9)
+            assert answer.topics[0].partitions[0].error_code == NONE
+            for node in (2, 3):
+                assert cluster.partition(node, OFFSETS_TOPIC).log.log_end_offset == 1
+            # Cut off, it goes on deciding, and nobody is told.
+            cluster.part(1)
+            cluster.lagging.add(1)
+            answer = await cluster.ask(1, commit(9), 9)
+            code = answer.topics[0].partitions[0].error_code
+            assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await cluster.change(OFFSETS_TOPIC, leader=2, isr=(2, 3))
+            await cluster.until(lambda: any(c.is_active for c in cluster.broker(2).coordinators))
+            assert await committed(cluster, 2) == 7
+            answer = await cluster.ask(2, commit(8), 9)
+            assert answer.topics[0].partitions[0].error_code == NONE
+            cluster.heal()
+            await cluster.catch_up(1)
+            answer = await cluster.ask(1, commit(10), 9)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+            await cluster.settled(1, 2, 3, topic=OFFSETS_TOPIC)
+            await cluster.change(OFFSETS_TOPIC, leader=1)
+            await cluster.until(lambda: any(c.is_active for c in cluster.broker(1).coordinators))
+            assert await committed(cluster, 1) == 8
+
+
+class TestDeleteRecords:
+    @simulated
+    async def test_it_waits_for_every_replica_that_lives(self) -> None:
+        async with running_cluster() as cluster:
+            await cluster.create(1, 2, 3)
+            for i in range(10):
+                await cluster.produce(1, b"%d" % i)
+            await cluster.settled(1, 2, 3)
+
+            async def delete(offset: int, timeout_ms: int) -> tuple[int, int]:
+                wish = DeleteRecordsPartition(partition_index=0, offset=offset)
+                topic = DeleteRecordsTopic(name="t", partitions=[wish])
+                request = DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms)
+                data = (await cluster.ask(1, request, 2)).topics[0].partitions[0]
+                return data.error_code, data.low_watermark
+
+            begun = trio.current_time()
+            assert await delete(4, 5000) == (NONE, 4)
+            assert trio.current_time() - begun < 0.1, "nobody waits for a long poll"
+            assert cluster.partition(3).log.log_start_offset == 4
+            cluster.part(3)
+            assert await delete(6, 1000) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+            await cluster.fence(3)
+            assert await delete(7, 1000) == (NONE, 7)
+
+
+class TestDirectories:
+    @simulated
+    async def test_the_controller_is_told_where_replicas_lie(self) -> None:
+        async with running_cluster(brokers=2, **TWO_DIRS) as cluster:
+            await cluster.create(1, 2, partitions=4)
+
+            def told() -> bool:
+                return all(
+                    image.directory(node)
+                    == cluster.partition(node, "t", n).log.log_dir.directory_id
+                    for n in range(4)
+                    if (image := cluster.image.partition("t", n)) is not None
+                    for node in (1, 2)
+                )
+
+            await cluster.until(told)
+            assert len(cluster.assigned) <= 4
+            partition = cluster.partition(2)
+            other = "/b" if partition.log.log_dir.path == "/a" else "/a"
+            cluster.broker(2).mover.move("t", 0, other)
+            await cluster.until(lambda: partition.log.log_dir.path == other)
+            await cluster.until(told)
+
+    @simulated
+    async def test_a_failed_one_is_told_by_the_heartbeat(self) -> None:
+        async with running_cluster(brokers=1, **TWO_DIRS) as cluster:
+            await cluster.create(1, partitions=2, configs={"flush.messages": "1"})
+            replicas = cluster.broker(1).replicas
+            assert replicas.offline_directories == []
+            failed = cluster.partition(1).log.log_dir
+            cluster.disk(1).fail_next("sync", suffix=f"{failed.path}/t-0/{0:020d}.log")
+            assert await cluster.produce(1, b"a") == ErrorCode.KAFKA_STORAGE_ERROR
+            assert replicas.offline_directories == [failed.directory_id]
+
+    @simulated
+    async def test_a_copy_is_cut_with_the_log_it_copies(self) -> None:
+        async with running_cluster(brokers=2, **TWO_DIRS) as cluster:
+            await cluster.create(1, 2)
+            for _ in range(3):
+                await cluster.produce(1, bytes(1000))
+            await cluster.settled(1, 2)
+            cluster.part(1)
+            for _ in range(20):
+                await cluster.produce(1, b"nobody's" * 1000, acks=1)
+            await cluster.change(leader=2, isr=(2,))
+            for _ in range(40):
+                await cluster.produce(2, b"new" * 5000)
+            partition = cluster.partition(1)
+            other = "/b" if partition.log.log_dir.path == "/a" else "/a"
+            # So slow that the log is cut, and grows beyond the place, while the copy stands where it was.
+            cluster.broker(1).quotas.directories.rate = 20_000
+            cluster.broker(1).mover.move("t", 0, other)
+            (move,) = cluster.broker(1).mover.moves(partition_directory(cluster, 1, other))
+            await cluster.until(lambda: move.future is not None and move.future.log_end_offset > 3)
+            cluster.heal()
+            await cluster.until(lambda: partition.log.log_dir.path == other)
+            await cluster.settled(1, 2)
+
+
+def partition_directory(cluster: Cluster, node: int, path: str) -> Any:
+    return next(d for d in cluster.broker(node).replicas.directories if d.path == path)
