@@ -5,7 +5,8 @@ from typing import Any
 import trio
 
 from pk.core.broker.context import Context
-from pk.core.broker.controller import Controller, Decide
+from pk.core.broker.controller import Controller
+from pk.core.broker.office import Decide
 from pk.core.errors import ErrorCode, KafkaError
 
 

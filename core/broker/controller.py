@@ -31,8 +31,8 @@ from pk.core.broker.leader_balance import LeaderBalance
 from pk.core.broker.liveness import Liveness
 from pk.core.broker.metadata_feed import MetadataFeed
 from pk.core.broker.observers import Observers
+from pk.core.broker.office import Decide, Follow
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.machine import Decision
 from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("pk.controller")
 
-Decide = Callable[[MetadataImage], Decision[Event]]
 Publish = Callable[[MetadataImage], Awaitable[None]]
 Duty = Callable[[], Awaitable[None]]
 
@@ -90,7 +89,7 @@ class Controller:
         self.duties: list[Duty] = []
         """What runs while this is the controller (liveness, balance): started by `run` with the first
         image, cancelled at its end."""
-        self.committed: list[Callable[[MetadataImage, MetadataImage], None]] = []
+        self.committed: list[Follow] = []
         """Called with the image before and after, right after each append."""
         self._store = store
         self._snapshot_bytes = snapshot_bytes

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from pk.core.broker.office import Office
 from pk.core.errors import KafkaError
 from pk.core.meta.elections import elect_offline, rebalance_leaders
 from pk.core.meta.image import MetadataImage, changes
 
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
-    from pk.core.broker.controller import Controller
 
 logger = logging.getLogger("pk.controller")
 
@@ -31,7 +31,7 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 class LeaderBalance:
     """See the top of this file. One for each controller; `run` is one of its duties."""
 
-    def __init__(self, controller: Controller, broker: Broker) -> None:
+    def __init__(self, controller: Office, broker: Broker) -> None:
         self._controller = controller
         self._broker = broker
         self._allowed = trio.Event()

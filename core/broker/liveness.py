@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from pk.core.broker.office import Office
 from pk.core.broker.peers import PeerLost
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
@@ -33,14 +34,13 @@ from pk.core.meta.image import BrokerImage, MetadataImage
 
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
-    from pk.core.broker.controller import Controller
 
 logger = logging.getLogger("pk.controller")
 
 PROBE_S: Final = 1.0
 """How long a broker whose connection broke is tried: what is dying may still take a connection, and drop it."""
 
-PROBE_AGAIN_S: Final = 0.02
+PROBE_AGAIN_S: Final = 0.002
 
 ASLEEP_S: Final = 1.0
 """A timer that comes so late means that this process did not run."""
@@ -71,7 +71,7 @@ class _Leaving:
 class Liveness:
     """See the top of this file. One for each controller; `run` is one of its duties."""
 
-    def __init__(self, controller: Controller, broker: Broker) -> None:
+    def __init__(self, controller: Office, broker: Broker) -> None:
         self._controller = controller
         self._broker = broker
         self._sessions: dict[int, _Session] = {}

@@ -167,13 +167,12 @@ async def test_a_broker_registers_lives_is_fenced_and_goes() -> None:
             listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=1)],
             log_dirs=[b"d" * 16],
         )
-        for version in range(5):
-            answer = await one.call(registration, version)
-            assert answer.error_code == 0, version
-        epoch = answer.broker_epoch
+        answers = [await one.call(registration, version) for version in range(5)]
+        assert [answer.error_code for answer in answers] == [0] * 5
+        epoch = answers[-1].broker_epoch
         assert epoch == cluster.image.brokers[7].broker_epoch and cluster.image.brokers[7].fenced
 
-        async def beat(version: int = 2, broker_epoch: int = epoch, **wants: bool) -> Any:
+        async def beat(version: int = 2, broker_epoch: int = epoch, **wants: Any) -> Any:
             request = BrokerHeartbeatRequest(
                 broker_id=7,
                 broker_epoch=broker_epoch,
@@ -379,35 +378,29 @@ async def test_who_is_far_behind_loads_a_snapshot_in_pieces() -> None:
             answer = await one.call(metadata_fetch(0, 17), 17)
             wanted = answer.responses[0].partitions[0].snapshot_id
             assert wanted.end_offset == cluster.image.offset
-            data = b""
+
+            async def part(end: int, position: int, version: int) -> Any:
+                snapshot_id = fetch_snapshot.SnapshotId(end_offset=end, epoch=wanted.epoch)
+                partition = fetch_snapshot.PartitionSnapshot(
+                    current_leader_epoch=-1, snapshot_id=snapshot_id, position=position
+                )
+                topic = fetch_snapshot.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
+                request = fetch_snapshot.FetchSnapshotRequest(max_bytes=100, topics=[topic])
+                return (await one.call(request, version)).topics[0].partitions[0]
+
+            end = wanted.end_offset
             for version in (0, 1):
                 data, size = b"", 1
                 while len(data) < size:
-                    part = fetch_snapshot.PartitionSnapshot(
-                        current_leader_epoch=-1,
-                        snapshot_id=fetch_snapshot.SnapshotId(
-                            end_offset=wanted.end_offset, epoch=wanted.epoch
-                        ),
-                        position=len(data),
-                    )
-                    request = fetch_snapshot.FetchSnapshotRequest(
-                        max_bytes=100,
-                        topics=[
-                            fetch_snapshot.TopicSnapshot(name=METADATA_TOPIC, partitions=[part])
-                        ],
-                    )
-                    answer = (await one.call(request, version)).topics[0].partitions[0]
+                    answer = await part(end, len(data), version)
                     assert answer.error_code == 0 and answer.position == len(data)
                     assert 0 < len(answer.unaligned_records) <= 100
                     data, size = data + bytes(answer.unaligned_records), answer.size
-            assert snapshot.load(data) == cluster.image
-            for position, end, code in (
-                (size, wanted.end_offset, ErrorCode.POSITION_OUT_OF_RANGE),
-                (0, wanted.end_offset - 1, ErrorCode.SNAPSHOT_NOT_FOUND),
-            ):
-                part.position, part.snapshot_id.end_offset = position, end
-                answer = (await one.call(request, 1)).topics[0].partitions[0]
-                assert answer.error_code == code
+                assert snapshot.load(data) == cluster.image
+                answer = await part(end, size, version)
+                assert answer.error_code == ErrorCode.POSITION_OUT_OF_RANGE
+                answer = await part(end - 1, 0, version)
+                assert answer.error_code == ErrorCode.SNAPSHOT_NOT_FOUND
         node = await cluster.start(2)
         assert node.broker.image.topics.keys() >= {"a", "b", "c"}, "it loaded the snapshot"
         assert node.broker.image.offset <= cluster.image.offset
@@ -641,7 +634,9 @@ async def test_an_envelope_is_answered_in_the_clients_version() -> None:
             answer = await one.call(envelope(topics(f"t{version}"), version), 0)
             assert answer.error_code == 0
             correlation_id, position = parse_response_header(answer.response_data, 19, version)
-            inner = decode_whole(MESSAGES[19].response, answer.response_data, version, position)
+            inner: Any = decode_whole(
+                MESSAGES[19].response, answer.response_data, version, position
+            )
             assert correlation_id == 77 and inner.topics[0].error_code == 0
         assert len(cluster.image.topics) == 3
 
