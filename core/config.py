@@ -283,6 +283,8 @@ class BrokerConfig:
             )
         if self.offsets_topic_compression_codec not in range(5):
             raise ConfigError("offsets.topic.compression.codec must be between 0 and 4")
+        if stray := set(self["cordoned.log.dirs"]) - {"*"} - set(self.log_dirs):
+            raise ConfigError(f"cordoned.log.dirs has {min(stray)}, which log.dirs has not")
         self._topics.check()
 
     # Identity and place
@@ -391,6 +393,9 @@ class BrokerConfig:
     log_cleaner_io_buffer_size = Setting[int]("log.cleaner.io.buffer.size")
     log_cleaner_io_max_bytes_per_second = Setting[float]("log.cleaner.io.max.bytes.per.second")
     log_cleaner_threads = Setting[int]("log.cleaner.threads")
+    cordoned_log_dirs = Setting[tuple[str, ...]](
+        lambda c: c.log_dirs if "*" in c["cordoned.log.dirs"] else c["cordoned.log.dirs"]
+    )
     log_dir_failure_timeout_ms = Setting[int]("log.dir.failure.timeout.ms")
     log_flush_offset_checkpoint_interval_ms = Setting[int](
         "log.flush.offset.checkpoint.interval.ms"

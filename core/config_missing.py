@@ -34,7 +34,6 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "replica.socket.receive.",
         "socket.connection.setup.",
     ),
-    "moves between log directories": ("cordoned.log.dirs",),
     "metrics": ("metrics.", "telemetry."),
     "socket buffers": ("socket.receive.buffer.", "socket.send.buffer."),
     "TLS": ("ssl.", "security.providers"),

@@ -21,7 +21,7 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
     replicas = context.broker.replicas
     response = DescribeLogDirsResponse()
     for directory in replicas.directories:
-        result = DescribeLogDirsResult(log_dir=directory.path)
+        result = DescribeLogDirsResult(log_dir=directory.path, is_cordoned=directory.cordoned)
         response.results.append(result)
         if directory.failed:
             result.error_code = ErrorCode.KAFKA_STORAGE_ERROR

@@ -35,6 +35,7 @@ logger = logging.getLogger("pk.broker")
 COPY_BYTES = 1 << 20
 """Copied in one turn through a thread, and the most that the loop copies itself at the end."""
 PATIENCE_S = 0.001
+NOT_HERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 NEVER = 1 << 62
 """A `flush.messages` from here on, as its default is, asks for no sync."""
 
@@ -77,14 +78,24 @@ class Mover:
 
     def move(self, topic: str, number: int, path: str) -> None:
         """Begin to move a partition's log to the directory at `path`; a move under way to another one ends, and one to
-        where the log is already means that it stays. Raises LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, and what
-        `Replicas.partition` does."""
+        where the log is already means that it stays. Where the broker does not hold the partition (yet), its log will be
+        made in that directory: REPLICA_NOT_AVAILABLE says so. Raises LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT for a
+        directory that is cordoned, KAFKA_STORAGE_ERROR, and what `Replicas.partition` does."""
         directory = next((d for d in self._dirs.directories if d.path == path.rstrip("/")), None)
         if directory is None:
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
         if directory.failed:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has failed")
-        partition = self._replicas.partition(topic, number)
+        if directory.cordoned:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned")
+        try:
+            partition = self._replicas.partition(topic, number)
+        except KafkaError as e:
+            if e.code in NOT_HERE:
+                self._dirs.wish(TopicPartition(topic, number), directory)
+            if e.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE) from None
+            raise
         if partition.offline is not None:
             raise partition.offline
         current = self._moves.get(partition.tp)
@@ -114,18 +125,21 @@ class Mover:
         self._start_soon(self._run, move)
 
     async def _run(self, move: Move) -> None:
-        partition = move.partition
+        partition, damaged = move.partition, False
         try:
             with move.scope:
                 await self._copy(move)
         except StorageError as e:
             logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
             self._replicas.storage_failed(e)
+        except KafkaError as e:  # a batch is damaged: it stays where `pk log verify` will find it
+            logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
+            damaged = True
         finally:
             if self._moves.get(partition.tp) is move:
                 del self._moves[partition.tp]
             if move.future is not None and partition.log is not move.future:
-                wanted = move.scope.cancelled_caught or not self._is_here(partition)
+                wanted = damaged or move.scope.cancelled_caught or not self._is_here(partition)
                 with trio.CancelScope(shield=True):
                     await self._leave(move.future, remove=wanted)
 

@@ -76,6 +76,7 @@ class Replicas:
         """`start_soon(fn, *args)` runs a background task of the broker's; `doom(why)` is called when no directory is left."""
         self._dirs = dirs
         self._broker_config = config
+        dirs.cordon(config.cordoned_log_dirs)
         self._node_id = node_id
         self._purgatory = purgatory
         self.clock = clock
@@ -150,6 +151,7 @@ class Replicas:
     ) -> list[Partition]:
         """Make and open the logs of partitions that are new to this broker. One that cannot be is offline; the others go on."""
         self._broker_config = config
+        self._dirs.cordon(config.cordoned_log_dirs)
         again = [topic for topic in found.topics_deleted if topic.name in image.topics]
         if again:
             # Made anew under its name: the old logs go first, or the new ones would be opened on top of them.

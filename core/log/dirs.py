@@ -15,7 +15,7 @@ One of several directories may fail, at start or later (`LogDir.failed`): the ot
 
 import logging
 import threading
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -34,6 +34,8 @@ __all__ = ["LogDir", "LogDirs", "cluster_of", "read_meta_properties"]
 logger = logging.getLogger("pk.log")
 
 NAME_MAX: Final = 255
+WISHES_MAX: Final = 10_000
+"""The oldest are forgotten."""
 
 
 class LogDirs:
@@ -45,6 +47,7 @@ class LogDirs:
         """In the order of `log.dirs`, those that failed included."""
         self._new_id = new_id
         self._logs: dict[TopicPartition, Log] = {}
+        self._wishes: dict[TopicPartition, LogDir] = {}
         self._mutex = threading.Lock()
 
     @classmethod
@@ -137,8 +140,21 @@ class LogDirs:
                 return directory.high_watermarks[tp]
         return None
 
+    def cordon(self, paths: Collection[str]) -> None:
+        """Make no more logs in the directories at `paths`, and in the others again."""
+        wanted = {path.rstrip("/") or "/" for path in paths}
+        for directory in self.directories:
+            directory.cordoned = directory.path in wanted
+
+    def wish(self, tp: TopicPartition, directory: LogDir) -> None:
+        """Where the log of a partition is to be made that is not here yet; forgotten at a stop, as Kafka does."""
+        self._wishes.pop(tp, None)
+        if len(self._wishes) >= WISHES_MAX:
+            del self._wishes[next(iter(self._wishes))]
+        self._wishes[tp] = directory
+
     def open_log(self, tp: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int) -> Log:
-        """Open the log of a partition, or make it, in the directory that has fewest.
+        """Open the log of a partition, or make it: where it was wished for, or in the directory that has fewest.
 
         A log of that name with another topic id is not this partition's (its topic was deleted and made again while we
         were away): it is renamed away. Several threads may open logs at once: recovery takes long. Raises StorageError.
@@ -165,7 +181,11 @@ class LogDirs:
             usable = self.usable
             if not usable:
                 raise StorageError(str(tp), "create", OSError("every log directory has failed"))
+            wished = self._wishes.pop(tp, None)
+            usable = [d for d in usable if not d.cordoned] or usable
             directory = min(usable, key=lambda d: len(d.logs) + len(d.found))
+            if wished is not None and not wished.failed:
+                directory = wished
             path = f"{directory.path}/{tp}"
             try:
                 directory.disk.make(path)

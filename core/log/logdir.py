@@ -56,6 +56,8 @@ class LogDir:
         self.path = path
         self.failed = False
         """Its disk failed: it serves nobody any more, until the broker starts again."""
+        self.cordoned = False
+        """No log is to be made in it or moved to it (`cordoned.log.dirs`, KIP-1066)."""
         self.directory_id: Uuid = bytes(16)
         self.clean = False
         """Whether the last broker closed the logs in it."""

@@ -64,9 +64,11 @@ def read(
         place = segment.locate(offset)
         if place is None:  # compaction took what was between this offset and the end of the segment
             continue
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else log_end_offset
+        if place.last_offset >= following:
+            raise segment.no_batch(place.position)
         if place.base_offset >= offset_end:
             return nothing
-        following = segments[i + 1].base_offset if i + 1 < len(segments) else log_end_offset
         if offset_end < following:
             limit = segment.locate(offset_end)
             end = (

@@ -338,7 +338,7 @@ class Segment:
                     return None
             base, length, magic, delta = _PEEK.unpack_from(chunk, at)
             if length < HEADER_BYTES - LENGTH_END or magic != MAGIC or base < next_offset:
-                raise self._no_batch(position)
+                raise self.no_batch(position)
             if base + delta >= offset:
                 return BatchPlace(base + delta, base, position)
             position += length + LENGTH_END
@@ -346,7 +346,8 @@ class Segment:
             at_once = READ_BYTES if length < READ_BYTES else HEADER_BYTES
         return None
 
-    def _no_batch(self, position: int) -> CorruptBatch:
+    def no_batch(self, position: int) -> CorruptBatch:
+        """What lies at `position` cannot be."""
         return CorruptBatch(f"{self.file.path} at position {position}: no batch that belongs there")
 
     def size_at(self, place: BatchPlace) -> int:
@@ -379,7 +380,7 @@ class Segment:
         checked, offset = position, self.base_offset
         try:
             if self.header_at(position).size > self.size - position:
-                raise self._no_batch(position)
+                raise self.no_batch(position)
             for at, header in sound_batches(self.file, position, position + length):
                 if header.base_offset < offset or header.last_offset >= end_offset:
                     raise CorruptBatch(
@@ -404,7 +405,7 @@ class Segment:
         """The header of the batch at `position`."""
         for _, header in self.headers(position, chunk_bytes=HEADER_BYTES):
             return header
-        raise self._no_batch(position)
+        raise self.no_batch(position)
 
     def headers(
         self, position: int = 0, *, chunk_bytes: int = READ_BYTES, end: int | None = None
@@ -421,7 +422,7 @@ class Segment:
                     return
             base, length, epoch, magic, *rest = HEADER.unpack_from(chunk, at)
             if length < HEADER_BYTES - LENGTH_END or magic != MAGIC:
-                raise self._no_batch(position)
+                raise self.no_batch(position)
             yield position, _make_header((base, length + LENGTH_END, epoch, magic, *rest))
             position += length + LENGTH_END
             # Where batches are large, what follows a header is no other header.

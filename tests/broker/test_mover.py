@@ -13,6 +13,11 @@ from pk.core.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from pk.core.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from pk.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from pk.net.node import Node
 
 DIRS = {"log__dirs": "/a,/b"}
@@ -133,3 +138,61 @@ async def test_of_two_logs_that_a_crash_left_the_one_that_goes_further_is_taken(
         assert node.broker.replicas.partition("t", 0).log.log_dir.path == here
         assert values(node) == [b"%d" % i for i in range(50)]
     assert [n for n in disk.list(target) if n.endswith("-stray")]
+
+
+@trio_test
+async def test_where_a_log_is_to_be_made_is_remembered() -> None:
+    """As Kafka does: reassignments say first in which directory a replica is to come."""
+    async with running_node(None, **DIRS) as node, caller_of(node) as caller:
+        for name, path in (("x", "/b"), ("y", "/b"), ("z", "/b")):
+            assert await ask(caller, path, name) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await ask(caller, "/a", "y") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for name, path in (("x", "/b"), ("y", "/a"), ("z", "/b")):
+            await make_topic(caller, name)
+            assert node.broker.replicas.partition(name, 0).log.log_dir.path == path
+        await make_topic(caller, "u")  # nobody wished for it: where fewest are
+        assert node.broker.replicas.partition("u", 0).log.log_dir.path == "/a"
+
+
+@trio_test
+async def test_a_cordoned_directory_gets_no_more_logs() -> None:
+    async with running_node(None, **DIRS, cordoned__log__dirs="/a") as node, caller_of(node) as c:
+        for name in ("t", "x", "y"):
+            await make_topic(c, name)
+            assert node.broker.replicas.partition(name, 0).log.log_dir.path == "/b"
+        assert await ask(c, "/a") == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        answer = await c.call(DescribeLogDirsRequest(topics=None), 5)
+        assert {r.log_dir: r.is_cordoned for r in answer.results} == {"/a": True, "/b": False}
+        await cordon(c, "")
+        await make_topic(c, "z")
+        assert node.broker.replicas.partition("z", 0).log.log_dir.path == "/a"
+        await cordon(c, "/b")
+        assert await ask(c, "/a") == ErrorCode.NONE
+        await moved(node, "/a")
+        answer = await c.call(DescribeLogDirsRequest(topics=None), 5)
+        assert {r.log_dir: r.is_cordoned for r in answer.results} == {"/a": False, "/b": True}
+
+
+async def cordon(caller: Caller, paths: str) -> None:
+    wish = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value=paths)
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[wish])
+    answer = await caller.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    assert answer.responses[0].error_code == ErrorCode.NONE, answer
+
+
+@trio_test
+async def test_a_damaged_log_stays_where_it_is_and_the_broker_goes_on() -> None:
+    disk = MemoryDisk()
+    async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        append(node, 50)
+        here, target = node.broker.replicas.partition("t", 0).log.log_dir.path, other(node)
+    file = disk.open(f"{here}/t-0/{0:020d}.log")
+    file.pwrite(b"\xff\xff\xff", file.size() // 2)
+    async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
+        assert await ask(caller, target) == ErrorCode.NONE
+        while node.broker.mover.moves(node.broker.replicas.directories[target == "/b"]):  # noqa: ASYNC110
+            await trio.sleep(0.001)
+        assert await places(caller) == [(here, False, 0)]
+        append(node, 1)
+    assert not [n for n in disk.list(target) if n.endswith("-future")]

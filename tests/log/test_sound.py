@@ -129,6 +129,18 @@ def test_offsets_that_go_back_are_damage_though_no_crc_covers_them() -> None:
         log.read(bad, 1 << 20, END)
 
 
+@pytest.mark.parametrize("end", [END, 40])
+def test_an_offset_from_far_away_is_damage(end: int) -> None:
+    disk = MemoryDisk()
+    log = written(disk)
+    bad = log.segments[2].base_offset + 3
+    damage(disk, log, bad, 3, 0xFF)
+    log = reopened(disk)
+    assert read_from(log, bad - 1) == [bad - 1]
+    with pytest.raises(KafkaError, match="no batch that belongs there"):
+        log.read(bad, 1 << 20, end)
+
+
 def test_a_length_beyond_the_segment_is_damage() -> None:
     disk = MemoryDisk()
     log = written(disk)
