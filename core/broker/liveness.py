@@ -11,7 +11,7 @@ A new controller has heard of nobody. It gives every broker a whole session, and
 have died together with the controller before.
 
 A controller that was itself stopped for a while (SIGSTOP, a suspended machine) would find every session at an end, with the
-heartbeats that prolong them still unread. So the sessions' ends move by as much as its own clock had been asleep.
+heartbeats that prolong them still unread. So when its own timer comes far too late, every session begins anew.
 """
 
 from __future__ import annotations
@@ -38,9 +38,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.controller")
 
 PROBE_S: Final = 1.0
-"""How long a broker whose connection broke is tried: what is dying may still take a connection, and drop it."""
+"""How long one try of a broker whose connection broke may take."""
 
 PROBE_AGAIN_S: Final = 0.002
+"""Between the first tries of one that neither answers nor refuses, doubling up to `PROBE_ALIVE_S`: what is dying may still
+take a connection, and drop it."""
+
+PROBE_ALIVE_S: Final = 0.5
+"""Between tries of one that answers, until it is heard of."""
 
 ASLEEP_S: Final = 1.0
 """A timer that comes so late means that this process did not run."""
@@ -173,14 +178,14 @@ class Liveness:
 
     async def _expire(self, slept_s: float) -> None:
         """Fence all whose time is over, in one decision."""
+        now = trio.current_time()
         if slept_s:
             logger.warning(
                 "this controller did not run for %.1f s; nobody is fenced for it", slept_s
             )
             for session in self._sessions.values():
-                session.deadline += slept_s
+                session.deadline = now + self._timeout_s
             return
-        now = trio.current_time()
         over = [s for s in self._sessions.values() if s.deadline <= now]
         for session in over:
             del self._sessions[session.broker_id]
@@ -218,7 +223,7 @@ class Liveness:
             nursery.start_soon(self._probe, session)
 
     async def _probe(self, session: _Session) -> None:
-        """Try the broker's listener, until something is known of it or the time is over."""
+        """Try the broker's listener until something is known of it."""
         try:
             if await self._refuses(session):
                 await self._fence(
@@ -228,28 +233,28 @@ class Liveness:
             session.probing = False
 
     async def _refuses(self, session: _Session) -> bool:
-        until = trio.current_time() + PROBE_S
-        while (left_s := until - trio.current_time()) > 0:
-            endpoint = self._endpoint(session)
-            if endpoint is None:
-                return False
+        """Whether nobody listens there; False when it is heard of again, or its session ends some other way."""
+        pause_s = PROBE_AGAIN_S
+        while (endpoint := self._endpoint(session)) is not None:
             try:
                 channel = await self._broker.peers.connect(
-                    endpoint.host, endpoint.port, timeout_ms=left_s * 1000
+                    endpoint.host, endpoint.port, timeout_ms=PROBE_S * 1000
                 )
             except PeerLost as e:
-                if self._endpoint(session) is None:
-                    return False
                 if e.refused:
-                    return True
+                    return self._endpoint(session) is not None
             else:
+                # It lives, and may still die before its next heartbeat gives us a connection to watch.
                 channel.close()
-                return False
-            await trio.sleep(PROBE_AGAIN_S)
+                pause_s = PROBE_ALIVE_S
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PROBE_ALIVE_S)
         return False
 
     def _endpoint(self, session: _Session) -> Endpoint | None:
         """Where to try it; None where there is no reason any more: heard of again, fenced, registered anew."""
+        if self._sessions.get(session.broker_id) is not session:
+            return None
         broker = self._controller.image.brokers.get(session.broker_id)
         known = broker is not None and broker.broker_epoch == session.broker_epoch
         if broker is None or not known or broker.fenced or session.connection_id != NO_CONNECTION:

@@ -1,0 +1,212 @@
+"""What becomes of a client's request when the controller dies at the wrong moment: it is retried, not lost, and the client is
+not told of our own first try."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from many_nodes import CONTROLLER, Cluster, caller, running_cluster
+from nodes import Caller, trio_test
+
+from pk.core.errors import ErrorCode
+from pk.core.meta.image import MetadataImage
+from pk.core.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from pk.core.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from pk.core.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from pk.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
+from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pk.core.wire.messages.unregister_broker import UnregisterBrokerRequest
+
+TIMEOUT_MS = 20_000
+
+
+def create(name: str, partitions: int = 2, **options: Any) -> CreateTopicsRequest:
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name="retention.ms", value="5000")],
+    )
+    return CreateTopicsRequest(topics=[topic], timeout_ms=TIMEOUT_MS, **options)
+
+
+def die_after(cluster: Cluster, done: Callable[[MetadataImage], bool]) -> None:
+    """Have the controller die when it has committed something, before it can say so to anybody."""
+    controller = cluster.controller.broker.controller
+    assert controller is not None
+
+    def follow(before: MetadataImage, image: MetadataImage) -> None:
+        if done(image) and not done(before):
+            cluster.scopes[CONTROLLER].cancel()
+
+    controller.committed.append(follow)
+
+
+async def through_a_death(
+    cluster: Cluster, client: Caller, request: Any, version: int, done: Any
+) -> Any:
+    """The answer to a request of which the controller dies, and comes back."""
+    die_after(cluster, done)
+    await client.send(request, version)
+    await cluster.ended[CONTROLLER].wait()
+    await cluster.start(CONTROLLER)
+    return await client.receive(request.API_KEY, version)
+
+
+@trio_test
+async def test_a_topic_whose_controller_died_is_created_once_and_said_to_be() -> None:
+    async with running_cluster(1) as cluster, caller(cluster, 1) as client:
+        answer = await through_a_death(
+            cluster, client, create("t"), 7, lambda image: "t" in image.topics
+        )
+        result = answer.topics[0]
+        assert (result.error_code, result.error_message) == (0, None)
+        topic = cluster.image.topics["t"]
+        assert result.topic_id == topic.topic_id
+        assert (result.num_partitions, result.replication_factor) == (2, 1)
+        configs = {c.name: (c.value, c.config_source) for c in result.configs}
+        assert configs["retention.ms"] == ("5000", 1)
+        ordinary = (await client.call(create("u"), 7)).topics[0]
+        assert [c.name for c in ordinary.configs] == [c.name for c in result.configs]
+        again = (await client.call(create("t"), 7)).topics[0]
+        assert again.error_code == ErrorCode.TOPIC_ALREADY_EXISTS, "this one is the client's own"
+
+
+@trio_test
+async def test_a_topic_that_somebody_else_made_otherwise_is_not_ours() -> None:
+    async with (
+        running_cluster(1) as cluster,
+        caller(cluster, 1) as client,
+        caller(cluster, 1) as other,
+    ):
+        die_after(cluster, lambda image: "t" in image.topics)
+        await other.send(create("t", 5), 7)
+        await cluster.ended[CONTROLLER].wait()
+        await client.send(create("t", 2), 7)
+        await cluster.start(CONTROLLER)
+        assert (await other.receive(19, 7)).topics[0].error_code == 0
+        answer = await client.receive(19, 7)
+        assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_what_was_deleted_when_the_controller_died_is_said_to_be(by_id: bool) -> None:
+    @trio_test
+    async def run() -> None:
+        async with running_cluster(1) as cluster, caller(cluster, 1) as client:
+            topic_id = (await client.call(create("t"), 7)).topics[0].topic_id
+            state = DeleteTopicState(name=None, topic_id=topic_id) if by_id else None
+            request = DeleteTopicsRequest(
+                topics=[state or DeleteTopicState(name="t")], timeout_ms=TIMEOUT_MS
+            )
+            answer = await through_a_death(
+                cluster, client, request, 6, lambda image: "t" not in image.topics
+            )
+            result = answer.responses[0]
+            assert (result.error_code, result.name, result.topic_id) == (0, "t", topic_id)
+            again = (await client.call(request, 6)).responses[0]
+            assert again.error_code in (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                ErrorCode.UNKNOWN_TOPIC_ID,
+            )
+
+    run()
+
+
+@trio_test
+async def test_partitions_and_cancelled_moves_and_brokers_that_go() -> None:
+    async with running_cluster(2) as cluster, caller(cluster, 1) as client:
+        await client.call(create("t"), 7)
+        more = CreatePartitionsRequest(
+            topics=[CreatePartitionsTopic(name="t", count=4, assignments=None)],
+            timeout_ms=TIMEOUT_MS,
+        )
+        answer = await through_a_death(
+            cluster, client, more, 3, lambda image: len(image.topics["t"].partitions) == 4
+        )
+        assert answer.results[0].error_code == 0
+        answer = await client.call(more, 3)
+        assert answer.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+
+        # A move to a broker that is not there is never complete, and is cancelled.
+        await cluster.kill(2)
+        await cluster.until(lambda: cluster.image.brokers[2].fenced)
+
+        def move(number: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
+            partition = ReassignablePartition(partition_index=number, replicas=replicas)
+            return AlterPartitionReassignmentsRequest(
+                topics=[ReassignableTopic(name="t", partitions=[partition])], timeout_ms=TIMEOUT_MS
+            )
+
+        mine = [p for p in cluster.image.topics["t"].partitions if p.replicas == (1,)]
+        number = mine[0].partition
+        answer = await client.call(move(number, [2]), 1)
+        assert answer.responses[0].partitions[0].error_code == 0
+        answer = await through_a_death(
+            cluster,
+            client,
+            move(number, None),
+            1,
+            lambda image: not image.topics["t"].partitions[number].adding,
+        )
+        assert answer.responses[0].partitions[0].error_code == 0
+        answer = await through_a_death(
+            cluster,
+            client,
+            UnregisterBrokerRequest(broker_id=2),
+            0,
+            lambda image: 2 not in image.brokers,
+        )
+        assert answer.error_code == 0
+
+
+@trio_test
+async def test_requests_wait_for_a_controller_that_is_away() -> None:
+    async with running_cluster(1) as cluster:
+        await cluster.kill(CONTROLLER)
+        requests = [
+            (create("t"), 7),
+            (InitProducerIdRequest(transactional_id=None), 5),
+            (MetadataRequest(topics=[MetadataRequestTopic(name="asked-for")]), 12),
+        ]
+        answers: dict[int, Any] = {}
+
+        async def ask(request: Any, version: int) -> None:
+            async with caller(cluster, 1) as client:
+                answers[request.API_KEY] = await client.call(request, version)
+
+        async with trio.open_nursery() as nursery:
+            for request, version in requests:
+                nursery.start_soon(ask, request, version)
+            # Each is on its way when the controller comes.
+            await trio.sleep(0.1)
+            assert not answers
+            await cluster.start(CONTROLLER)
+        assert answers[19].topics[0].error_code == 0
+        assert answers[22].error_code == 0
+        assert answers[3].topics[0].error_code == 0
+
+
+@trio_test
+async def test_without_a_controller_the_time_runs_out() -> None:
+    async with running_cluster(1) as cluster, caller(cluster, 1) as client:
+        await cluster.kill(CONTROLLER)
+        request = create("t")
+        request.timeout_ms = 1
+        started = trio.current_time()
+        answer = await client.call(request, 7)
+        assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert "cannot be reached" in answer.topics[0].error_message
+        assert trio.current_time() - started < 10
