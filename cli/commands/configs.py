@@ -203,6 +203,9 @@ def _changes(context: Context) -> list[ConfigChange]:
     return changes
 
 
+_UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
+"""Keys of brokers that are described only while they are set."""
+
 _ALTERED = (
     Column("resource"),
     Column("name"),
@@ -252,7 +255,7 @@ async def apply_changes(
         entries = {entry.name: entry for entry in answer}
         for change in changes:
             entry = entries.get(change.name)
-            if entry is None and len(entries) > 10:
+            if entry is None and len(entries) > 10 and change.name not in _UNLISTED:
                 near = nearest(change.name, entries)
                 hint = f"; did you mean {' or '.join(near)}?" if near else "."
                 raise Unusable(f"There is no config {change.name!r}{hint}")

@@ -234,9 +234,10 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
         on_stderr(context, Listing(_THROTTLES, rows))
     if not await _agreed(context, f"Set {files.show_rate(rate)}?"):
         return
+    failed: dict[str, Exception] = {}
     with trio.CancelScope(shield=True):
         _note(live, wanted, rate)
-        failed = await set_throttles(admin, wanted) if wanted.any else {}
+        failed |= await set_throttles(admin, wanted) if wanted.any else {}
         failed |= await set_rates(admin, [b for b in brokers if b not in wanted.brokers], rate)
     _tell(context, failed)
     if not failed:

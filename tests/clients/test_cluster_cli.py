@@ -1,0 +1,639 @@
+"""The cluster commands on clusters of four brokers, pk's own and Apache Kafka's: what they do, that they leave nothing
+behind, and that kcat, kafka-python and Apache's own tools see the same.
+
+Each test runs `pk` as a process, as a person would; those that need Apache's tools carry the mark `peer` for pk too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import confluent_kafka
+import kafka.admin as python_admin
+import pexpect
+import pytest
+
+from clients import apache_kafka
+from clients.cluster_topics import wait_in_sync
+from clients.fixtures import fresh_name
+from clients.pk_broker import pk_command, pk_environment
+from clients.pk_cluster import PkCluster
+from clients.topics import wait_until
+
+BROKERS = 4
+SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+TOOLS = "org.apache.kafka.tools"
+RECORD = os.urandom(1000)
+
+
+class Cluster(Protocol):
+    """Four brokers, of whichever kind."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+    def start(self, node_id: int) -> None: ...
+
+    def kill(self, node_id: int) -> None: ...
+
+
+class Pk:
+    """Runs `pk` against a cluster, with state of its own."""
+
+    def __init__(self, cluster: Cluster, home: Path) -> None:
+        self.cluster = cluster
+        self.environment = pk_environment() | {
+            "HOME": str(home),
+            "XDG_STATE_HOME": str(home / "state"),
+            "XDG_CACHE_HOME": str(home / "cache"),
+            "PK_BOOTSTRAP_SERVER": cluster.bootstrap,
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            pk_command(*words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+
+    def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        ran = subprocess.run(
+            pk_command(*words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            env=self.environment,
+        )
+        assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
+        assert "Traceback" not in ran.stderr
+        return ran
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        return json.loads(self.run(*words, "-f", "json", code=code).stdout)
+
+    def replicas(self, topic: str) -> dict[int, list[int]]:
+        return {p["partition"]: p["replicas"] for p in self.json("partitions", "list", topic)}
+
+    def moving(self) -> list[dict[str, Any]]:
+        (status,) = self.json("reassign", "status")
+        return status["reassignments"]
+
+    def throttles(self) -> list[dict[str, Any]]:
+        return self.json("reassign", "throttle")
+
+
+@pytest.fixture(scope="module", params=["pk", pytest.param("apache", marks=pytest.mark.peer)])
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    if request.param == "pk":
+        with PkCluster(BROKERS, config=SETTINGS) as ours:
+            yield ours
+        return
+    reason = apache_kafka.available()
+    if reason is not None:
+        pytest.skip(f"Apache Kafka cannot run here: {reason}")
+    with apache_kafka.ApacheKafka(BROKERS, properties=SETTINGS, heap="256m") as theirs:
+        yield theirs
+
+
+@pytest.fixture
+def pk(cluster: Cluster, tmp_path: Path) -> Pk:
+    return Pk(cluster, tmp_path)
+
+
+def make_topic(pk: Pk, name: str, assignment: str, megabytes: int = 0, **config: str) -> str:
+    """A topic with its replicas where `assignment` (1:2,2:3) says, and so much in it."""
+    topic = fresh_name(name)
+    words = [w for k, v in config.items() for w in ("-c", f"{k.replace('_', '.')}={v}")]
+    pk.run("topics", "create", topic, "--replica-assignment", assignment, *words)
+    parts = assignment.split(",")
+    wait_in_sync(pk.cluster.bootstrap, topic, len(parts), len(parts[0].split(":")))
+    producer = confluent_kafka.Producer({"bootstrap.servers": pk.cluster.bootstrap, "linger.ms": 5})
+    for n in range(megabytes * 1000):
+        producer.produce(topic, RECORD, partition=n % len(parts))
+        if n % 1000 == 0:
+            producer.flush(60)
+    assert producer.flush(60) == 0
+    return topic
+
+
+class Load:
+    """A producer that goes on with acks=all, and counts what was acknowledged and what failed."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.acknowledged = 0
+        self.failed: list[object] = []
+        self._topic = topic
+        self._stop = threading.Event()
+        self._producer = confluent_kafka.Producer(
+            {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True}
+        )
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self._producer.flush(60) == 0
+
+    def _told(self, error: object, _: object) -> None:
+        if error is not None:
+            self.failed.append(error)
+        else:
+            self.acknowledged += 1
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._producer.produce(self._topic, b"x" * 100, on_delivery=self._told)
+            self._producer.poll(0.002)
+
+
+def tool(pk: Pk, name: str, *words: str, code: int = 0) -> str:
+    """What one of Apache's tools prints."""
+    bootstrap = ("--bootstrap-server", pk.cluster.bootstrap)
+    ran = apache_kafka.run_tool(f"{TOOLS}.{name}", *bootstrap, *words, timeout=120)
+    assert ran.returncode == code, (words, ran.stdout, ran.stderr)
+    return ran.stdout
+
+
+def test_a_loaded_topic_moves_and_goes_back_and_nothing_stays_behind(pk: Pk) -> None:
+    topic = make_topic(pk, "moved", ",".join(["1:2:3", "2:3:1", "3:1:2"] * 4), 12)
+    before = pk.replicas(topic)
+    plan = pk.json("reassign", "plan", "-t", topic, "--to", "2,3,4", "--throttle", "50MB/s")[0]
+    assert plan["bytes"] > 0 and plan["seconds"] > 0
+    with Load(pk.cluster.bootstrap, topic) as load:
+        words = ("reassign", "apply", "-t", topic, "--to", "2,3,4", "--throttle", "50MB/s", "-y")
+        rows = pk.json(*words)
+        assert {row["result"] for row in rows} == {"moved"}
+        after = pk.replicas(topic)
+        # What `plan` showed is what came of it: planning is deterministic.
+        assert after == {p["partition"]: p["after"] for p in plan["partitions"]}
+        assert all(set(r) == {2, 3, 4} for r in after.values())
+        assert all(p["state"] == "ok" for p in pk.json("partitions", "list", topic))
+        assert pk.moving() == [] and pk.throttles() == []
+
+        back = pk.run("reassign", "rollback", "--throttle", "50MB/s", "-y")
+        assert "To go back" in back.stderr
+    assert pk.replicas(topic) == before
+    assert pk.throttles() == []
+    assert not load.failed and load.acknowledged > 0
+    offsets = pk.json("topics", "offsets", topic)
+    assert sum(o["records"] for o in offsets) == 12_000 + load.acknowledged
+
+
+def test_draining_adding_and_another_factor(pk: Pk) -> None:
+    topic = make_topic(pk, "shaped", "1:2,2:3,3:1,1:2,2:3,3:1", 1)
+    pk.run("reassign", "apply", "-t", topic, "--drain", "3", "-y")
+    drained = pk.replicas(topic)
+    assert all(3 not in r and len(r) == 2 for r in drained.values())
+    pk.run("reassign", "apply", "-t", topic, "--rf", "3", "-y")
+    assert all(len(r) == 3 and set(drained[p]) < set(r) for p, r in pk.replicas(topic).items())
+    pk.run("reassign", "apply", "-t", topic, "--rf", "1", "-y")
+    assert all(len(r) == 1 for r in pk.replicas(topic).values())
+    pk.run("reassign", "apply", "--set", f"{topic}/0=4,2", "--set", f"{topic}/5=2,4", "-y")
+    now = pk.replicas(topic)
+    assert (now[0], now[5]) == ([4, 2], [2, 4])
+    leaders = {p["partition"]: p["leader"] for p in pk.json("partitions", "list", topic)}
+    assert (leaders[0], leaders[5]) == (4, 2)
+
+
+def _left_running(
+    pk: Pk, topic: str, end: int, throttle: str = "100kB/s"
+) -> subprocess.CompletedProcess[str]:
+    """Starts a move that takes long and ends the command with a signal once it moves."""
+    words = ("reassign", "apply", "-t", topic, "--to", "3,4", "--throttle", throttle, "-y")
+    process = pk.start(*words)
+    wait_until("a move", lambda: pk.moving() or None)
+    process.send_signal(end)
+    out, err = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def test_interrupted_without_a_terminal_it_goes_on_and_cancel_takes_it_back(pk: Pk) -> None:
+    topic = make_topic(pk, "left", "1:2,2:1,1:2", 6)
+    before = pk.replicas(topic)
+    ended = _left_running(pk, topic, signal.SIGINT)
+    assert ended.returncode == 130
+    assert "The moves go on" in ended.stderr and "--resume" in ended.stderr
+    moving = pk.moving()
+    assert {m["topic"] for m in moving} == {topic} and len(moving) == 3
+    assert all(m["adding"] and m["total"] > 0 and m["percent"] < 100 for m in moving)
+    assert len(pk.throttles()) > 0
+
+    dry = pk.json("reassign", "cancel", "--all", "--dry-run")
+    assert [row["result"] for row in dry] == ["would be cancelled"] * 3
+    one = pk.json("reassign", "cancel", f"{topic}/1", "-y")
+    assert [(row["partition"], row["result"]) for row in one] == [(1, "cancelled")]
+    assert len(pk.moving()) == 2 and pk.throttles()
+    pk.run("reassign", "cancel", "--all", "-y")
+    assert pk.moving() == [] and pk.throttles() == []
+    assert pk.replicas(topic) == before
+    gone = pk.run("reassign", "cancel", f"{topic}/1", "-y", code=1)
+    assert "is not being reassigned" in gone.stderr
+
+
+def test_killed_it_leaves_throttles_that_status_notices_and_resume_removes(pk: Pk) -> None:
+    topic = make_topic(pk, "killed", "1:2,2:1", 4)
+    _left_running(pk, topic, signal.SIGKILL, "1MB/s")
+    pk.run("reassign", "throttle", "100MB/s", "-y")
+    assert {t["value"] for t in pk.throttles() if t["resource"].startswith("broker")} == {
+        "100000000"
+    }
+    wait_until("the end of the moves", lambda: not pk.moving() or None)
+    told = pk.run("reassign", "status")
+    assert "left behind by a reassignment from here" in told.stderr
+    health = {c["check"]: c for c in pk.json("cluster", "health")[0]["checks"]}
+    assert health["reassignments"]["state"] == "warning"
+    pk.run("reassign", "throttle", "--remove", code=5)
+    assert pk.throttles()
+    resumed = pk.json("reassign", "apply", "--resume")
+    assert [row["result"] for row in resumed] == ["moved", "moved"]
+    assert pk.throttles() == []
+    assert "No reassignment was left" in pk.run("reassign", "apply", "--resume", code=1).stderr
+
+
+def test_a_throttle_that_an_operator_set_stays(pk: Pk) -> None:
+    topic = make_topic(pk, "operator", "1:2", 1)
+    rate = "leader.replication.throttled.rate"
+    pk.run("configs", "alter", "broker", "2", "-c", f"{rate}=77000000", "-y")
+    pk.run(
+        "configs", "alter", "topic", topic, "-c", "leader.replication.throttled.replicas=7:9", "-y"
+    )
+    try:
+        pk.run("reassign", "apply", "-t", topic, "--to", "2,3", "--throttle", "50MB/s", "-y")
+        assert pk.throttles() == [
+            {"resource": "broker 2", "name": rate, "value": "77000000"},
+            {
+                "resource": f"topic {topic}",
+                "name": "leader.replication.throttled.replicas",
+                "value": "7:9",
+            },
+        ]
+    finally:
+        pk.run("reassign", "throttle", "--remove", "-y")
+    assert pk.throttles() == []
+
+
+def test_detached_a_process_in_the_background_tidies_up(pk: Pk) -> None:
+    topic = make_topic(pk, "detached", "1:2,2:1", 1)
+    words = (
+        "reassign",
+        "apply",
+        "-t",
+        topic,
+        "--to",
+        "3,4",
+        "--throttle",
+        "1MB/s",
+        "-y",
+        "--detach",
+    )
+    rows = pk.run(*words, "-f", "jsonl")
+    assert "watches it and tidies up" in rows.stderr
+    wait_until("throttles gone", lambda: (not pk.moving() and not pk.throttles()) or None, 60)
+    assert all(set(r) == {3, 4} for r in pk.replicas(topic).values())
+
+
+def test_on_a_terminal_it_shows_progress_and_asks_what_ctrl_c_is_to_mean(pk: Pk) -> None:
+    topic = make_topic(pk, "asked", "1:2,2:1", 4)
+    before = pk.replicas(topic)
+    program, *words = pk_command("reassign", "apply", "-t", topic, "--to", "3,4")
+    child = pexpect.spawn(
+        program,
+        [*words, "--throttle", "100kB/s"],
+        env={**pk.environment, "TERM": "xterm-256color"},
+        dimensions=(24, 80),
+        timeout=30,
+        encoding="utf-8",
+    )
+    with contextlib.closing(child):
+        child.expect(re.escape("? [y/N]"))
+        child.send("y\r")
+        child.expect(re.escape(f"{topic}/0"))
+        child.expect("throttle 100 kB/s")
+        child.sendintr()
+        child.expect("What now\\?")
+        child.send("\r")  # goes on watching
+        child.expect("0 of 2 partitions")
+        child.sendintr()
+        child.expect("What now\\?")
+        child.send("c\r")
+        child.expect("cancelled")
+        child.expect(pexpect.EOF)
+    assert child.exitstatus == 130
+    assert pk.moving() == [] and pk.throttles() == []
+    assert pk.replicas(topic) == before
+
+
+def test_leaders_leave_with_their_broker_and_come_back_when_asked(pk: Pk) -> None:
+    topic = make_topic(pk, "elected", "1:2:3,2:3:1,4:1:2", min_insync_replicas="2")
+    pk.cluster.kill(4)
+    try:
+        wait_until("a new leader", lambda: pk.json("partitions", "list", topic)[2]["leader"] == 1)
+        (row,) = pk.json("partitions", "list", topic, "--under-replicated")
+        assert (row["partition"], row["out_of_sync"], row["state"]) == (2, [4], "at min ISR")
+        (row,) = pk.json("isr", topic, "--at-min-isr")
+        assert row["behind"]["4"] is None and row["behind"]["2"] == 0
+        refused = pk.json("partitions", "elect-leaders", f"{topic}/2", "-y", code=1)
+        assert refused[0]["error"] == "PREFERRED_LEADER_NOT_AVAILABLE"
+        (health,) = pk.json("cluster", "health", code=1)
+        bad = {c["check"] for c in health["checks"] if c["state"] == "problem"}
+        assert {"brokers", "replicas"} <= bad
+        states = {b["broker"]: b["state"] for b in pk.json("brokers", "list")}
+        assert states[4] in ("fenced", "down") and states[1] == "up"
+    finally:
+        pk.cluster.start(4)
+    wait_in_sync(pk.cluster.bootstrap, topic, 3, 3)
+    dry = pk.json("partitions", "elect-leaders", topic, "--dry-run")
+    wanted = [(row["partition"], row["to"]) for row in dry if row["result"] == "would be elected"]
+    assert wanted == [(2, 4)]
+    rows = pk.json("partitions", "elect-leaders", topic, "-y")
+    assert [row["result"] for row in rows] == ["not needed", "not needed", "elected"]
+    assert pk.json("partitions", "list", topic, "--not-preferred") == []
+
+
+def test_a_watch_of_the_isr_tells_who_leaves_and_who_comes_back(pk: Pk) -> None:
+    topic = make_topic(pk, "watched", "1:4,4:1")
+    process = pk.start("isr", "-w", topic, "-f", "json")
+    assert process.stdout is not None
+    events: list[dict[str, Any]] = []
+    lines = iter(process.stdout.readline, "")
+
+    def until(event: str, broker: int) -> dict[str, Any]:
+        for line in lines:
+            events.append(json.loads(line))
+            if events[-1]["event"] == event and broker in events[-1]["brokers"]:
+                return events[-1]
+        raise AssertionError((event, events))
+
+    made = make_topic(pk, "ready", "1")  # by now the watch has had its first look
+    try:
+        pk.cluster.kill(4)
+        left = until("shrink", 4)
+        assert left["time"] and left["topic"] == topic and left["isr"] == [1]
+    finally:
+        pk.cluster.start(4)
+    back = until("expand", 4)
+    assert sorted(back["isr"]) == [1, 4] and back["out_for_ms"] > 0
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert all(event["topic"] != made for event in events)
+
+
+# what others see
+
+
+def _kcat(pk: Pk, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
+    ran = subprocess.run(
+        ["kcat", "-L", "-J", "-b", pk.cluster.bootstrap, "-t", topic],
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    (found,) = json.loads(ran.stdout)["topics"]
+    return {
+        p["partition"]: (
+            p["leader"],
+            [r["id"] for r in p["replicas"]],
+            sorted(i["id"] for i in p["isrs"]),
+        )
+        for p in found["partitions"]
+    }
+
+
+def _ours(pk: Pk, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
+    return {
+        p["partition"]: (p["leader"], p["replicas"], sorted(p["isr"]))
+        for p in pk.json("partitions", "list", topic)
+    }
+
+
+def test_kcat_and_kafka_python_see_the_same_cluster(pk: Pk) -> None:
+    topic = make_topic(pk, "seen", "1:2:3,2:3:4,4:1:2")
+    assert _kcat(pk, topic) == _ours(pk, topic)
+    client = python_admin.KafkaAdminClient(bootstrap_servers=pk.cluster.bootstrap.split(","))
+    with contextlib.closing(client):
+        (described,) = client.describe_topics([topic])
+        theirs = {
+            p["partition_index"]: (
+                p["leader_id"],
+                list(p["replica_nodes"]),
+                sorted(p["isr_nodes"]),
+            )
+            for p in described["partitions"]
+        }
+        assert theirs == _ours(pk, topic)
+        brokers = {b["broker_id"] for b in client.describe_cluster()["brokers"]}
+    assert brokers == {b["broker"] for b in pk.json("brokers", "list") if b["state"] == "up"}
+
+
+_LINE = re.compile(
+    r"Topic: (\S+)\s+Partition: (\d+)\s+Leader: (\S+)\s+Replicas: (\S*)\s+Isr: (\S*)"
+)
+
+
+def _described(text: str) -> set[tuple[str, int, int | None, tuple[int, ...], frozenset[int]]]:
+    """What kafka-topics --describe prints of partitions."""
+
+    def ids(words: str) -> tuple[int, ...]:
+        return tuple(int(w) for w in words.split(",") if w)
+
+    return {
+        (t, int(p), int(leader) if leader.isdecimal() else None, ids(rs), frozenset(ids(isr)))
+        for t, p, leader, rs, isr in _LINE.findall(text)
+    }
+
+
+@pytest.mark.peer
+def test_apache_s_filters_of_health_agree(pk: Pk) -> None:
+    make_topic(pk, "two", "1:2:4,2:4:1", min_insync_replicas="2")
+    make_topic(pk, "three", "4:1:2", min_insync_replicas="3")
+    make_topic(pk, "one", "4")
+    pk.cluster.kill(4)
+    try:
+        wait_until(
+            "the broker's absence",
+            lambda: all(4 not in p["isr"] for p in pk.json("partitions", "list", "-i")) or None,
+        )
+        for ours, theirs in (
+            ("--under-replicated", "--under-replicated-partitions"),
+            ("--under-min-isr", "--under-min-isr-partitions"),
+            ("--at-min-isr", "--at-min-isr-partitions"),
+            ("--offline", "--unavailable-partitions"),
+        ):
+            rows = pk.json("partitions", "list", "-i", ours)
+            mine = {
+                (p["topic"], p["partition"], p["leader"], tuple(p["replicas"]), frozenset(p["isr"]))
+                for p in rows
+            }
+            assert mine and mine == _described(tool(pk, "TopicCommand", "--describe", theirs)), ours
+            assert {(r["topic"], r["partition"]) for r in pk.json("isr", "-i", ours)} == {
+                m[:2] for m in mine
+            }
+    finally:
+        pk.cluster.start(4)
+    wait_until(
+        "everything in sync",
+        lambda: not pk.json("partitions", "list", "-i", "--under-replicated") or None,
+        60,
+    )
+
+
+@pytest.mark.peer
+def test_apache_s_reassignment_json_goes_both_ways(pk: Pk, tmp_path: Path) -> None:
+    topic = make_topic(pk, "json", "1:2,2:3,3:1", 1)
+    plan = tmp_path / "plan.json"
+    text = pk.run("reassign", "plan", "-t", topic, "--to", "3,4", "--json").stdout
+    plan.write_text(text)
+    reassign = "reassign.ReassignPartitionsCommand"
+    file = ("--reassignment-json-file", str(plan))
+    tool(pk, reassign, "--execute", *file)
+    wait_until("the end", lambda: not pk.moving() or None)
+    assert "is completed" in tool(pk, reassign, "--verify", *file)
+    wanted = {p["partition"]: p["replicas"] for p in json.loads(text)["partitions"]}
+    assert pk.replicas(topic) == wanted
+
+    topics = tmp_path / "topics.json"
+    topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    generated = tool(
+        pk,
+        reassign,
+        "--generate",
+        "--topics-to-move-json-file",
+        str(topics),
+        "--broker-list",
+        "1,2",
+    )
+    current, proposed = (line for line in generated.splitlines() if line.startswith("{"))
+    assert {p["partition"]: p["replicas"] for p in json.loads(current)["partitions"]} == wanted
+    plan.write_text(proposed)
+    rows = pk.json("reassign", "apply", "--from-json", str(plan), "-y")
+    assert {row["result"] for row in rows} == {"moved"}
+    assert pk.replicas(topic) == {
+        p["partition"]: p["replicas"] for p in json.loads(proposed)["partitions"]
+    }
+    # A rollback file is Apache's JSON too.
+    (undo,) = sorted((tmp_path / "state" / "pk" / "reassign").glob("*.json"))
+    tool(pk, reassign, "--execute", "--reassignment-json-file", str(undo))
+    wait_until("the way back", lambda: pk.replicas(topic) == wanted or None)
+
+
+@pytest.mark.peer
+def test_apache_lists_and_throttles_what_moves_as_pk_does(pk: Pk) -> None:
+    topic = make_topic(pk, "listed", "1:2,2:1", 4)
+    _left_running(pk, topic, signal.SIGINT)
+    listed = tool(pk, "reassign.ReassignPartitionsCommand", "--list")
+    found = re.findall(
+        r"(\S+)-(\d+): replicas: ([\d,]+)\.(?: adding: ([\d,]+)\.)?(?: removing: ([\d,]+)\.)?",
+        listed,
+    )
+    theirs = {
+        (t, int(p)): (sorted(adding.split(",")), sorted(removing.split(",")))
+        for t, p, _, adding, removing in found
+    }
+    ours = {
+        (m["topic"], m["partition"]): (
+            sorted(map(str, m["adding"])),
+            sorted(map(str, m["removing"])),
+        )
+        for m in pk.moving()
+    }
+    assert ours and ours == theirs
+    pk.run("reassign", "cancel", "--all", "-y")
+    assert "No partition reassignments found" in tool(
+        pk, "reassign.ReassignPartitionsCommand", "--list"
+    )
+
+
+@pytest.mark.peer
+def test_apache_s_leader_election_finds_nothing_left_to_elect(pk: Pk) -> None:
+    topic = make_topic(pk, "tool", "1:2,2:1")
+    pk.run("reassign", "apply", "--set", f"{topic}/0=2,1", "-y")
+    assert pk.json("partitions", "list", topic)[0]["leader"] == 2
+    said = tool(
+        pk,
+        "LeaderElectionCommand",
+        "--election-type",
+        "preferred",
+        "--topic",
+        topic,
+        "--partition",
+        "0",
+    )
+    assert "Valid replica already elected" in said
+    rows = pk.json("partitions", "elect-leaders", f"{topic}/0", "-y")
+    assert [row["result"] for row in rows] == ["not needed"]
+
+
+@pytest.mark.peer
+def test_apache_sees_the_same_quorum_and_features(pk: Pk) -> None:
+    (ours,) = pk.json("cluster", "quorum")
+    status = tool(pk, "MetadataQuorumCommand", "describe", "--status")
+    said = dict(re.findall(r"^(\w+):\s+(\S+)", status, re.MULTILINE))
+    assert (ours["leader_id"], ours["leader_epoch"], ours["cluster_id"]) == (
+        int(said["LeaderId"]),
+        int(said["LeaderEpoch"]),
+        said["ClusterId"],
+    )
+    replication = tool(pk, "MetadataQuorumCommand", "describe", "--replication")
+    roles = {
+        int(node): role.lower()
+        for node, role in re.findall(
+            r"^(\d+)\s.*?(Leader|Follower|Observer)", replication, re.MULTILINE
+        )
+    }
+    mine = {n["node"]: n["role"].replace("voter", "follower") for n in ours["nodes"]}
+    assert mine == roles
+
+    described = tool(pk, "FeatureCommand", "describe")
+    theirs = {
+        name: (low, high, level)
+        for name, low, high, level in re.findall(
+            r"Feature: (\S+)\s+SupportedMinVersion: (\S+)\s+SupportedMaxVersion: (\S+)\s+"
+            r"FinalizedVersionLevel: (\S+)",
+            described,
+        )
+        if name != "metadata.version"
+    }
+    features = pk.json("cluster", "features")
+    found = {
+        f["feature"]: (str(f["min_supported"]), str(f["max_supported"]), str(f["level"]))
+        for f in features
+        if f["feature"] != "metadata.version"
+    }
+    assert found == theirs
+
+
+@pytest.mark.peer
+def test_apache_sees_the_same_log_directories(pk: Pk) -> None:
+    topic = make_topic(pk, "sized", "1:2,3:4", 1)
+    said = tool(pk, "LogDirsCommand", "--describe", "--topic-list", topic)
+    data = json.loads(next(line for line in said.splitlines() if line.startswith("{")))
+    theirs = {
+        (b["broker"], p["partition"]): p["size"]
+        for b in data["brokers"]
+        for d in b["logDirs"]
+        for p in d["partitions"]
+    }
+    ours = {
+        (r["broker"], f"{r['topic']}-{r['partition']}"): r["bytes"]
+        for r in pk.json("brokers", "logdirs", "-t", topic)
+    }
+    assert len(ours) == 4 and ours == theirs
