@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -27,6 +28,10 @@ class NetChannel:
     def usable(self) -> bool:
         """See `Channel`."""
         return self._connection.usable
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """See `Channel`."""
+        self._connection.on_lost = tell
 
     def version_of(self, api_key: int) -> int:
         """See `Channel`."""

@@ -13,6 +13,8 @@ the topic is there.
 from collections.abc import Awaitable, Iterable
 from typing import Final
 
+import trio
+
 from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
@@ -44,14 +46,15 @@ Refused = dict[str, int]
 def handle(
     context: Context, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Answer from the image; only who has topics created waits.
+    """Answer from the image. Who has topics created waits; and where there are other brokers, who asks in the moment in
+    which one of them was lost, for the next leader: a client that is told of the old one may not ask for another second.
 
     Raises KafkaError(INVALID_REQUEST) for a topic that is named by nothing, or by an id before
     version 12.
     """
     missing = _missing(context, request)
-    if missing:
-        return _create_first(context, request, missing)
+    if missing or len(context.broker.image.brokers) > 1:
+        return _wait_first(context, request, missing)
     return _answer(context, request, {})
 
 
@@ -68,16 +71,20 @@ def _missing(context: Context, request: MetadataRequest) -> list[str]:
     return missing
 
 
-async def _create_first(
+async def _wait_first(
     context: Context, request: MetadataRequest, missing: list[str]
 ) -> MetadataResponse:
     refused: Refused = {}
-    try:
-        found = await create_missing(context.broker, missing)
-        refused = {name: code for name, (code, _) in found.items()}
-    except KafkaError:
-        # No controller just now: the topics are unknown, and the client asks again.
-        pass
+    if missing:
+        try:
+            found = await create_missing(context.broker, missing)
+            refused = {name: code for name, (code, _) in found.items()}
+        except KafkaError:
+            # No controller just now: the topics are unknown, and the client asks again.
+            pass
+    # The client may have lost its leader just now. So have we, then, and the news lies beside its question.
+    await trio.lowlevel.checkpoint()
+    await context.broker.wait_for_verdict()
     return _answer(context, request, refused)
 
 

@@ -110,6 +110,7 @@ class Broker:
         self.doomed = trio.Event()
         """Set when the broker cannot go on; `doomed_because` says why."""
         self.doomed_because = ""
+        self._suspects: dict[int, float] = {}
         self._publishing = trio.Lock()
         self._nursery: trio.Nursery | None = None
 
@@ -130,6 +131,28 @@ class Broker:
             logger.critical("the broker stops: %s", why)
             self.doomed_because = why
             self.doomed.set()
+
+    def suspect(self, node_id: int) -> None:
+        """The connection by which this broker followed another one broke: it may be gone, and the controller about to say
+        who leads instead."""
+        self._suspects[node_id] = trio.current_time() + VERDICT_S
+
+    @property
+    def suspects(self) -> bool:
+        """Whether what the image says of leaders may be over in a moment, for it names one that this broker has just lost."""
+        now = trio.current_time()
+        for node_id, until in list(self._suspects.items()):
+            node = self.image.brokers.get(node_id)
+            if now >= until or node is None or node.fenced:
+                del self._suspects[node_id]
+        return bool(self._suspects)
+
+    async def wait_for_verdict(self) -> None:
+        """Wait until the controller has said what became of who is suspected, at most `VERDICT_S`."""
+        if not self.suspects:
+            return
+        deadline = max(self._suspects.values(), default=trio.current_time())
+        await self.purgatory.until(lambda: not self.suspects, (MetadataImage,), deadline)
 
     def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
         """Where clients that came through `listener` reach a node; None where it has no such listener."""
@@ -173,6 +196,9 @@ class Broker:
             self.purgatory.touch(MetadataImage)
             await self.replicas.retire(gone)
 
+
+VERDICT_S = 0.25
+"""How long a lost connection counts: the controller, whose own broke too, needs some hundredths of that to find out."""
 
 EVICTION_MS = 120_000
 """How long a fetch session must have been idle to make room for another (KIP-227)."""

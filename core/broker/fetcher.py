@@ -176,6 +176,7 @@ class Fetcher:
     async def _fetch_over(self, channel: Channel) -> Exception:
         """Fetch over one channel until it breaks, or the leader refuses; returns why."""
         self._reset_session()
+        channel.when_lost(lambda: self._broker.suspect(self.leader))
         try:
             async with trio.open_nursery() as nursery:
                 try:

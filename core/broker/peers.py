@@ -7,6 +7,7 @@ long (a Fetch) holds those behind it: who must not wait has a channel of their o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 
@@ -28,6 +29,11 @@ class Channel(Protocol):
     @property
     def usable(self) -> bool:
         """Whether requests can still go out; never again once it was False."""
+        ...
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """Have `tell` called as soon as the peer is found to have gone, before those who wait for it are told; not where
+        this side ends the channel."""
         ...
 
     def version_of(self, api_key: int) -> int:

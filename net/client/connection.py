@@ -135,6 +135,9 @@ class Connection:
         self.closed = trio.Event()
         """Set once the connection is of no more use."""
 
+        self.on_lost: Callable[[], None] | None = None
+        """Called as soon as the peer is found to have gone, before anybody who waits is told."""
+
     @property
     def usable(self) -> bool:
         return self._closed is None
@@ -235,6 +238,8 @@ class Connection:
                     nursery.start_soon(self._watch_deadlines)
                     task_status.started()
                     failure = await self._read()
+                    if self.on_lost is not None and self._closed is None:
+                        self.on_lost()
                     nursery.cancel_scope.cancel()
         finally:
             self.close(failure)

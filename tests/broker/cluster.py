@@ -407,6 +407,10 @@ class _Channel:
         self.usable = True
         self._cluster = cluster
         self._lost = trio.Event()
+        self._tell: Callable[[], None] = lambda: None
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
 
     def version_of(self, api_key: int) -> int:
         return self._cluster.fetch_version if api_key == FETCH else APIS[api_key].versions[1]
@@ -436,6 +440,8 @@ class _Channel:
             nursery.start_soon(handle)
             nursery.start_soon(lose)
         if not answered or self._lost.is_set():
+            if self.usable:
+                self._tell()
             self.close()
             raise PeerLost(f"broker {self.asked} is lost")
         return answered[0]

@@ -98,6 +98,9 @@ class Channel:
     def usable(self) -> bool:
         return not self._closed.is_set()
 
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        raise AssertionError("nobody who follows asks for it")
+
     def version_of(self, api_key: int) -> int:
         return 17
 
