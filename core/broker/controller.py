@@ -29,7 +29,7 @@ import trio
 from pk.core.broker.controller_link import FateUnknown
 from pk.core.broker.leader_balance import LeaderBalance
 from pk.core.broker.liveness import Liveness
-from pk.core.broker.metadata_feed import MetadataFeed
+from pk.core.broker.metadata_feed import Appended, MetadataFeed
 from pk.core.broker.observers import Observers
 from pk.core.broker.office import Decide, Follow
 from pk.core.errors import ErrorCode, KafkaError
@@ -179,7 +179,7 @@ class Controller:
     async def _commit(self) -> None:
         """Decide what is queued, append all of it at once, and answer."""
         batch: list[_Submitted] = []
-        events: list[Event] = []
+        events = Appended()
         before = image = self.image
         while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
             one = self._queue.popleft()

@@ -50,6 +50,26 @@ class Snapshot:
     """When, in ms since 1970."""
 
 
+class Appended(list[Event]):
+    """Events that go into the log together. What they are in bytes, the store and the feed both want to know: it is worked
+    out once."""
+
+    _values: list[bytes] | None = None
+
+    def values(self) -> list[bytes]:
+        """The values of their records. Nothing may be added afterwards."""
+        if self._values is None:
+            self._values = [encode(event) for event in self]
+        return self._values
+
+
+def values_of(events: Iterable[Event]) -> list[bytes]:
+    """The values of the records that hold `events`."""
+    if isinstance(events, Appended):
+        return events.values()
+    return [encode(event) for event in events]
+
+
 @dataclass(frozen=True, slots=True)
 class _Append:
     first: int
@@ -118,7 +138,7 @@ class MetadataFeed:
         first, epoch = self._image.offset, image.controller_epoch
         data = bytes(
             build_batch(
-                ((now_ms, None, encode(event), ()) for event in events),
+                ((now_ms, None, value, ()) for value in values_of(events)),
                 base_offset=first,
                 leader_epoch=epoch,
             )

@@ -22,13 +22,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from pk.core import cbor
+from pk.core.broker.metadata_feed import values_of
 from pk.core.broker.offload import offload
 from pk.core.errors import KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.files import Disk
 from pk.core.log.log import Log, Origin
 from pk.core.meta import snapshot
-from pk.core.meta.events import Event, decode, encode
+from pk.core.meta.events import Event, decode
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, Leader, StoreFailed
 from pk.core.record.batch import iter_headers, read_header, records
@@ -188,7 +189,7 @@ class EmbeddedStore:
         if not events:
             return
         now_ms = self._now_ms()
-        batch = build_batch([(now_ms, None, encode(event), ()) for event in events])
+        batch = build_batch([(now_ms, None, value, ()) for value in values_of(events)])
         log.append_as_leader(batch, read_header(batch), epoch, now_ms, origin=Origin.COORDINATOR)
         log.flush()
         self.bytes_since_snapshot += len(batch)
