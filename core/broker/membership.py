@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from pk.core.errors import ErrorCode, KafkaError, error_name
-from pk.core.meta.controller import register_broker
+from pk.core.meta.brokers import register_broker
 from pk.core.meta.events import Endpoint
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import Uuid

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from pk.core.meta.controller import ProducerIdBlock
+from pk.core.meta.brokers import ProducerIdBlock
 
 
 class ProducerIds:

@@ -46,7 +46,7 @@ from pk.core.errors import KafkaError
 from pk.core.log.dirs import LogDirs, cluster_of
 from pk.core.log.failures import LogDirBroken, LogDirOfAnother, StorageError
 from pk.core.log.files import Disk
-from pk.core.meta.controller import ProducerIdBlock
+from pk.core.meta.brokers import ProducerIdBlock
 from pk.core.meta.events import Endpoint
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MetadataStore, StoreFailed

@@ -23,9 +23,11 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta import elections
 from pk.core.meta.events import (
+    BROKER,
     BrokerChanged,
     BrokerRegistered,
     BrokerUnregistered,
+    ConfigChanged,
     ControllerRegistered,
     Endpoint,
     Event,
@@ -33,7 +35,7 @@ from pk.core.meta.events import (
     ProducerIdsAllocated,
 )
 from pk.core.meta.image import BrokerImage, MetadataImage
-from pk.core.meta.partitions import Rules, stale
+from pk.core.meta.partitions import MIN_ISR, Rules, effective, stale
 from pk.core.values import Uuid
 from pk.core.wire.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
@@ -93,11 +95,19 @@ def register_broker(
     changes = list(
         elections.broker_registered(then, Rules(then, config), request.broker_id, clean=clean)
     )
-    epoch = image.offset + len(changes)
+    records: list[Event] = [*_min_isr(image, config), *changes] if fenced else [*changes]
+    epoch = image.offset + len(records)
     return Decision(
-        [*changes, _registered(request, epoch, fenced)],
+        [*records, _registered(request, epoch, fenced)],
         reply=BrokerRegistrationResponse(broker_epoch=epoch),
     )
+
+
+def _min_isr(image: MetadataImage, config: BrokerConfig) -> Iterator[Event]:
+    """In a cluster of several nodes all must count `min.insync.replicas` alike, whatever their files
+    say (KIP-966): what the controller has counts for all from the first registration on."""
+    if MIN_ISR not in image.broker_configs(None):
+        yield ConfigChanged(BROKER, "", MIN_ISR, str(effective(image, config)[MIN_ISR]))
 
 
 def _objection(image: MetadataImage, request: BrokerRegistrationRequest, alive: bool) -> ErrorCode:

@@ -33,6 +33,7 @@ from pk.core.meta.describe import (
 )
 from pk.core.meta.events import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigChanged, Event
 from pk.core.meta.image import ConfigResource, MetadataImage
+from pk.core.meta.partitions import MIN_ISR
 from pk.core.wire.messages import alter_configs as legacy
 from pk.core.wire.messages import incremental_alter_configs as incremental
 
@@ -63,7 +64,6 @@ _THROTTLED: Final = (
 _NEEDS_A_RESTART: Final = frozenset({"listeners", "listener.security.protocol.map"})
 """Keys that Kafka's brokers take while they run, and ours do not."""
 
-MIN_ISR: Final = "min.insync.replicas"
 _LEADERSHIP: Final = frozenset({MIN_ISR, "unclean.leader.election.enable"})
 """Keys by which it is decided who may lead."""
 

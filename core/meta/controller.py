@@ -9,27 +9,14 @@ anything.
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
-from pk.core.meta import topics
-from pk.core.meta.brokers import ProducerIdBlock, allocate_producer_ids, register_broker
 from pk.core.meta.events import ClusterCreated, ControllerElected, Event
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.placement import Chance
 from pk.core.record.compress import Codec
 from pk.core.values import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pk.core.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
-    CreateTopicsRequest,
 )
-
-__all__ = [
-    "ProducerIdBlock",
-    "allocate_producer_ids",
-    "auto_create",
-    "internal_topic",
-    "register_broker",
-    "take_over",
-]
 
 
 def take_over(
@@ -92,22 +79,3 @@ def _whole(config: BrokerConfig, name: str) -> int:
     value = config[name]
     assert isinstance(value, int)
     return value
-
-
-def auto_create(
-    image: MetadataImage, names: list[str], config: BrokerConfig, random: Chance
-) -> Decision[Event]:
-    """Create topics because somebody asked for them; the reply is a CreateTopicsResponse for those
-    that were missing.
-
-    An internal topic gets what Kafka gives it, any other the broker's defaults.
-    """
-    missing = [name for name in dict.fromkeys(names) if name not in image.topics]
-    request = CreateTopicsRequest(
-        topics=[
-            internal_topic(name, config)
-            or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-            for name in missing
-        ]
-    )
-    return topics.create_topics(image, request, config, random)

@@ -40,6 +40,8 @@ from pk.core.wire.messages.alter_partition import (
 
 Nodes = tuple[int, ...]
 
+MIN_ISR: Final = "min.insync.replicas"
+
 EPOCHS_SINCE: Final = 3
 """From this version of AlterPartition on the ISR comes with the epochs of its brokers (KIP-903)."""
 

@@ -29,13 +29,16 @@ from pk.core.errors import KafkaError
 from pk.core.log.dirs import LogDirs
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.machine import Decision
-from pk.core.meta.controller import auto_create, register_broker
+from pk.core.meta.brokers import register_broker
+from pk.core.meta.controller import internal_topic
 from pk.core.meta.events import ConfigChanged, PartitionChanged
+from pk.core.meta.topics import create_topics
 from pk.core.values import OFFSETS_TOPIC
 from pk.core.wire.codec import decode_whole, encode
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.broker_registration import BrokerRegistrationRequest
 from pk.core.wire.messages.broker_registration import Listener as RegisteredListener
+from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 APIS = {api.key: api for api in ALL_APIS}
 
@@ -88,8 +91,15 @@ class TestBroker:
     async def create_topics(self, *names: str) -> None:
         """Topics with one partition."""
         broker = self.broker
+        request = CreateTopicsRequest(
+            topics=[
+                internal_topic(name, broker.config)
+                or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+                for name in names
+            ]
+        )
         await broker.controller.submit(
-            lambda image: auto_create(image, list(names), broker.config, broker.random)
+            lambda image: create_topics(image, request, broker.config, broker.random)
         )
         await self.loaded()
 

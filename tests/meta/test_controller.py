@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
-from meta.world import CONFIG, cluster
+from meta.world import CONFIG, cluster, create
 
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.meta.controller import auto_create, take_over
+from pk.core.meta.controller import internal_topic, take_over
 from pk.core.meta.events import ClusterCreated, ControllerElected
 from pk.core.meta.image import MetadataImage
 
@@ -51,20 +49,20 @@ def test_a_log_begins_with_its_cluster_and_every_controller_leaves_its_mark() ->
                 "unclean.leader.election.enable": "false",
             },
         ),
-        ("plain", 4, {}),
     ],
 )
 def test_a_topic_is_made_on_demand(name: str, partitions: int, own: dict[str, str]) -> None:
-    config = BrokerConfig.parse({"num.partitions": "4"})
-    image = cluster(None, None, None)
-    decision = auto_create(image, [name, name], config, Random(1))
-    after = image.apply(decision.records)
-    assert [t.error_code for t in decision.reply.topics] == [0]
+    wanted = internal_topic(name, CONFIG)
+    assert wanted is not None
+    after, (answer,) = create(cluster(None, None, None), wanted)
+    assert answer.error_code == 0
     assert len(after.topics[name].partitions) == partitions
-    factor = 3 if name.startswith("__") else 1
-    assert {len(p.replicas) for p in after.topics[name].partitions} == {factor}
+    assert {len(p.replicas) for p in after.topics[name].partitions} == {3}
     assert after.topic_configs(name) == own
-    assert auto_create(after, [name], config, Random(1)).records == []
+
+
+def test_other_topics_have_no_such_form() -> None:
+    assert internal_topic("plain", CONFIG) is None
 
 
 def test_an_internal_topic_follows_the_brokers_keys() -> None:
@@ -76,21 +74,12 @@ def test_an_internal_topic_follows_the_brokers_keys() -> None:
             "offsets.topic.compression.codec": "3",
         }
     )
-    image = cluster(None)
-    decision = auto_create(image, ["__consumer_offsets"], config, Random(1))
-    after = image.apply(decision.records)
+    wanted = internal_topic("__consumer_offsets", config)
+    assert wanted is not None
+    after, _ = create(cluster(None), wanted, config=config)
     assert after.topic_configs("__consumer_offsets") == {
         "cleanup.policy": "compact",
         "compression.type": "lz4",
         "segment.bytes": str(1 << 20),
     }
     assert after.partition_count == 2
-
-
-def test_a_topic_that_cannot_be_made_says_why() -> None:
-    decision = auto_create(cluster(None), ["__consumer_offsets", "a b"], CONFIG, Random(1))
-    assert [t.error_code for t in decision.reply.topics] == [
-        ErrorCode.INVALID_REPLICATION_FACTOR,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-    ]
-    assert decision.records == []
