@@ -47,6 +47,9 @@ PAUSE_S_MAX: Final = 0.25
 
 _ASK_AGAIN: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
 
+ENVELOPE_BYTES: Final = 4096
+"""What an envelope may add to the request in it: its header, and the client's principal and address."""
+
 LOOK_AGAIN_S: Final = 0.5
 """How often, while an answer is due, it is asked whether somebody else is the controller by now."""
 
@@ -244,7 +247,15 @@ def says(response: Any, *codes: ErrorCode) -> bool:
 
 
 def _envelope(context: Context, request: Any) -> EnvelopeRequest:
+    """Raises KafkaError(INVALID_REQUEST) where the controller could not take it: it bounds its requests as we do ours, and an
+    envelope is the larger."""
     frame = frame_request(request, context.api_version, context.correlation_id, context.client_id)
+    limit = context.broker.config.socket_request_max_bytes - ENVELOPE_BYTES
+    if len(frame) > limit:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"a request of {len(frame)} bytes cannot be passed on to the controller (at most {limit})",
+        )
     return EnvelopeRequest(
         request_data=frame[4:],
         request_principal=principal_bytes(context.principal),
