@@ -114,7 +114,8 @@ def change(
     may; `unclean` overrules the topic's config; `new_epoch` begins a leader epoch in any case.
     """
     isr = old.isr if isr is None else isr
-    isr = without(without(isr, lost), emptied)
+    if lost != NO_NODE or emptied != NO_NODE:
+        isr = tuple(n for n in isr if n not in (lost, emptied))
     replicas = old.replicas if replicas is None else replicas
     adding = old.adding if adding is None else adding
     removing = old.removing if removing is None else removing
@@ -128,36 +129,27 @@ def change(
     isr_min = min(isr_min, len(replicas))
     elr: Nodes = ()
     if len(isr) < isr_min:
-        elr = tuple(
-            n
-            for n in replicas
-            if (n in old.elr or n in old.isr) and n not in isr and n not in (lost, emptied)
-        )
-    known = old.last_known_elr if old.leader == NO_LEADER else (old.leader,)
-    known = without(known, emptied)
-    leader, forced = _elect(
-        rules,
-        old,
-        replicas,
-        placed,
-        isr,
-        elr,
-        known,
-        preferred=preferred,
-        unclean=allowed if unclean is None else unclean,
-    )
-    if forced:
-        isr, elr, recovering = (leader,), (), True
-    elif leader in elr:
-        isr = (leader,)
-        elr = without(elr, leader) if isr_min > 1 else ()
-    if leader != NO_LEADER:
-        known = ()
-    if replicas is not old.replicas and any(n not in replicas for n in old.replicas):
-        # Whoever is gone must not be taken for a replica of this epoch.
-        new_epoch = True
+        were = {*old.isr, *old.elr} - {*isr, lost, emptied}
+        elr = tuple(n for n in replicas if n in were)
+    leader, known = old.leader, ()
+    if (
+        preferred
+        or leader not in isr
+        or not rules.may_lead(leader, _directory(leader, replicas, placed))
+    ):
+        if unclean is None:
+            unclean = allowed
+        known = old.last_known_elr if leader == NO_LEADER else (leader,)
+        known = without(known, emptied)
+        leader, forced = _elect(rules, old, replicas, placed, isr or elr, known, preferred, unclean)
+        if forced:
+            isr, elr, recovering = (leader,), (), True
+        elif leader in elr:
+            isr, elr = (leader,), without(elr, leader) if isr_min > 1 else ()
+        if leader != NO_LEADER:
+            known = ()
     found = (
-        leader if new_epoch or leader != old.leader else None,
+        leader if new_epoch or leader != old.leader or _shrunk(old, replicas) else None,
         None if isr == old.isr else isr,
         None if elr == old.elr else elr,
         None if known == old.last_known_elr else known,
@@ -167,9 +159,7 @@ def change(
         None if placed == old.directories else placed,
         None if recovering is None or recovering == old.recovering else recovering,
     )
-    if found == _NOTHING:
-        return None
-    return PartitionChanged(topic.topic_id, old.partition, *found)
+    return None if found == _NOTHING else PartitionChanged(topic.topic_id, old.partition, *found)
 
 
 _NOTHING: Final = (None,) * 9
@@ -191,35 +181,36 @@ def _placed(
     return found if any(d != UNASSIGNED for d in found) else ()
 
 
+def _directory(node: int, replicas: Nodes, placed: tuple[Uuid, ...]) -> Uuid:
+    return placed[replicas.index(node)] if placed and node in replicas else UNASSIGNED
+
+
+def _shrunk(old: PartitionImage, replicas: Nodes) -> bool:
+    """Whether a replica is gone: it must not be taken for one of the same leader epoch."""
+    return replicas is not old.replicas and any(n not in replicas for n in old.replicas)
+
+
 def _elect(
     rules: Rules,
     old: PartitionImage,
     replicas: Nodes,
     placed: tuple[Uuid, ...],
-    isr: Nodes,
-    elr: Nodes,
+    safe: Nodes,
     known: Nodes,
-    *,
     preferred: bool,
     unclean: bool,
 ) -> tuple[int, bool]:
-    """Who leads, and whether that is an unclean election."""
-
-    def alive(node: int) -> bool:
-        return rules.may_lead(node, placed[replicas.index(node)] if placed else UNASSIGNED)
-
-    safe = isr or elr
-    if not preferred and old.leader in safe and alive(old.leader):
-        return old.leader, False
-    candidates = [n for n in replicas if n in safe and alive(n)]
+    """Who leads, and whether that is an unclean election. `safe` are those that have everything,
+    `known` is who led last."""
+    there = [n for n in replicas if rules.may_lead(n, _directory(n, replicas, placed))]
+    candidates = [n for n in there if n in safe]
     if candidates:
         moves = preferred and candidates[0] == replicas[0]
         return (candidates[0] if moves or old.leader not in candidates else old.leader), False
-    if not safe and len(known) == 1 and known[0] in replicas and alive(known[0]):
+    if not safe and len(known) == 1 and known[0] in there:
         return known[0], True
-    if unclean:
-        leader = next((n for n in replicas if alive(n)), NO_LEADER)
-        return leader, leader != NO_LEADER
+    if unclean and there:
+        return there[0], True
     return NO_LEADER, False
 
 
