@@ -50,6 +50,8 @@ UNREGISTERED_S: Final = 0.05
 BACKOFF_S_MIN: Final = 0.01
 """The first wait after a failure; it doubles up to `replica.fetch.backoff.ms`. The leader may only be a little behind with
 the image that makes it one."""
+AN_INSTANT_S: Final = 1e-6
+"""A wait that is shorter is none: added to the time it may not change it, and would never end."""
 APPENDED_AT_ONCE: Final = 1 << 20
 """Bytes that are appended between two checkpoints."""
 VERSION_DIVERGING_EPOCH: Final = 12
@@ -336,7 +338,7 @@ class Fetcher:
         if self._paused:
             now = self._broker.clock.time()
             for key, followed in list(self._paused.items()):
-                if followed.paused_until <= now:
+                if followed.paused_until - now < AN_INSTANT_S:
                     del self._paused[key]
                     self._dirty[key] = followed
 
@@ -345,7 +347,8 @@ class Fetcher:
         if not self._paused:
             return float("inf")
         until = min(followed.paused_until for followed in self._paused.values())
-        return max(until - self._broker.clock.time(), 0.0)
+        left = until - self._broker.clock.time()
+        return left if left >= AN_INSTANT_S else 0.0
 
     def _fail(self, followed: Followed, why: str, level: int = logging.WARNING) -> None:
         """Something is wrong with it: try again later, and later each time."""
