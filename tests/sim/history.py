@@ -107,12 +107,13 @@ class Metadata:
             raise Violation("metadata log", f"{process} left a gap before {offset}")
         self._advance(self.image.apply(events), events)
 
-    def loaded(self, process: Process, image: MetadataImage) -> None:
-        """A controller read the log: everything durable is there, and what else was tried at most."""
-        if image.offset < self.image.offset:
+    def loaded(self, process: Process, image: MetadataImage, durable: int) -> None:
+        """A controller read the log: the `durable` events of when it asked are there, and what else was tried at
+        most."""
+        if image.offset < durable:
             raise Violation(
                 "metadata log",
-                f"{process} loads {image.offset} events where {self.image.offset} were appended",
+                f"{process} loads {image.offset} events where {durable} were appended",
             )
         while self.image.offset < image.offset:
             for events in self._tried.get(self.image.offset, []):
@@ -267,7 +268,9 @@ class History:
             raise Violation("epochs rise", f"{where}: {last.epoch} → {epoch}", topic)
         if watermark > end:
             raise Violation("HW ≤ LEO", f"{where}: HW {watermark}, LEO {end}", topic)
-        if epoch == last.epoch and watermark < last.watermark:
+        # Beyond the promise an unclean leader may have its followers cut what was committed.
+        may_fall = not partition.leads and not known.promised
+        if epoch == last.epoch and watermark < last.watermark and not may_fall:
             raise Violation(
                 "HW never falls within an epoch",
                 f"{where}: {last.watermark} → {watermark} in epoch {epoch}",

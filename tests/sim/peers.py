@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
@@ -47,11 +48,15 @@ class SimChannel:
         self._data = bytearray()
         self._ids = count(1)
         self._lost = ""
+        self._tell: Callable[[], None] = lambda: None
         end.on_arrival = self._arrived
 
     @property
     def usable(self) -> bool:
         return not self._lost
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
 
     def version_of(self, api_key: int) -> int:
         theirs, ours = self._versions.get(api_key), MESSAGES[api_key].versions
@@ -124,7 +129,8 @@ class SimChannel:
         except ProtocolError as e:
             self._chronicle.note(str(end.process), f"{self.where} broke the protocol: {e}")
             self._lose(str(e))
-        if end.broken or end.ended or end.closed:
+        if (end.broken or end.ended) and not self._lost:
+            end.process.soon(self._tell)
             self._lose("the connection broke")
 
     def _next_frame(self) -> bytearray | None:

@@ -33,6 +33,7 @@ class Process:
         self.alive = True
         self.frozen = False
         self._held: list[tuple[Any, tuple[Any, ...]]] = []
+        self._calls: list[Callable[[], None]] = []
 
     def hold(self, task: Any, next_send: tuple[Any, ...]) -> None:
         """Keep a task that became ready until `thaw`."""
@@ -46,9 +47,19 @@ class Process:
     def thaw(self) -> None:
         """SIGCONT: every task that became ready meanwhile runs."""
         self.frozen = False
+        calls, self._calls = self._calls, []
+        for call in calls:
+            self.soon(call)
         held, self._held = self._held, []
         for task, next_send in held:
             _reschedule(task._runner, task, *next_send)
+
+    def soon(self, call: Callable[[], None]) -> None:
+        """Have the process do something that is no task's: now, or when it goes on."""
+        if self.frozen:
+            self._calls.append(call)
+        elif self.alive:
+            call()
 
     def kill(self) -> None:
         """SIGKILL: from here on nothing it does has an effect. Its tasks are for its owner to cancel."""

@@ -103,6 +103,12 @@ class Simulation:
     # --- what is looked at between two messages ---
 
     def _step(self) -> None:
+        try:
+            self._look()
+        except Violation as e:
+            self.fail(e)
+
+    def _look(self) -> None:
         running: dict[int, Any] = {}
         for node in self.nodes:
             broker = node.broker
@@ -116,6 +122,10 @@ class Simulation:
         """End the run: something does not hold. The first reason counts."""
         if self.broken is None:
             self.broken = error
+            self.chronicle.note("simulation", f"fails: {error}")
+        for node in self.nodes:
+            if node.process is not None:
+                node.process.thaw()  # what stands still cannot be cancelled
         self._over.cancel()
 
     # --- the run ---
@@ -142,7 +152,10 @@ class Simulation:
                 self.result.faults = faults.happened
                 for client in self.clients:
                     client.idle = True
-                await self._settle(admin)
+                try:
+                    await self._settle(admin)
+                except Violation as e:
+                    self.fail(e)
                 nursery.cancel_scope.cancel()
 
     def _make_nodes(self, world: World) -> None:
@@ -233,8 +246,19 @@ class Simulation:
             self.clients.append(Member(*common(f"m{i + 1}"), group=self.group, partitions=2))
         for client in self.clients:
             with owned_by(client.process):
-                nursery.start_soon(client.run)  # type: ignore[attr-defined]
+                nursery.start_soon(self._work, client)
         return admin
+
+    async def _work(self, client: Any) -> None:
+        """A client's life."""
+        try:
+            await client.run()
+        except (Violation, BaseExceptionGroup) as e:
+            violation = first_violation(e)
+            if violation is None:
+                raise
+            self.fail(violation)
+            await trio.sleep_forever()
 
     def _faults(self, nursery: trio.Nursery) -> Faults:
         return Faults(

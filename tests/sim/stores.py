@@ -251,9 +251,10 @@ class ObservedStore:
         return await self._store.leader()
 
     async def load(self) -> MetadataImage:
+        durable = self._history.metadata.image.offset
         image = await self._store.load()
         if self._process.alive:
-            self._history.metadata.loaded(self._process, image)
+            self._history.metadata.loaded(self._process, image, durable)
         return image
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
