@@ -73,6 +73,7 @@ class _Fetch:
     """One request: which partitions it wants, and what the latest look at them found."""
 
     __slots__ = (
+        "before",
         "bytes",
         "cold",
         "context",
@@ -102,6 +103,8 @@ class _Fetch:
             self.replica_id, self.replica_epoch = state.replica_id, state.replica_epoch
         self.counted = self.replica_id < 0
         """Whether the partitions know what this follower has."""
+        self.before = float("-inf")
+        """When a follower's session was used before, by trio's clock."""
         self.expected_epoch = FINAL_EPOCH
         """Of the session, until its next request comes."""
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
@@ -144,7 +147,7 @@ class _Fetch:
                 for partition in topic.partitions
             ),
         )
-        self._name(session.partitions)
+        self._name(session.partitions, session)
         self.wanted = session.partitions
         if not session.partitions:
             sessions.close(session.id)
@@ -156,6 +159,7 @@ class _Fetch:
         self.session = session
         if session is not None:
             self.expected_epoch = session.epoch
+            self.before, session.used_at = session.used_at, self.context.broker.clock.time()
 
     @property
     def _overtaken(self) -> bool:
@@ -163,8 +167,8 @@ class _Fetch:
         session = self.session
         return session is not None and session.epoch != self.expected_epoch and self.replica_id >= 0
 
-    def _name(self, partitions: Partitions) -> Partitions:
-        """Enter what the request names into `partitions`."""
+    def _name(self, partitions: Partitions, session: FetchSession | None = None) -> Partitions:
+        """Enter what the request names into `partitions`, which are those of `session`, if there is one already."""
         by_id = self.context.api_version >= VERSION_TOPIC_ID
         image = self.context.broker.image
         for topic in self.request.topics:
@@ -180,7 +184,12 @@ class _Fetch:
                     fetched = FetchedPartition(name, topic_id, wish.partition)
                     if not by_id:
                         fetched.topic_id = b""
+                        fetched.key = key
                     partitions[key] = fetched
+                if session is not None and session.privileged:
+                    fetched.session = session
+                    session.dirty.pop(key, None)  # those named last are looked at last
+                    session.dirty[key] = fetched
                 fetched.want(
                     wish.fetch_offset,
                     wish.partition_max_bytes,
@@ -199,7 +208,8 @@ class _Fetch:
         if self._overtaken:
             return True
         left = self.max_bytes
-        for fetched in self.wanted.values():
+        watched = self.session if self.replica_id >= 0 else None
+        for fetched in list((self.wanted if watched is None else watched.dirty).values()):
             data = self._look_at(fetched, left)
             if data is None:
                 continue
@@ -227,6 +237,8 @@ class _Fetch:
         nearer = -1
         try:
             partition = self._partition(fetched)
+            if self.replica_id >= 0 and self.session is not None:
+                partition.watch(fetched, self.session)
             if self.request.rack_id and self.replica_id == CONSUMER and partition.followers:
                 nearer = self._nearer(partition, fetched.fetch_offset)
             records, aborted, diverging = (
@@ -252,6 +264,12 @@ class _Fetch:
             and fetched.high_watermark == high_watermark
             and fetched.told_log_start_offset == log.log_start_offset
         ):
+            if (
+                self.session is not None
+                and fetched.fetch_offset >= log.log_end_offset
+                and self.replica_id in partition.isr
+            ):
+                self.session.dirty.pop(fetched.key, None)
             return None
         answer = PartitionData(
             partition_index=fetched.partition,
@@ -352,7 +370,9 @@ class _Fetch:
             else log.read_nowait(offset, limit, end, minimum_one=minimum_one)
         )
         if read is None:
-            self.cold.append((fetched, lambda: log.read(offset, limit, end), log.log_dir.path))
+            self.cold.append(
+                (fetched, lambda: log.read(offset, limit, end, wary=True), log.log_dir.path)
+            )
             return EMPTY, [] if committed else None, None
         if self.context.api_version < VERSION_ZSTD and _holds_zstd(read.slice):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
@@ -371,7 +391,10 @@ class _Fetch:
             offset,
             fetched.log_start_offset,
             self.context.broker.clock.time(),
+            fetched if self.session is not None else None,
+            self.before if fetched.counted else float("-inf"),
         )
+        fetched.counted = True
 
     def _holds_back(self, partition: Partition) -> bool:
         """Whether this follower has to wait for the leader's quota."""
@@ -439,14 +462,14 @@ class _Fetch:
 
     def keys(self) -> list[Hashable]:
         """Whom to wait for."""
+        if self.replica_id >= 0 and self.session is not None:
+            return [self.session]
         keys: list[Hashable] = []
         partitions = self.partitions()
         if self.replica_id != CONSUMER:
             keys += [partition.end_key for partition in partitions]
         if self.replica_id < 0:
             keys += partitions
-        elif self.session is not None:
-            keys.append(self.session)
         return keys
 
     def answer(self) -> FetchResponse:

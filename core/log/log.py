@@ -429,13 +429,20 @@ class Log(StoredLog):
                 raise self._die("sync a directory", e) from e
 
     def read(
-        self, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool = True
+        self,
+        offset: int,
+        bytes_max: int,
+        offset_end: int,
+        *,
+        minimum_one: bool = True,
+        wary: bool = False,
     ) -> FetchSlice:
         """Batches from the one that holds `offset`, up to but not including what begins at `offset_end` (high
         watermark, last stable offset or end of the log).
 
         At most `bytes_max` bytes, so that the last batch may be cut off; but the first one whole with `minimum_one`
-        (KIP-74), and nothing without it if the first does not fit. Empty where `offset` is not below `offset_end`.
+        (KIP-74), and nothing without it if the first does not fit. What nobody has checked yet is checked, and, if `wary`,
+        what comes from the disk again: it ends before a batch that is damaged. Empty where `offset` is not below `offset_end`.
         Raises KafkaError(OFFSET_OUT_OF_RANGE) outside of the log, StorageError, CorruptBatch.
         """
         segments = self.segments
@@ -447,7 +454,7 @@ class Log(StoredLog):
             return FetchSlice(EMPTY, offset)
         try:
             return lookup.read(
-                segments, offset, bytes_max, offset_end, minimum_one, end, active_size
+                segments, offset, bytes_max, offset_end, minimum_one, end, active_size, wary
             )
         except OSError as e:
             raise StorageError(self.directory, "read", e) from e
@@ -460,7 +467,7 @@ class Log(StoredLog):
             return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one)
         patience.spent = True
         try:
-            return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one)
+            return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one, wary=True)
         except WouldWait:
             return None
         finally:

@@ -55,6 +55,7 @@ def read(
     minimum_one: bool,
     log_end_offset: int,
     active_size: int,
+    wary: bool,
 ) -> FetchSlice:
     """See `Log.read`. The log may grow meanwhile: `active_size` was taken before `log_end_offset`, so that what begins
     at `offset_end` or after stays out all the same."""
@@ -89,7 +90,7 @@ def read(
                     return nothing
                 length = first
         position = place.position
-        length = segment.sound_length(position, length, following)
+        length = segment.sound_length(position, length, following, wary=wary)
         return FetchSlice(
             segment.file.slice(position, length),
             place.base_offset,

@@ -358,19 +358,18 @@ class Segment:
             return (recent[i].position if i < len(recent) else self.size) - place.position
         return self.header_at(place.position).size
 
-    def sound_length(self, position: int, length: int, end_offset: int) -> int:
+    def sound_length(self, position: int, length: int, end_offset: int, *, wary: bool) -> int:
         """How many of the `length` bytes from `position`, where a batch begins, are batches that a reader may have.
 
-        All of them, where their CRCs are known to be right. Else they are looked at: whole batches up to one that is
-        damaged. Their offsets, which no CRC covers, must grow and lie below `end_offset`. Raises CorruptBatch where the
-        first is damaged, and WouldWait.
+        All of them, where their CRCs are known to be right (and, if `wary`, they did not leave the page cache). Else they
+        are looked at: whole batches up to one that is damaged. Their offsets, which no CRC covers, must grow and lie below
+        `end_offset`. Raises CorruptBatch where the first is damaged, and WouldWait.
         """
         sound = self.sound
         end = sound.end(position, self.size)
         if end > position:
             length = min(length, end - position)
-            cold = patience.spent and not self.active and not self.file.resident(position, length)
-            if not cold:
+            if not wary or self.active or self.file.resident(position, length):
                 return length
             sound.forget(position, position + length)
         if why := sound.damaged.get(position):
