@@ -173,7 +173,8 @@ def heartbeat(
     image's `offset` less one); the broker is caught up when that is its registration or a later one,
     and only then it is unfenced. A broker that wants to shut down first loses what it leads and is
     in sync with, and may go at a later heartbeat, provided that `may_shut_down`: False keeps it
-    until the others know who leads now. One that is fenced, or wants to be, may go at once.
+    until the others know who leads now. One that is fenced, or wants to be, or leads nothing, may go
+    at once.
     """
     node = request.broker_id
     if stale(image, node, request.broker_epoch):
@@ -183,7 +184,10 @@ def heartbeat(
     records: list[Event] = []
     fenced, go = broker.fenced, False
     if request.want_shut_down and (
-        fenced or request.want_fence or (broker.in_controlled_shutdown and may_shut_down)
+        fenced
+        or request.want_fence
+        or (broker.in_controlled_shutdown and may_shut_down)
+        or not (broker.in_controlled_shutdown or elections.leads(image, node))
     ):
         fenced = go = True
         records += _fenced(image, broker, config)

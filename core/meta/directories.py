@@ -82,7 +82,7 @@ def _assign(
     directory: Uuid,
 ) -> PartitionChanged | None:
     node, old = broker.broker_id, partition.directory(broker.broker_id)
-    works = directory in broker.log_dirs
+    works = directory in broker.log_dirs or directory in SOMEWHERE
     moved = old in broker.log_dirs or old in SOMEWHERE
     fresh = directory not in (old, LOST) and not moved
     return change(

@@ -35,6 +35,11 @@ def _partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, PartitionIma
             yield topic, partition
 
 
+def leads(image: MetadataImage, node: int) -> bool:
+    """Whether `node` leads any partition."""
+    return any(partition.leader == node for _, partition in _partitions(image))
+
+
 def broker_gone(
     image: MetadataImage, rules: Rules, node: int, directories: AbstractSet[Uuid] | None = None
 ) -> Iterator[PartitionChanged]:

@@ -1,0 +1,103 @@
+"""Finalized features: all updates of a request or none, and never what somebody lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from meta.world import cluster, register, registration
+
+from pk.core.errors import ErrorCode
+from pk.core.meta import features
+from pk.core.meta.events import FeatureChanged
+from pk.core.meta.image import MetadataImage
+from pk.core.wire.codec import decode_whole, encode
+from pk.core.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+OURS = {"f": (0, 3), "g": (1, 1)}
+Code = ErrorCode
+
+
+def world() -> MetadataImage:
+    """f is at level 1; broker 1 knows f up to 2 and g, broker 2 as much and more."""
+    image, _ = register(cluster(), registration(1, 1, features={"f": (0, 2), "g": (0, 1)}))
+    image, _ = register(image, registration(2, 2, features={"f": (0, 9), "g": (0, 9)}))
+    return image.apply([FeatureChanged("f", 1)])
+
+
+def update(image: MetadataImage, *asked: Any, **fields: Any) -> tuple[MetadataImage, Any]:
+    request = UpdateFeaturesRequest(
+        feature_updates=[
+            FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+            for name, level, kind in asked
+        ],
+        **fields,
+    )
+    decision = features.update_features(image, request, OURS)
+    return image.apply(decision.records), decision.reply
+
+
+@pytest.mark.parametrize(
+    "asked, code, level",
+    [
+        ([("f", 2, 1)], Code.NONE, 2),
+        ([("f", 1, 1)], Code.NONE, 1),
+        ([("f", 0, 2)], Code.NONE, 0),
+        ([("f", 0, 3)], Code.NONE, 0),
+        ([("f", 0, 1)], Code.INVALID_UPDATE_VERSION, 1),
+        ([("f", 2, 2)], Code.INVALID_UPDATE_VERSION, 1),
+        ([("f", 3, 1)], Code.INVALID_UPDATE_VERSION, 1),
+        ([("f", 4, 1)], Code.INVALID_UPDATE_VERSION, 1),
+        ([("f", -1, 2)], Code.INVALID_UPDATE_VERSION, 1),
+        ([("f", 2, 0)], Code.INVALID_UPDATE_VERSION, 1),
+        ([("f", 2, 4)], Code.INVALID_UPDATE_VERSION, 1),
+        ([("f", 2, 1), ("f", 2, 1)], Code.INVALID_REQUEST, 1),
+        ([("f", 2, 1), ("unknown", 1, 1)], Code.INVALID_UPDATE_VERSION, 1),
+        ([("metadata.version", 30, 1)], Code.INVALID_UPDATE_VERSION, 1),
+        ([("f", 2, 1), ("g", 1, 1)], Code.NONE, 2),
+        ([("g", 0, 2)], Code.INVALID_UPDATE_VERSION, 1),
+    ],
+)
+def test_levels(asked: Any, code: ErrorCode, level: int) -> None:
+    image = world()
+    after, reply = update(image, *asked)
+    assert (reply.error_code, after.features.get("f", 0)) == (code, level)
+    assert [r.feature for r in reply.results] == [name for name, _, _ in asked]
+    assert {r.error_code for r in reply.results} == {code}
+    if code:
+        assert after.offset == image.offset and asked[-1][0] in reply.error_message
+
+
+def test_validating_changes_nothing() -> None:
+    image = world()
+    after, reply = update(image, ("f", 2, 1), validate_only=True)
+    assert (reply.error_code, after.offset) == (0, image.offset)
+    _, reply = update(image, ("f", 4, 1), validate_only=True)
+    assert reply.error_code == Code.INVALID_UPDATE_VERSION
+
+
+def test_the_first_version_says_downgrade_in_another_way() -> None:
+    asked = FeatureUpdateKey(feature="f", max_version_level=0, allow_downgrade=True)
+    request = UpdateFeaturesRequest(feature_updates=[asked])
+    request = decode_whole(UpdateFeaturesRequest, encode(request, 0), 0)
+    decision = features.update_features(world(), request, OURS)
+    assert decision.records == [FeatureChanged("f", 0)]
+
+
+def test_the_newest_answer_has_one_error_for_all() -> None:
+    _, reply = update(world(), ("f", 4, 1))
+    for version, count in ((1, 1), (2, 0)):
+        answer = decode_whole(UpdateFeaturesResponse, encode(reply, version), version)
+        assert (answer.error_code, len(answer.results)) == (Code.INVALID_UPDATE_VERSION, count)
+
+
+def test_only_what_is_built_can_be_finalized() -> None:
+    request = UpdateFeaturesRequest(
+        feature_updates=[FeatureUpdateKey(feature="transaction.version", max_version_level=2)]
+    )
+    decision = features.update_features(world(), request)
+    assert decision.reply.error_code == Code.INVALID_UPDATE_VERSION and decision.records == []
