@@ -60,14 +60,21 @@ def place(
         if rest:
             by = (shift + turn) % len(rest)
             rest = [*rest[by:], *rest[:by]]
-        placed.append(_one(leaders[at], [*rest, *others], replication_factor))
+        placed.append(_one(leaders[at], rest, others, replication_factor))
     return placed
 
 
-def _one(leader: BrokerImage, rest: Sequence[BrokerImage], count: int) -> tuple[int, ...]:
+def _one(
+    leader: BrokerImage,
+    rest: Sequence[BrokerImage],
+    others: Sequence[BrokerImage],
+    count: int,
+) -> tuple[int, ...]:
     chosen, racks = [leader], {leader.rack}
-    left = list(rest)
+    left, later = list(rest), list(others)
     while len(chosen) < count:
+        if not left:
+            left, later = later, left
         # Racks without a replica first; when each has one, they all count as empty again.
         broker = next((b for b in left if b.rack not in racks), None)
         if broker is None:

@@ -74,6 +74,13 @@ def test_a_fenced_broker_follows_where_it_must_and_never_leads() -> None:
             assert nodes[2] == 2
 
 
+def test_a_rack_with_nobody_alive_is_no_reason_to_wait_for_it() -> None:
+    image = cluster("a", "a", "b", fenced=(3,))
+    for seed in range(10):
+        assert all(set(nodes) == {1, 2} for nodes in placed(image, 4, 2, seed))
+        assert all(nodes[2] == 3 for nodes in placed(image, 4, 3, seed))
+
+
 @pytest.mark.parametrize(
     "image, factor", [(cluster(None), 2), (cluster(), 1), (cluster(None, fenced=(1,)), 1)]
 )

@@ -128,6 +128,20 @@ def test_an_assignment_is_kept_and_who_is_fenced_is_not_in_sync() -> None:
     assert (second.replicas, second.isr, second.leader) == ((1, 2), (1,), 1)
 
 
+def test_partitions_are_spread_over_brokers_and_racks_and_led_by_who_is_alive() -> None:
+    image = cluster("a", "b", "c", "a", fenced=(4,))
+    image, (result,) = create(image, topic("t", 9, 3))
+    assert result.error_code == 0
+    leaders = [p.leader for p in image.topics["t"].partitions]
+    assert {leaders.count(node) for node in (1, 2, 3)} == {3}
+    for partition in image.topics["t"].partitions:
+        assert set(partition.replicas) == {1, 2, 3} and partition.leader == partition.replicas[0]
+        assert set(partition.isr) == {1, 2, 3}
+    image, (result,) = create(image, topic("u", 3, 4))
+    for partition in image.topics["u"].partitions:
+        assert partition.replicas[3] == 4 and 4 not in partition.isr
+
+
 def test_validation_changes_nothing_and_answers_the_same() -> None:
     after, (result,) = create(THREE, topic("t", 6, 2), validate_only=True)
     assert after.topics == {} and after.offset == THREE.offset
