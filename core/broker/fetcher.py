@@ -209,16 +209,21 @@ class Fetcher:
             while first.answer is None and not (len(under_way) == 1 and self._may_overtake(first)):
                 if first.error is not None:
                     raise first.error
-                await self._wait(self._paused_for())
+                # Whose pause is over has to wait all the same where no other request may follow.
+                may_follow = len(under_way) == 1 and self._has_session(first)
+                await self._wait(self._paused_for() if may_follow else float("inf"))
             if first.answer is not None:
                 self._backoff_s = 0.0
                 await self._take(channel, under_way.popleft(), first.answer)
 
     def _may_overtake(self, asked: _Asked) -> bool:
         """Whether another request is to follow before this one is answered: not where this one opens the session."""
-        if asked.full or not self._session_id:
+        if not self._has_session(asked):
             return False
         return self._urgent or (bool(self._paused) and not self._paused_for())
+
+    def _has_session(self, asked: _Asked) -> bool:
+        return not asked.full and self._session_id != 0
 
     async def _ask(self, channel: Channel, request: FetchRequest, asked: _Asked) -> None:
         timeout_ms = request.max_wait_ms + self._broker.config.replica_socket_timeout_ms
