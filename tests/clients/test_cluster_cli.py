@@ -197,6 +197,7 @@ def test_a_loaded_topic_moves_and_goes_back_and_nothing_stays_behind(pk: Pk) -> 
     assert sum(o["records"] for o in offsets) == 12_000 + load.acknowledged
 
 
+@pytest.mark.slow
 def test_draining_adding_and_another_factor(pk: Pk) -> None:
     topic = make_topic(pk, "shaped", "1:2,2:3,3:1,1:2,2:3,3:1", 1)
     pk.run("reassign", "apply", "-t", topic, "--drain", "3", "-y")
@@ -213,11 +214,9 @@ def test_draining_adding_and_another_factor(pk: Pk) -> None:
     assert (leaders[0], leaders[5]) == (4, 2)
 
 
-def _left_running(
-    pk: Pk, topic: str, end: int, throttle: str = "100kB/s"
-) -> subprocess.CompletedProcess[str]:
+def _left_running(pk: Pk, topic: str, end: int) -> subprocess.CompletedProcess[str]:
     """Starts a move that takes long and ends the command with a signal once it moves."""
-    words = ("reassign", "apply", "-t", topic, "--to", "3,4", "--throttle", throttle, "-y")
+    words = ("reassign", "apply", "-t", topic, "--to", "3,4", "--throttle", "100kB/s", "-y")
     process = pk.start(*words)
     wait_until("a move", lambda: pk.moving() or None)
     process.send_signal(end)
@@ -225,6 +224,7 @@ def _left_running(
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
+@pytest.mark.slow
 def test_interrupted_without_a_terminal_it_goes_on_and_cancel_takes_it_back(pk: Pk) -> None:
     topic = make_topic(pk, "left", "1:2,2:1,1:2", 6)
     before = pk.replicas(topic)
@@ -248,9 +248,10 @@ def test_interrupted_without_a_terminal_it_goes_on_and_cancel_takes_it_back(pk: 
     assert "is not being reassigned" in gone.stderr
 
 
+@pytest.mark.slow
 def test_killed_it_leaves_throttles_that_status_notices_and_resume_removes(pk: Pk) -> None:
     topic = make_topic(pk, "killed", "1:2,2:1", 4)
-    _left_running(pk, topic, signal.SIGKILL, "1MB/s")
+    _left_running(pk, topic, signal.SIGKILL)
     pk.run("reassign", "throttle", "100MB/s", "-y")
     assert {t["value"] for t in pk.throttles() if t["resource"].startswith("broker")} == {
         "100000000"
@@ -268,6 +269,7 @@ def test_killed_it_leaves_throttles_that_status_notices_and_resume_removes(pk: P
     assert "No reassignment was left" in pk.run("reassign", "apply", "--resume", code=1).stderr
 
 
+@pytest.mark.slow
 def test_a_throttle_that_an_operator_set_stays(pk: Pk) -> None:
     topic = make_topic(pk, "operator", "1:2", 1)
     rate = "leader.replication.throttled.rate"
@@ -290,6 +292,7 @@ def test_a_throttle_that_an_operator_set_stays(pk: Pk) -> None:
     assert pk.throttles() == []
 
 
+@pytest.mark.slow
 def test_detached_a_process_in_the_background_tidies_up(pk: Pk) -> None:
     topic = make_topic(pk, "detached", "1:2,2:1", 1)
     words = (

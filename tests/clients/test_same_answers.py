@@ -64,6 +64,19 @@ STEPS: Mapping[str, str] = {
     "isr": "isr @a",
     "cluster": "cluster describe",
     "brokers": "brokers list",
+    "partitions": "partitions list @a",
+    "partitions by pattern": "partitions list @[ab]",
+    "isr by health": "isr --under-replicated --offline --under-min-isr",
+    "elect leaders": "partitions elect-leaders @a -y",
+    "elect leaders unclean": "partitions elect-leaders @a --unclean -y",
+    "plan to an unknown broker": "reassign plan -t @a --to 9",
+    "plan with too many replicas": "reassign plan -t @a --rf 2",
+    "plan for nothing": "reassign plan -t @a --to 1",
+    "move to where it is": "reassign apply --set @b/0=1 -y",
+    "what moves": "reassign status",
+    "cancel what does not move": "reassign cancel @a/0 -y",
+    "throttles": "reassign throttle",
+    "throttle nothing": "reassign throttle 5MB/s -y",
     "delete group": "groups delete @g -y",
     "delete group twice": "groups delete @g -y",
     "delete": "topics delete @a @b -y",
@@ -82,10 +95,12 @@ DIFFERENCES: Mapping[str, str] = {
     r"all configs of the broker/(transaction|share)\..*": OWN_SETTING,
     r"all configs of the broker/listener\.security\.protocol\.map/.*": OWN_SETTING,
     r".*/log\.dirs/.*": "where data lies",
+    r"brokers/.*/supports": "pk has no metadata.version: its metadata log is its own",
     r"create dry/.*/topic_id": "Apache names an id that no topic will have; pk names none",
 }
 
 MASKED_KEYS = {"topic_id", "cluster_id", "port", "timestamp", "target_time", "coordinator"}
+MASKED_KEYS |= {"log_bytes", "usable_bytes", "metadata_offset"}
 # How many there are depends on what other tests left in the shared broker.
 COUNTED = {"cluster": {"topics", "partitions", "leaders", "replicas"}}
 COUNTED["brokers"] = COUNTED["cluster"]
