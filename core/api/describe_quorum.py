@@ -73,7 +73,7 @@ def _describe(context: Context, controller: Controller, data: ResponsePartitionD
                 last_fetch_timestamp=now_ms,
                 last_caught_up_timestamp=now_ms,
             )
-            _place(context, leader, _directory(context, node))
+            _place(context, leader, _own_directory(context))
             data.current_voters.append(leader)
         else:
             data.current_voters.append(_state(context, controller, node))
@@ -95,7 +95,10 @@ def _state(context: Context, controller: Controller, node: int) -> ReplicaState:
         last_fetch_timestamp=one.last_fetch_ms,
         last_caught_up_timestamp=one.caught_up_ms,
     )
-    _place(context, state, one.directory_id)
+    directory_id = one.directory_id
+    if directory_id == ZERO_UUID:
+        directory_id = _first_directory(controller, node)
+    _place(context, state, directory_id)
     return state
 
 
@@ -104,11 +107,14 @@ def _place(context: Context, state: ReplicaState, directory_id: Uuid) -> None:
         state.replica_directory_id = directory_id
 
 
-def _directory(context: Context, node: int) -> Uuid:
-    """Of this process: the first of its log directories."""
-    broker = context.broker.image.brokers.get(node)
-    if broker is not None and broker.log_dirs:
-        return broker.log_dirs[0]
+def _first_directory(controller: Controller, node: int) -> Uuid:
+    """The directory of a node that does not name one when it fetches: the first that it registered."""
+    broker = controller.image.brokers.get(node)
+    return broker.log_dirs[0] if broker is not None and broker.log_dirs else ZERO_UUID
+
+
+def _own_directory(context: Context) -> Uuid:
+    """The first of this process's log directories."""
     return next((d.directory_id for d in context.broker.replicas.directories), ZERO_UUID)
 
 

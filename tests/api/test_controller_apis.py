@@ -438,6 +438,9 @@ def test_the_quorum_is_described_by_any_node(version: int) -> None:
                     port = cluster.controller.listeners[0].advertised.port
                     assert [x.port for x in answer.nodes[0].listeners] == [port]
                     assert any(data.current_voters[0].replica_directory_id)
+                    for observer in data.observers:
+                        dirs = cluster.image.brokers[observer.replica_id].log_dirs
+                        assert observer.replica_directory_id == dirs[0]
             async with caller(cluster, 1) as one:
                 other = DescribeQuorumRequest(
                     topics=[TopicData(topic_name="t", partitions=[PartitionData()])]
