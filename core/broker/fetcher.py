@@ -112,6 +112,8 @@ class Fetcher:
         self._number = 0
         self._session_id = 0
         self._session_epoch = 0
+        self._refused = False
+        """Whether the leader had no place for a session."""
         self._backoff_s = 0.0
         self._alignment = Alignment(broker, leader, self._is_current, self._fail)
 
@@ -283,7 +285,8 @@ class Fetcher:
         self._number += 1
         opening = self._session_epoch == 0
         request = FetchRequest(
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            # A session is opened at once: only behind that answer may another request follow.
+            max_wait_ms=0 if opening and not self._refused else config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=self._session_id,
@@ -375,6 +378,8 @@ class Fetcher:
             return
         if answer.error_code:
             raise KafkaError(answer.error_code)
+        if asked.full:
+            self._refused = not answer.session_id
         if asked.full and answer.session_id:
             self._session_id, self._session_epoch = answer.session_id, 1
         elif answer.session_id != self._session_id or not answer.session_id:

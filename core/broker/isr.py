@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from pk.core.broker.partition import Partition, Proposal
+from pk.core.broker.owner import Proposal
+from pk.core.broker.partition import Partition
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.values import Uuid
 from pk.core.wire.messages.alter_partition import (

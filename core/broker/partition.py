@@ -17,67 +17,24 @@ than a look at an empty dictionary.
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
-from typing import NamedTuple, Protocol
-
 import trio
 
-from pk.core.broker.follower import NO_BROKER_EPOCH, Follower
-from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.follower import NEVER, NO_BROKER_EPOCH, Follower
+from pk.core.broker.owner import Owner, Proposal
+from pk.core.broker.purgatory import Held, Purgatory
+from pk.core.broker.sessions import FetchedPartition, FetchSession
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Data
 from pk.core.log.log import Appended, Log, Origin, Replicated
-from pk.core.meta.image import BrokerImage, PartitionImage
+from pk.core.meta.image import PartitionImage
 from pk.core.record.batch import BatchHeader, Timestamps, read_header
 from pk.core.values import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 
 READ_COMMITTED = 1
 PROPOSAL_BACKOFF_S = 0.1
 """After the controller has refused a member for the ISR, how long the partition asks for nobody."""
-
-
-class Proposal(NamedTuple):
-    """A change of the ISR that the controller is asked for."""
-
-    isr: tuple[tuple[int, int], ...]
-    """(node id, broker epoch) of each member; the epoch is -1 where it is not known."""
-    leader_epoch: int
-    partition_epoch: int
-    joining: int | None
-    """Who is to be added; None where somebody is to go."""
-
-
-class Owner(Protocol):
-    """Who looks after a partition: does what must not be done on the loop, or not now, and knows the other brokers."""
-
-    lag_s: float
-    """`replica.lag.time.max.ms`, in seconds."""
-
-    def now(self) -> float:
-        """Seconds of trio's clock."""
-        ...
-
-    def broker(self, node_id: int) -> BrokerImage | None:
-        """A registered broker."""
-        ...
-
-    def propose(self, partition: Partition) -> None:
-        """Ask the controller for the partition's `proposal`."""
-        ...
-
-    def flush(self, partition: Partition) -> None:
-        """Start a sync of the log; `partition.flushed` is called when it is through."""
-        ...
-
-    def dropped(self, partition: Partition) -> None:
-        """Segments were dropped: remove their files after `file.delete.delay.ms`."""
-        ...
-
-    def failed(self, partition: Partition, error: StorageError) -> None:
-        """The disk failed in a way that could not be taken back."""
-        ...
 
 
 class LogEnd:
@@ -92,7 +49,6 @@ class Partition:
     __slots__ = (
         "_flushing",
         "_held",
-        "_held_count",
         "_maximal",
         "_owner",
         "_patient_until",
@@ -115,6 +71,7 @@ class Partition:
         "synced_offset",
         "topic_id",
         "tp",
+        "watchers",
     )
 
     def __init__(
@@ -154,14 +111,15 @@ class Partition:
         self.proposal: Proposal | None = None
         """The change of the ISR that is under way."""
         self.end_key = LogEnd()
+        self.watchers: dict[FetchedPartition, FetchSession] = {}
+        """The sessions of followers that are to be told when something has moved."""
         self._maximal: frozenset[int] = frozenset()
         self._purgatory = purgatory
         self._owner = owner
         self._patient_until = 0.0
         self._flushing = False
-        self._held: list[tuple[int, int, trio.Event]] = []
-        """Who waits for the high watermark: a heap of (offset, number, event)."""
-        self._held_count = 0
+        self._held = Held()
+        """Who waits for the high watermark."""
 
     # --- what the controller says ---
 
@@ -313,6 +271,7 @@ class Partition:
         log = self.log
         if self.followers:
             self._purgatory.touch(self.end_key)
+            self._tell_watchers(wake=True)
         if self._flushing:
             return
         if log.log_end_offset - log.recovery_point >= self.config.flush_messages:
@@ -374,9 +333,9 @@ class Partition:
     def _moved(self, high_watermark: int) -> None:
         self.high_watermark = high_watermark
         self._purgatory.touch(self)
-        held = self._held
-        while held and held[0][0] <= high_watermark:
-            heappop(held)[2].set()
+        if self.watchers:
+            self._tell_watchers(wake=False)
+        self._held.release(high_watermark)
 
     def end_offset(self, isolation_level: int) -> int:
         """Where a reader of this isolation level has to stop."""
@@ -386,10 +345,35 @@ class Partition:
 
     # --- followers, as the leader sees them ---
 
+    def watch(self, fetched: FetchedPartition, session: FetchSession) -> None:
+        """Tell a follower's session from now on when something has moved here."""
+        self.watchers[fetched] = session
+
+    def _tell_watchers(self, *, wake: bool) -> None:
+        """Something has moved; with `wake`, something that a request which waits is to be answered for."""
+        over: list[FetchedPartition] = []
+        for fetched, session in self.watchers.items():
+            if fetched.session is session:
+                session.dirty[fetched.key] = fetched
+                if wake:
+                    self._purgatory.touch(session)
+            else:
+                over.append(fetched)
+        for fetched in over:
+            del self.watchers[fetched]
+
     def follower_fetched(
-        self, node_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int, now: float
+        self,
+        node_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now: float,
+        fetched: FetchedPartition | None = None,
+        before: float = NEVER,
     ) -> None:
-        """A follower fetches from `fetch_offset`, so it has what lies below. Its `log_start_offset` is its own log's.
+        """A follower fetches from `fetch_offset`, so it has what lies below. Its `log_start_offset` is its own log's;
+        `fetched` and `before` as in `Follower.fetched`.
 
         Raises KafkaError(NOT_LEADER_OR_FOLLOWER) for one that is no replica here, or whose broker epoch is not its last.
         """
@@ -406,11 +390,12 @@ class Partition:
                     f"broker {node_id} fetches {self.tp} under epoch {broker_epoch}, "
                     f"but has registered again with {broker.broker_epoch}",
                 )
-        before, started = follower.log_end_offset, follower.log_start_offset
-        follower.fetched(fetch_offset, log_start_offset, broker_epoch, self.log.log_end_offset, now)
+        had, started = follower.log_end_offset, follower.log_start_offset
+        end = self.log.log_end_offset
+        follower.fetched(fetch_offset, log_start_offset, broker_epoch, end, now, fetched, before)
         if node_id not in self._maximal:
             self._expand(follower)
-        if fetch_offset != before:
+        if fetch_offset != had:
             self.advance_high_watermark()
         if log_start_offset != started:
             self._purgatory.touch(self)
@@ -548,16 +533,7 @@ class Partition:
         epoch = self.leader_epoch
         with trio.CancelScope(deadline=deadline):
             while self.high_watermark < offset and self._holds(epoch):
-                touched = trio.Event()
-                self._held_count += 1
-                entry = (offset, self._held_count, touched)
-                heappush(self._held, entry)
-                try:
-                    await touched.wait()
-                finally:
-                    if not touched.is_set():
-                        self._held.remove(entry)
-                        heapify(self._held)
+                await self._held.wait(offset)
         if self.offline is not None:
             raise self.offline
         if self.high_watermark < offset:
@@ -591,12 +567,12 @@ class Partition:
         """Have everyone look again who waits for the partition, in whatever way."""
         self._purgatory.touch(self)
         self._purgatory.touch(self.end_key)
+        if self.watchers:
+            self._tell_watchers(wake=True)
 
     def _wake_all(self) -> None:
         """The same, and those who wait for the high watermark."""
-        held, self._held = self._held, []
-        for _, _, touched in held:
-            touched.set()
+        self._held.release_all()
         self.touch()
 
     def fail(self, error: KafkaError) -> None:

@@ -6,6 +6,7 @@ awaits, so no touch can fall into the gap, which is what Kafka's second try is f
 """
 
 from collections.abc import Callable, Collection, Hashable
+from heapq import heapify, heappop, heappush
 
 import trio
 
@@ -54,3 +55,38 @@ class Purgatory:
         waiting.discard(touched)
         if not waiting:
             del self._waiting[key]
+
+
+class Held:
+    """Who waits for something that grows to reach a number: it wakes those whose number it has reached, and no other."""
+
+    __slots__ = ("_count", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, int, trio.Event]] = []
+        self._count = 0
+
+    async def wait(self, number: int) -> None:
+        """Until `number` is reached, or everybody is released."""
+        released = trio.Event()
+        self._count += 1
+        entry = (number, self._count, released)
+        heappush(self._waiting, entry)
+        try:
+            await released.wait()
+        finally:
+            if not released.is_set():
+                self._waiting.remove(entry)
+                heapify(self._waiting)
+
+    def release(self, number: int) -> None:
+        """`number` is reached."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= number:
+            heappop(waiting)[2].set()
+
+    def release_all(self) -> None:
+        """Nothing is as it was: everybody looks again."""
+        waiting, self._waiting = self._waiting, []
+        for _, _, released in waiting:
+            released.set()

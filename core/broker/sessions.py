@@ -10,6 +10,9 @@ last answer. Both sides count the epoch of the session, so that a lost request o
 
 The cache is bounded (`max.incremental.fetch.session.cache.slots`). A full cache opens a session only in the place of one
 that was idle for `min.incremental.fetch.session.eviction.ms`; other clients are answered without a session, session id 0.
+
+A follower's session may hold thousands of partitions of which a few move at a time. Each partition tells the sessions that
+watch it when it has moved (`Partition.watch`); a follower's request looks at these, and at those it names, and at no other.
 """
 
 from __future__ import annotations
@@ -29,13 +32,16 @@ class FetchedPartition:
     """What a session knows of one partition: what the client wants of it, and what it was told last."""
 
     __slots__ = (
+        "counted",
         "current_leader_epoch",
         "fetch_offset",
         "high_watermark",
+        "key",
         "last_fetched_epoch",
         "log_start_offset",
         "partition",
         "partition_max_bytes",
+        "session",
         "told_log_start_offset",
         "topic",
         "topic_id",
@@ -45,6 +51,12 @@ class FetchedPartition:
         self.topic = topic
         self.topic_id = topic_id
         self.partition = partition
+        self.key: Hashable = (topic_id or topic, partition)
+        """What names the partition in its session: the topic's id where the client uses ids."""
+        self.session: FetchSession | None = None
+        """The session that has it, while it has it and is not over."""
+        self.counted = False
+        """Whether the partition knows what this follower has, from an earlier request."""
         self.fetch_offset = 0
         self.partition_max_bytes = 0
         self.current_leader_epoch = -1
@@ -64,11 +76,6 @@ class FetchedPartition:
         self.last_fetched_epoch = fetched_epoch
         self.log_start_offset = start
 
-    @property
-    def key(self) -> Hashable:
-        """What names the partition in its session: the topic's id where the client uses ids."""
-        return (self.topic_id or self.topic, self.partition)
-
 
 Partitions = dict[Hashable, FetchedPartition]
 
@@ -76,7 +83,17 @@ Partitions = dict[Hashable, FetchedPartition]
 class FetchSession:
     """One client's session."""
 
-    __slots__ = ("by_id", "created_ms", "epoch", "id", "last_used_ms", "partitions", "privileged")
+    __slots__ = (
+        "by_id",
+        "created_ms",
+        "dirty",
+        "epoch",
+        "id",
+        "last_used_ms",
+        "partitions",
+        "privileged",
+        "used_at",
+    )
 
     def __init__(
         self, session_id: int, partitions: Partitions, by_id: bool, privileged: bool, now_ms: int
@@ -89,6 +106,18 @@ class FetchSession:
         """A follower's: not evicted for a consumer's."""
         self.created_ms = now_ms
         self.last_used_ms = now_ms
+        self.used_at = float("-inf")
+        """When its last request came, in seconds of trio's clock."""
+        self.dirty: Partitions = dict(partitions) if privileged else {}
+        """Of a follower's: the partitions that may have something to tell."""
+        for fetched in partitions.values():
+            fetched.session = self
+
+    def end(self) -> None:
+        """It is over, also for a request of its that still waits."""
+        self.epoch = FINAL_EPOCH
+        for fetched in self.partitions.values():
+            fetched.session = None
 
 
 class FetchSessions:
@@ -120,7 +149,7 @@ class FetchSessions:
         """Forget a session, if it is there; it is over for a request of its that still waits."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            session.epoch = FINAL_EPOCH
+            session.end()
         return session
 
     def next(self, session_id: int, epoch: int, by_id: bool, now_ms: int) -> FetchSession:
@@ -144,12 +173,12 @@ class FetchSessions:
         """Make room for a newcomer, by KIP-227's rules."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is not None and now_ms - oldest.last_used_ms > self._eviction_ms:
-            del self._sessions[oldest.id]
+            self.close(oldest.id)
             return True
         if privileged:
             for session in self._sessions.values():
                 if not session.privileged:
-                    del self._sessions[session.id]
+                    self.close(session.id)
                     return True
         return False
 
@@ -157,4 +186,7 @@ class FetchSessions:
 def forget(session: FetchSession, keys: Iterable[Hashable]) -> None:
     """Drop partitions that the client no longer fetches."""
     for key in keys:
-        session.partitions.pop(key, None)
+        fetched = session.partitions.pop(key, None)
+        if fetched is not None:
+            fetched.session = None
+            session.dirty.pop(key, None)

@@ -211,3 +211,72 @@ class TestJoining:
             partition.accepted(proposal, (1,), 0, epoch + 1)
             assert set(partition.isr) == {1, 2, 3}, "it was of the last leader epoch"
             assert partition.high_watermark <= 1
+
+
+class TestSessionsOfManyPartitions:
+    """A partition that does not move is not looked at, and its followers are in sync all the same."""
+
+    @simulated
+    async def test_who_was_idle_for_long_has_its_time_when_something_comes(self) -> None:
+        async with running_cluster(**LAG) as cluster:
+            await cluster.create(1, 2, partitions=3)
+            await cluster.produce(1, b"a")
+            await trio.sleep(1000)
+            cluster.part(2)
+            gone = trio.current_time()
+            await cluster.produce(1, b"b", acks=1)
+            await cluster.until(lambda: cluster.isr() == (1,))
+            # Its last request was up to half a second before; then it has 10 s, and up to 5 until somebody looks.
+            assert 9 <= trio.current_time() - gone <= 16
+
+    @simulated
+    async def test_only_what_moved_is_looked_at(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2, partitions=50)
+            for number in range(50):
+                await cluster.produce(1, b"a", number=number)
+            await trio.sleep(2)
+            (session,) = cluster.broker(1).sessions._sessions.values()
+            assert len(session.partitions) == 50 and session.dirty == {}
+            cluster.partition(1, number=7).appended()
+            assert [key[1] for key in session.dirty] == [7]
+            await cluster.produce(1, b"b", number=7)
+            await trio.sleep(2)
+            assert session.dirty == {}
+            assert cluster.partition(2, number=7).high_watermark == 2
+
+    @simulated
+    async def test_what_did_not_fit_comes_with_the_next_answer(self) -> None:
+        async with running_cluster(
+            brokers=2,
+            replica__fetch__response__max__bytes="150000",
+            replica__fetch__max__bytes="60000",
+            replica__fetch__wait__max__ms="60000",
+        ) as cluster:
+            await cluster.create(1, 2, partitions=20)
+            cluster.part(2)
+            for number in range(20):
+                for _ in range(4):
+                    await cluster.produce(1, bytes(40_000), number=number, acks=1)
+            cluster.heal()
+            begun = trio.current_time()
+            for number in range(20):
+                await cluster.settled(1, 2, number=number)
+            assert trio.current_time() - begun < 70, "a poll at the most, for the watermarks"
+
+    @simulated
+    async def test_a_partition_that_is_made_again_is_watched_again(self) -> None:
+        async with running_cluster(brokers=2, replica__fetch__wait__max__ms="60000") as cluster:
+            await cluster.create(1, 2, topic="other")
+            await cluster.create(1, 2)
+            await cluster.produce(1, b"a")
+            await cluster.change(replicas=(2,), isr=(2,), leader=2)
+            await cluster.change(replicas=(2, 1))
+            await cluster.until(lambda: set(cluster.isr()) == {1, 2})
+            await cluster.change(leader=1)
+            for _ in range(3):
+                begun = trio.current_time()
+                assert await cluster.produce(1, b"b") == NONE
+                assert trio.current_time() - begun < 1
+            await trio.sleep(61)
+            await cluster.settled(1, 2)

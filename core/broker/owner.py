@@ -1,0 +1,53 @@
+"""What a partition needs of its surroundings, and what it wants of the controller."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from pk.core.log.failures import StorageError
+from pk.core.meta.image import BrokerImage
+
+if TYPE_CHECKING:
+    from pk.core.broker.partition import Partition
+
+
+class Proposal(NamedTuple):
+    """A change of the ISR that the controller is asked for."""
+
+    isr: tuple[tuple[int, int], ...]
+    """(node id, broker epoch) of each member; the epoch is -1 where it is not known."""
+    leader_epoch: int
+    partition_epoch: int
+    joining: int | None
+    """Who is to be added; None where somebody is to go."""
+
+
+class Owner(Protocol):
+    """Who looks after a partition: does what must not be done on the loop, or not now, and knows the other brokers."""
+
+    lag_s: float
+    """`replica.lag.time.max.ms`, in seconds."""
+
+    def now(self) -> float:
+        """Seconds of trio's clock."""
+        ...
+
+    def broker(self, node_id: int) -> BrokerImage | None:
+        """A registered broker."""
+        ...
+
+    def propose(self, partition: Partition) -> None:
+        """Ask the controller for the partition's `proposal`."""
+        ...
+
+    def flush(self, partition: Partition) -> None:
+        """Start a sync of the log; `partition.flushed` is called when it is through."""
+        ...
+
+    def dropped(self, partition: Partition) -> None:
+        """Segments were dropped: remove their files after `file.delete.delay.ms`."""
+        ...
+
+    def failed(self, partition: Partition, error: StorageError) -> None:
+        """The disk failed in a way that could not be taken back."""
+        ...
