@@ -44,12 +44,12 @@ _WANTED = (
     ),
     Option(
         "-r",
-        "--rf",
         "--replication-factor",
+        "--rf",
         value="N",
         kind="count",
         dest="rf",
-        help="So many replicas of every partition.",
+        help="So many replicas of every partition; --rf N for short.",
     ),
     Option(
         "--balance",
