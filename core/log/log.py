@@ -24,6 +24,7 @@ from pk.core.log.failures import StorageError
 from pk.core.log.files import Data, WouldWait, patience
 from pk.core.log.index import TIME_ENTRY
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
+from pk.core.log.recovery import batches_between
 from pk.core.log.segment import BatchPlace, Part, Segment
 from pk.core.log.slices import EMPTY
 from pk.core.log.storage import INT32_MAX, StoredLog
@@ -40,6 +41,10 @@ from pk.core.record.batch import (
     iter_headers,
     records,
 )
+
+
+RECALLED_SEGMENTS = 2
+"""How many of the segments before it are looked through for what a snapshot leaves out of a producer."""
 
 
 class Origin(IntEnum):
@@ -264,12 +269,33 @@ class Log(StoredLog):
         if header.base_sequence < 0:
             self.producers.check_epoch(header)
             return None
-        repeated = self.producers.check(header)
+        try:
+            repeated = self.producers.check(header)
+        except KafkaError as e:
+            if e.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or not self._recall(header):
+                raise
+            repeated = self.producers.check(header)
         if repeated is None:
             return None
         time_ms = repeated.timestamp if self._append_time else -1
         first, last = repeated.first_offset, repeated.last_offset
         return Appended(first, last, time_ms, self.log_start_offset, True)
+
+    def _recall(self, header: BatchHeader) -> bool:
+        """Whether more is known of a producer now. What a snapshot leaves out of its last five batches is read from the
+        log when one of them seems to be sent again: a log that was closed well is opened without being read."""
+        state = self.producers.get(header.producer_id)
+        if state is None or not state.abridged or state.epoch != header.producer_epoch:
+            return False
+        end = state.batches[0].first_offset
+        before = [segment for segment in self.segments if segment.base_offset < end]
+        start = before[max(len(before) - RECALLED_SEGMENTS, 0)].base_offset if before else end
+        try:
+            headers = [h for h, _ in batches_between(self.segments, start, end)]
+        except OSError as e:
+            raise StorageError(self.directory, "read", e, undone=True) from e
+        self.producers.recall(header.producer_id, headers)
+        return True
 
     def _write(
         self,

@@ -71,6 +71,7 @@ class ProducerState:
     """One producer, as far as this log knows it."""
 
     __slots__ = (
+        "abridged",
         "batches",
         "coordinator_epoch",
         "epoch",
@@ -85,6 +86,8 @@ class ProducerState:
         self.epoch = epoch
         self.batches: list[SentBatch] = []
         """Of this epoch, the last five, in order."""
+        self.abridged = False
+        """Whether those before `batches` are only in the log: a snapshot keeps the last one."""
         self.coordinator_epoch = -1
         self.txn_first_offset = NO_OFFSET
         self.timestamp = -1
@@ -210,6 +213,25 @@ class Producers:
                     f"coordinator epoch {coordinator_epoch(marker)} is older than {state.coordinator_epoch}",
                 )
 
+    def recall(self, producer_id: int, earlier: Iterable[BatchHeader]) -> None:
+        """Learn what a snapshot has left out: of the batches in `earlier`, in order, those that this producer sent in
+        this epoch, and that are before the ones that are known."""
+        state = self._states[producer_id]
+        state.abridged = False
+        if not state.batches:
+            return
+        first = state.batches[0].first_offset
+        found = [
+            SentBatch(h.last_sequence, h.last_offset, h.last_offset_delta, h.max_timestamp)
+            for h in earlier
+            if h.producer_id == producer_id
+            and h.producer_epoch == state.epoch
+            and h.base_sequence >= 0
+            and h.base_offset < first
+        ]
+        state.batches[:0] = found[-BATCHES_KEPT:]
+        del state.batches[:-BATCHES_KEPT]
+
     # --- taking in what was appended ---
 
     def update(self, header: BatchHeader, base_offset: int, timestamp: int, now_ms: int) -> None:
@@ -224,6 +246,7 @@ class Producers:
             state = self._states[producer_id] = ProducerState(producer_id, epoch)
         elif state.epoch != epoch:
             state.epoch = epoch
+            state.abridged = False
             state.batches.clear()
         batches = state.batches
         if len(batches) == BATCHES_KEPT:
@@ -342,6 +365,7 @@ class Producers:
             state = self._states[producer_id] = ProducerState(producer_id, epoch)
             if last_offset >= 0:
                 state.batches.append(SentBatch(sequence, last_offset, delta, timestamp))
+                state.abridged = sequence >= 0
             state.coordinator_epoch = coordinator
             state.txn_first_offset = txn_first
             state.timestamp = timestamp
