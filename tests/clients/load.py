@@ -6,6 +6,7 @@ commits. What they remember is compared with what is in the log in the end, by `
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from clients.apache_kafka import start_tool
 from clients.readers import read_records
 
 FLUSH_S = 120.0
+UNKNOWN = -1
 KEYS = 50
 TIMEOUT_MS = 1000
 """How long a producer waits for an answer. Clients' own default is 30 s and more, and nothing tells a client sooner that a
@@ -33,6 +35,7 @@ class Acknowledged(NamedTuple):
 
     partition: int
     offset: int
+    """UNKNOWN where the producer learned that an earlier attempt had succeeded, and no more."""
     key: str
     value: int
     time_s: float
@@ -130,12 +133,12 @@ class Load:
                 if self._last is not None:
                     self.waited_s = max(self.waited_s, now - self._last)
                 self._last = now
-                key, value = message.key(), message.value()
+                key, value, offset = message.key(), message.value(), message.offset()
                 assert key is not None and value is not None
                 self.acknowledged.append(
                     Acknowledged(
                         message.partition() or 0,
-                        message.offset() or 0,
+                        UNKNOWN if offset is None else offset,
                         key.decode(),
                         int(value),
                         now,
@@ -161,12 +164,15 @@ class JavaLoad:
         with tempfile.NamedTemporaryFile("w", suffix=".properties", delete=False) as file:
             file.write("enable.idempotence=true\nacks=all\ndelivery.timeout.ms=300000\n")
             file.write(f"request.timeout.ms={TIMEOUT_MS}\nmax.block.ms=300000\n")
+            file.write("retries=2147483647\n")  # the tool's own default is none
         self._settings = Path(file.name)
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         self._process = start_tool(
             "org.apache.kafka.tools.VerifiableProducer",
             *("--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(rate)),
             *("--acks", "-1", "--command-config", file.name, "--max-messages", "-1"),
             *("--repeating-keys", "10"),
+            stderr=self._said,
         )
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
@@ -185,6 +191,26 @@ class JavaLoad:
         self._process.wait()
         self._thread.join()
         self._settings.unlink()
+        self._said.close()
+
+    def wait_for(self, count: int, timeout: float = FLUSH_S) -> None:
+        """Wait until so many records more than now are acknowledged."""
+        goal, deadline = len(self.acknowledged) + count, time.monotonic() + timeout
+        while len(self.acknowledged) < goal:
+            assert not self.failed, self.failed[:5]
+            assert self._process.poll() is None, self._end_of_log()
+            assert time.monotonic() < deadline, f"{len(self.acknowledged)} of {goal} acknowledged"
+            time.sleep(0.05)
+
+    @property
+    def waited_s(self) -> float:
+        """The longest time between two acknowledgements."""
+        times = [each.time_s for each in self.acknowledged]
+        return max((b - a for a, b in itertools.pairwise(times)), default=0.0)
+
+    def _end_of_log(self) -> str:
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace")[-2000:]
 
     def finish(self) -> None:
         """Stop it in order: it waits for what is on its way."""
@@ -322,7 +348,14 @@ def check_log(bootstrap: str, load: Load | JavaLoad, partitions: int) -> dict[in
                 f"{load.topic}-{partition} offset {record.offset}: {record.key} has {record.value} after {before}"
             )
             last[record.key] = record.value
+    unknown = [told for told in load.acknowledged if told.offset < 0]
+    for partition in {told.partition for told in unknown}:
+        there = {(record.key, record.value) for record in log[partition]}
+        gone = [t for t in unknown if t.partition == partition and (t.key, t.value) not in there]
+        assert not gone, f"acknowledged and gone: {gone[:5]}"
     for told in load.acknowledged:
+        if told.offset < 0:
+            continue
         records = log[told.partition]
         assert told.offset < len(records), f"acknowledged and gone: {told}"
         assert records[told.offset][1:] == (told.key, told.value), (

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -36,8 +36,8 @@ class Wires(Protocol):
 class PkCluster:
     """`brokers` nodes on loopback, for the length of a `with` block. Brokers count from 1.
 
-    The metadata store is embedded, in a controller of its own (node 0), unless `zookeeper` (zookeeper://h:p/path) is given:
-    then every broker is a controller too. `config` goes to every node. Between nodes, and from nodes to the controller,
+    The metadata store is embedded, in a controller of its own (node 0), unless `zookeeper` (zookeeper://h:p/path, or what gives
+    each node its own) is given: then every broker is a controller too. `config` goes to every node. Between nodes, and from nodes to the controller,
     `wires` lie if given; clients do not go through them. Data lies in `directory`, else in a temporary folder.
     """
 
@@ -45,7 +45,7 @@ class PkCluster:
         self,
         brokers: int = 3,
         *,
-        zookeeper: str | None = None,
+        zookeeper: str | Callable[[int], str] | None = None,
         config: Mapping[str, str] | None = None,
         directory: Path | None = None,
         wires: Wires | None = None,
@@ -229,7 +229,8 @@ class PkCluster:
             if self._zookeeper is not None:
                 keys["process.roles"] = "broker,controller"
                 keys["listeners"] += f",{controller}"
-                keys["pk.metadata.store"] = self._zookeeper
+                own = self._zookeeper
+                keys["pk.metadata.store"] = own if isinstance(own, str) else own(node_id)
             else:
                 port = self._seen(CONTROLLER, self._controller_ports[CONTROLLER])
                 keys["controller.quorum.bootstrap.servers"] = f"{here}:{port}"

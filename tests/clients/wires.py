@@ -1,7 +1,7 @@
 """What lies between nodes, in the test's hand: TCP forwarders that can cut a node off without closing a connection.
 
 A connection between two nodes goes through the forwarder of the one that is connected to; who connects says so itself, by the
-client id of its first request (`pk-node-2`). While two nodes are cut off from each other what they send is held back, as a
+client id of its first request (`pk-node-2`). A service that speaks another language has a forwarder for each node. While two nodes are cut off from each other what they send is held back, as a
 network that drops packets would (TCP sends them again once it is whole); connections that are made meanwhile hang.
 """
 
@@ -32,6 +32,13 @@ class Wires:
         self._spawn(self._accept, listener, node_id, port)
         return listener.getsockname()[1]
 
+    def wire_from(self, node_id: int, service: int, port: int) -> int:
+        """A port by which one node reaches a service on `port` that is no node; `service` is its name for `cut_off`."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets.append(listener)
+        self._spawn(self._accept, listener, service, port, node_id)
+        return listener.getsockname()[1]
+
     def cut_off(self, node_id: int, others: list[int]) -> None:
         """Cut a node off from each of the others."""
         with self._changed:
@@ -53,24 +60,30 @@ class Wires:
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
 
-    def _accept(self, listener: socket.socket, node_id: int, port: int) -> None:
+    def _accept(
+        self, listener: socket.socket, node_id: int, port: int, source: int | None = None
+    ) -> None:
         while not self._closed:
             try:
                 connection, _ = listener.accept()
             except OSError:
                 return
             self._sockets.append(connection)
-            self._spawn(self._connect, connection, node_id, port)
+            self._spawn(self._connect, connection, node_id, port, source)
 
-    def _connect(self, connection: socket.socket, node_id: int, port: int) -> None:
+    def _connect(
+        self, connection: socket.socket, node_id: int, port: int, source: int | None
+    ) -> None:
         with contextlib.suppress(OSError), connection:
             first = connection.recv(PIECE)
-            while len(first) < 14 or len(first) < 14 + _client_id_bytes(first):
-                piece = connection.recv(PIECE)
-                if not piece:
+            while source is None:
+                if len(first) >= 14 and len(first) >= 14 + _client_id_bytes(first):
+                    source = _node_of(first)
+                elif piece := connection.recv(PIECE):
+                    first += piece
+                else:
                     return
-                first += piece
-            pair = frozenset((node_id, _node_of(first)))
+            pair = frozenset((node_id, source))
             if not self._wait_whole(pair):
                 return
             with socket.create_connection(("127.0.0.1", port), 10) as target:
