@@ -42,7 +42,6 @@ from pk.core.record.batch import (
     records,
 )
 
-
 RECALLED_SEGMENTS = 2
 """How many of the segments before it are looked through for what a snapshot leaves out of a producer."""
 
