@@ -1,4 +1,4 @@
-"""A whole node in this process: real sockets on loopback, a disk in memory unless one is given."""
+"""Whole nodes in this process, one or a cluster: real sockets on loopback, a disk in memory unless one is given."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import trio
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk
 from pk.core.log.memory_disk import MemoryDisk
+from pk.core.meta.image import MetadataImage
 from pk.core.wire.codec import decode_whole
 from pk.core.wire.header import frame_request, parse_response_header
 from pk.core.wire.index import MESSAGES
@@ -145,3 +146,95 @@ async def make_topic(caller: Caller, name: str, partitions: int = 1, **configs: 
     )
     assert response.topics[0].error_code == 0, response
     return response.topics[0].topic_id
+
+
+class Cluster:
+    """A controller (node 0) and brokers from 1 on in this process: each a node on real sockets, with a disk in memory."""
+
+    CONTROLLER = 0
+
+    def __init__(self, nursery: trio.Nursery, keys: dict[str, str]) -> None:
+        self._nursery = nursery
+        self._keys = keys
+        self.nodes: dict[int, Node] = {}
+        """Those that run."""
+        self.disks: dict[int, MemoryDisk] = {}
+        self._ports: dict[int, int] = {}
+        self._scopes: dict[int, trio.CancelScope] = {}
+        self._ended: dict[int, trio.Event] = {}
+
+    @property
+    def controller(self) -> Node:
+        return self.nodes[self.CONTROLLER]
+
+    @property
+    def image(self) -> MetadataImage:
+        """The cluster as the controller has it."""
+        assert self.controller.broker.controller is not None
+        return self.controller.broker.controller.image
+
+    def config(self, node_id: int, **keys: str) -> BrokerConfig:
+        """What a node runs with; where it listened before, it listens again."""
+        address = f"127.0.0.1:{self._ports.get(node_id, 0)}"
+        given = {"node__id": str(node_id), "controller__listener__names": "CONTROLLER"}
+        if node_id == self.CONTROLLER:
+            given |= {"process__roles": "controller", "listeners": f"CONTROLLER://{address}"}
+        else:
+            where = f"127.0.0.1:{self._ports.get(self.CONTROLLER, 1)}"
+            given |= {"process__roles": "broker", "listeners": f"PLAINTEXT://{address}"}
+            given["controller__quorum__bootstrap__servers"] = where
+        return config_of(**given | self._keys | keys)
+
+    async def start(self, node_id: int, **keys: str) -> Node:
+        """Start a node; returns when it serves."""
+        disk = self.disks.setdefault(node_id, MemoryDisk())
+        node = Node(self.config(node_id, **keys), disk=disk)
+        ready, ended, scope = trio.Event(), trio.Event(), trio.CancelScope()
+
+        async def run() -> None:
+            try:
+                with scope:
+                    await node.run(lambda _: ready.set())
+            finally:
+                ended.set()
+
+        self._nursery.start_soon(run)
+        await ready.wait()
+        self.nodes[node_id] = node
+        self._scopes[node_id], self._ended[node_id] = scope, ended
+        self._ports[node_id] = node.listeners[0].advertised.port
+        return node
+
+    async def stop(self, node_id: int) -> None:
+        """Drain a node."""
+        self.nodes[node_id].stop()
+        await self._ended[node_id].wait()
+        del self.nodes[node_id]
+
+    async def crash(self, node_id: int) -> None:
+        """End a node as a kill does: what was written stays, nothing is closed in order."""
+        self._scopes[node_id].cancel()
+        await self._ended[node_id].wait()
+        del self.nodes[node_id]
+
+    async def until(self, holds: Callable[[MetadataImage], bool]) -> MetadataImage:
+        """Wait until the controller's image is so."""
+        assert self.controller.broker.controller is not None
+        while not holds(self.image):
+            await self.controller.broker.controller.feed.wait_beyond(
+                self.image.offset, trio.current_time() + 1
+            )
+        return self.image
+
+
+@asynccontextmanager
+async def running_cluster(brokers: int = 3, **keys: str) -> AsyncIterator[Cluster]:
+    """A cluster that serves; its nodes are ended without ceremony. In `keys`, for every node, a dot is two underscores."""
+    async with trio.open_nursery() as nursery:
+        cluster = Cluster(nursery, keys)
+        await cluster.start(cluster.CONTROLLER)
+        async with trio.open_nursery() as starting:
+            for node_id in range(1, brokers + 1):
+                starting.start_soon(cluster.start, node_id)
+        yield cluster
+        nursery.cancel_scope.cancel()

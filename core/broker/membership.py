@@ -49,6 +49,9 @@ AGAIN_S: Final = 0.1
 LEAVE_AGAIN_S: Final = 0.02
 """Between heartbeats of a broker that waits to be let go: its clients wait too."""
 
+SILENCE_S: Final = 1.5
+"""Without an answer for so long, who wants to go takes the controller for gone too, and goes."""
+
 _UNKNOWN_INCARNATION: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _MAY_PASS: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
 """A registration that is refused so is tried again: the last incarnation's session ends, a controller comes."""
@@ -84,6 +87,7 @@ class Membership:
         self._beating = False
         self._unfenced = trio.Event()
         self._let_go = trio.Event()
+        self._answered_at = 0.0
         self._wake = trio.Event()
         broker.followers.append(self._follow)
 
@@ -139,10 +143,15 @@ class Membership:
             return
         self._leaving = True
         self._wake.set()
-        with trio.move_on_after(within_s):
-            await self._let_go.wait()
-            return
-        logger.warning("the controller did not let this broker go within %.1f s", within_s)
+        until = trio.current_time() + within_s
+        self._answered_at = trio.current_time()
+        while not self._let_go.is_set():
+            silent_until = self._answered_at + SILENCE_S
+            if trio.current_time() >= min(until, silent_until):
+                logger.warning("the controller did not let this broker go")
+                return
+            with trio.CancelScope(deadline=min(until, silent_until)):
+                await self._let_go.wait()
 
     def directory_failed(self) -> None:
         """A log directory has failed: tell the controller at once."""
@@ -205,6 +214,7 @@ class Membership:
         elif answer.error_code:
             logger.warning("the heartbeat was refused: %s", error_name(answer.error_code))
         else:
+            self._answered_at = trio.current_time()
             self._told_failed.update(request.offline_log_dirs)
             if answer.should_shut_down:
                 self._let_go.set()

@@ -22,7 +22,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.dirs import LogDirs
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.meta.brokers import fence_broker, heartbeat, register_broker
-from pk.core.meta.events import ClusterCreated, Endpoint
+from pk.core.meta.events import ClusterCreated, Endpoint, PartitionCreated, TopicCreated
 from pk.core.meta.image import BrokerImage, MetadataImage
 from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from pk.core.wire.messages.broker_registration import (
@@ -66,8 +66,10 @@ class Cluster:
         await trio.lowlevel.checkpoint()
         if isinstance(request, BrokerHeartbeatRequest):
             self.heartbeats.append((trio.current_time(), request))
-        else:
+        elif isinstance(request, BrokerRegistrationRequest):
             self.registrations.append(request)
+        else:
+            await trio.sleep_forever()  # what others in the broker ask
         if self.answers:
             answer = self.answers.pop(0)()
             if answer is None:
@@ -85,6 +87,13 @@ class Cluster:
 
     async def show(self) -> None:
         await self.broker.publish(self.image)
+
+    async def lead(self, node_id: int) -> None:
+        """Give the broker a partition to lead."""
+        topic_id = bytes(15) + b"t"
+        created = PartitionCreated(topic_id, 0, (node_id,), (node_id,), node_id)
+        self.image = self.image.apply([TopicCreated("t", topic_id), created])
+        await self.show()
 
     async def fence(self, node_id: int) -> None:
         epoch = self.image.brokers[node_id].broker_epoch
@@ -246,6 +255,7 @@ async def test_it_is_let_go_when_the_others_know() -> None:
     async with case() as one:
         await registered(one)
         await one.membership.serve()
+        await one.cluster.lead(1)
         one.cluster.others_know = False
         async with trio.open_nursery() as nursery:
             went = trio.Event()
@@ -265,11 +275,23 @@ async def test_it_is_let_go_when_the_others_know() -> None:
 
 
 @mocked
-async def test_without_an_answer_it_goes_in_time() -> None:
+async def test_without_an_answer_it_takes_the_controller_for_gone() -> None:
     async with case() as one:
         await registered(one)
         await one.membership.serve()
         one.cluster.answers += [lambda: None] * 100
+        began = trio.current_time()
+        await one.membership.hand_over(5)
+        assert trio.current_time() - began == pytest.approx(1.5, abs=0.01)
+
+
+@mocked
+async def test_a_controller_that_answers_and_does_not_let_it_go_is_left_in_time() -> None:
+    async with case() as one:
+        await registered(one)
+        await one.membership.serve()
+        await one.cluster.lead(1)
+        one.cluster.others_know = False
         began = trio.current_time()
         await one.membership.hand_over(5)
         assert trio.current_time() - began == pytest.approx(5, abs=0.01)

@@ -1,0 +1,332 @@
+"""Clusters of nodes over real sockets: roles, registration, leaders that go and come back, the controller that does."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from nodes import Caller, Cluster, caller_of, config_of, running_cluster, trio_test
+
+from pk.core.broker.runtime import StartError
+from pk.core.errors import ErrorCode
+from pk.core.log.failures import LogDirOfAnother
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.meta.image import MetadataImage, PartitionImage
+from pk.core.record.build import build_batch
+from pk.core.values import NO_LEADER
+from pk.core.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
+from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from pk.net.node import Node
+
+
+async def make_replicated(cluster: Cluster, name: str, partitions: int = 1) -> None:
+    """A topic on three brokers, min.insync.replicas 2, there for every one of them."""
+    async with caller_of(cluster.nodes[1]) as caller:
+        request = CreateTopicsRequest(
+            topics=[
+                CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=3,
+                    configs=[CreatableTopicConfig(name="min.insync.replicas", value="2")],
+                )
+            ],
+            timeout_ms=10_000,
+        )
+        answer = await caller.call(request, 7)
+        assert answer.topics[0].error_code == 0, answer
+    for node_id in (1, 2, 3):
+        await holds(cluster.nodes[node_id], name, partitions)
+
+
+async def holds(node: Node, topic: str, partitions: int) -> None:
+    """Wait until a broker holds all of the topic's partitions."""
+    replicas, deadline = node.broker.replicas, trio.current_time() + 10
+    assert await node.broker.purgatory.until(
+        lambda: all(replicas.find(topic, n) is not None for n in range(partitions)),
+        (MetadataImage,),
+        deadline,
+    )
+
+
+def state(cluster: Cluster, topic: str = "t", partition: int = 0) -> PartitionImage:
+    found = cluster.image.partition(topic, partition)
+    assert found is not None
+    return found
+
+
+async def produce(cluster: Cluster, value: bytes, acks: int = -1, topic: str = "t") -> int:
+    """Produce as a client does: to whom it takes for the leader, again where that is not. The record's offset."""
+    while True:
+        leader = state(cluster, topic).leader
+        if leader in cluster.nodes:
+            try:
+                async with caller_of(cluster.nodes[leader]) as caller:
+                    code, offset = await _produce(caller, topic, value, acks)
+            except (OSError, EOFError, trio.BrokenResourceError):
+                code, offset = ErrorCode.NETWORK_EXCEPTION, -1
+            if code == ErrorCode.NONE:
+                return offset
+            assert code in (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                ErrorCode.NETWORK_EXCEPTION,
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+            ), code
+        await trio.sleep(0.01)
+
+
+async def _produce(caller: Caller, topic: str, value: bytes, acks: int) -> tuple[int, int]:
+    batch = build_batch([(1_700_000_000_000, None, value, ())])
+    data = [PartitionProduceData(index=0, records=batch)]
+    request = ProduceRequest(
+        acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
+    )
+    answer = (await caller.call(request, 9)).responses[0].partition_responses[0]
+    return answer.error_code, answer.base_offset
+
+
+async def in_sync(cluster: Cluster, count: int, topic: str = "t") -> None:
+    with trio.fail_after(10):
+        await cluster.until(
+            lambda image: all(len(p.isr) == count for p in image.topics[topic].partitions)
+        )
+
+
+async def agree(cluster: Cluster, end: int, topic: str = "t") -> None:
+    """Wait until every broker that runs has the log up to `end`, and lets readers see it."""
+    for node_id, node in cluster.nodes.items():
+        if node_id != cluster.CONTROLLER:
+            partition = node.broker.replicas.partition(topic, 0)
+            with trio.fail_after(10):
+                while (partition.log.log_end_offset, partition.high_watermark) != (end, end):  # noqa: ASYNC110
+                    await trio.sleep(0.005)
+
+
+@trio_test
+async def test_what_is_acknowledged_is_on_every_replica() -> None:
+    async with running_cluster() as cluster:
+        await make_replicated(cluster, "t", 3)
+        assert {state(cluster, "t", n).leader for n in range(3)} == {1, 2, 3}
+        assert [await produce(cluster, b"%d" % n) for n in range(5)] == [0, 1, 2, 3, 4]
+        for node_id in (1, 2, 3):
+            log = cluster.nodes[node_id].broker.replicas.partition("t", 0).log
+            assert log.log_end_offset == 5, "acks=all waited for it"
+        await agree(cluster, 5)
+
+
+@trio_test
+async def test_brokers_name_one_another_and_not_the_controller() -> None:
+    async with running_cluster() as cluster:
+        for node_id in (1, 2, 3):
+            async with caller_of(cluster.nodes[node_id]) as caller:
+                answer = await caller.call(MetadataRequest(topics=[]), 9)
+                assert [broker.node_id for broker in answer.brokers] == [1, 2, 3]
+                assert answer.cluster_id == cluster.image.cluster_id
+        assert 0 not in cluster.image.brokers
+        assert list(cluster.image.controllers) == [0]
+
+
+@trio_test
+async def test_when_a_leader_dies_another_goes_on_and_it_comes_back() -> None:
+    async with running_cluster() as cluster:
+        await make_replicated(cluster, "t")
+        await produce(cluster, b"before")
+        dead, epoch = state(cluster).leader, state(cluster).leader_epoch
+        await cluster.crash(dead)
+        with trio.fail_after(5):
+            assert await produce(cluster, b"meanwhile") == 1
+        assert state(cluster).leader != dead
+        assert state(cluster).leader_epoch > epoch
+        assert dead not in state(cluster).isr
+        await cluster.start(dead)
+        await in_sync(cluster, 3)
+        await agree(cluster, 2)
+        assert await produce(cluster, b"after") == 2
+        await agree(cluster, 3)
+
+
+@trio_test
+async def test_a_broker_that_stops_hands_over_first() -> None:
+    async with running_cluster() as cluster:
+        await make_replicated(cluster, "t")
+        await produce(cluster, b"before")
+        leader = state(cluster).leader
+        broker_epoch = cluster.image.brokers[leader].broker_epoch
+        seen: list[int] = []
+        controller = cluster.controller.broker.controller
+        assert controller is not None
+        controller.committed.append(
+            lambda _, image: seen.append(image.topics["t"].partitions[0].leader)
+        )
+        await cluster.stop(leader)
+        assert NO_LEADER not in seen
+        assert state(cluster).leader not in (leader, NO_LEADER)
+        assert cluster.image.brokers[leader].fenced
+        assert await produce(cluster, b"meanwhile") == 1
+        mark = cluster.disks[leader].read("/data/.kafka_cleanshutdown")
+        assert str(broker_epoch).encode() in mark
+        await cluster.start(leader)
+        await in_sync(cluster, 3)
+        await agree(cluster, 2)
+
+
+@trio_test
+async def test_brokers_go_on_while_the_controller_is_away() -> None:
+    async with running_cluster() as cluster:
+        await make_replicated(cluster, "t")
+        await produce(cluster, b"before")
+        known = state(cluster)
+        await cluster.crash(cluster.CONTROLLER)
+        async with caller_of(cluster.nodes[known.leader]) as caller:
+            assert await _produce(caller, "t", b"without it", -1) == (0, 1)
+        await cluster.start(cluster.CONTROLLER)
+        await make_replicated(cluster, "u")
+        assert await produce(cluster, b"x", topic="u") == 0
+        assert state(cluster).leader == known.leader, (
+            "nobody was fenced for the controller's absence"
+        )
+        assert await produce(cluster, b"after") == 2
+
+
+@trio_test
+async def test_a_broker_that_was_away_for_long_loads_a_snapshot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pk.core.broker.metadata_feed.TAIL_BYTES", 1)
+    async with running_cluster() as cluster:
+        await cluster.stop(3)
+        async with caller_of(cluster.nodes[1]) as caller:
+            for n in range(20):
+                topic = CreatableTopic(name=f"t{n}", num_partitions=1, replication_factor=2)
+                answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=9000), 7)
+                assert answer.topics[0].error_code == 0
+        node = await cluster.start(3)
+        assert set(node.broker.image.topics) == {f"t{n}" for n in range(20)}
+
+
+@trio_test
+async def test_no_two_brokers_give_out_one_producer_id() -> None:
+    async with running_cluster() as cluster:
+        given: list[int] = []
+        for node_id in (1, 2, 3, 1, 2, 3):
+            async with caller_of(cluster.nodes[node_id]) as caller:
+                answer = await caller.call(InitProducerIdRequest(transactional_id=None), 4)
+                assert answer.error_code == 0
+                given.append(answer.producer_id)
+        assert len(set(given)) == 6
+
+
+@trio_test
+async def test_a_client_of_any_broker_finds_its_topic_at_once() -> None:
+    async with running_cluster() as cluster:
+        for node_id in (1, 2, 3):
+            name = f"by-{node_id}"
+            async with caller_of(cluster.nodes[node_id]) as caller:
+                topic = CreatableTopic(name=name, num_partitions=1, replication_factor=3)
+                answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=9000), 7)
+                assert answer.topics[0].error_code == 0
+                asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
+                (found,) = (await caller.call(asked, 9)).topics
+                assert (found.error_code, len(found.partitions)) == (0, 1)
+
+
+# --- who may not come in ---
+
+
+async def failure_of(cluster: Cluster, node: Node) -> BaseException:
+    """What a node that does not start says."""
+    try:
+        with trio.fail_after(20):
+            await node.run(lambda _: pytest.fail("it started"))
+    except BaseExceptionGroup as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        return error
+    except (StartError, LogDirOfAnother) as e:
+        return e
+    raise AssertionError("it ended")
+
+
+@trio_test
+async def test_a_second_node_of_one_id_does_not_get_in() -> None:
+    async with running_cluster(1) as cluster:
+        twin = cluster.config(
+            1,
+            listeners="PLAINTEXT://127.0.0.1:0",
+            initial__broker__registration__timeout__ms="400",
+        )
+        error = await failure_of(cluster, Node(twin, disk=MemoryDisk()))
+        assert "DUPLICATE_BROKER_REGISTRATION" in str(error)
+        assert not cluster.image.brokers[1].fenced
+
+
+@trio_test
+async def test_a_directory_of_another_cluster_does_not_get_in() -> None:
+    async with running_cluster(1) as one, running_cluster(1) as other:
+        await one.stop(1)
+        node = Node(other.config(1, listeners="PLAINTEXT://127.0.0.1:0"), disk=one.disks[1])
+        error = await failure_of(other, node)
+        assert "INCONSISTENT_CLUSTER_ID" in str(error)
+
+
+@trio_test
+async def test_a_broker_that_finds_no_controller_gives_up_and_keeps_its_clean_mark() -> None:
+    async with running_cluster(1) as cluster:
+        await cluster.stop(1)
+        mark = cluster.disks[1].read("/data/.kafka_cleanshutdown")
+        await cluster.crash(cluster.CONTROLLER)
+        keys = {"initial__broker__registration__timeout__ms": "300"}
+        error = await failure_of(cluster, Node(cluster.config(1, **keys), disk=MemoryDisk()))
+        assert isinstance(error, StartError)
+        assert "300 ms" in str(error)
+        waiting = Node(cluster.config(1), disk=cluster.disks[1])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(waiting.run, lambda _: None)
+            await trio.sleep(0.1)
+            waiting.stop()
+        assert cluster.disks[1].read("/data/.kafka_cleanshutdown") == mark
+
+
+@trio_test
+async def test_one_node_with_a_controllers_listener_takes_other_brokers_in() -> None:
+    keys = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller__listener__names": "CONTROLLER",
+    }
+    async with trio.open_nursery() as nursery:
+        first, ready, joined = (
+            Node(config_of(**keys), disk=MemoryDisk()),
+            trio.Event(),
+            trio.Event(),
+        )
+        nursery.start_soon(first.run, lambda _: ready.set())
+        await ready.wait()
+        assert first.controller_address is not None
+        second = Node(
+            config_of(
+                node__id="2",
+                process__roles="broker",
+                controller__listener__names="CONTROLLER",
+                controller__quorum__voters=f"1@{first.controller_address}",
+            ),
+            disk=MemoryDisk(),
+        )
+        nursery.start_soon(second.run, lambda _: joined.set())
+        await joined.wait()
+        async with caller_of(second) as caller:
+            topic = CreatableTopic(name="t", num_partitions=1, replication_factor=2)
+            answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=9000), 7)
+            assert answer.topics[0].error_code == 0
+        assert sorted(first.broker.image.brokers) == [1, 2]
+        second.stop()
+        first.stop()
