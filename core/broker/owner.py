@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from pk.core.log.failures import StorageError
 from pk.core.meta.image import BrokerImage
 
-if TYPE_CHECKING:
-    from pk.core.broker.partition import Partition
+P = TypeVar("P", contravariant=True)
 
 
 class Proposal(NamedTuple):
@@ -22,7 +21,7 @@ class Proposal(NamedTuple):
     """Who is to be added; None where somebody is to go."""
 
 
-class Owner(Protocol):
+class Owner(Protocol[P]):
     """Who looks after a partition: does what must not be done on the loop, or not now, and knows the other brokers."""
 
     lag_s: float
@@ -36,18 +35,18 @@ class Owner(Protocol):
         """A registered broker."""
         ...
 
-    def propose(self, partition: Partition) -> None:
+    def propose(self, partition: P) -> None:
         """Ask the controller for the partition's `proposal`."""
         ...
 
-    def flush(self, partition: Partition) -> None:
+    def flush(self, partition: P) -> None:
         """Start a sync of the log; `partition.flushed` is called when it is through."""
         ...
 
-    def dropped(self, partition: Partition) -> None:
+    def dropped(self, partition: P) -> None:
         """Segments were dropped: remove their files after `file.delete.delay.ms`."""
         ...
 
-    def failed(self, partition: Partition, error: StorageError) -> None:
+    def failed(self, partition: P, error: StorageError) -> None:
         """The disk failed in a way that could not be taken back."""
         ...

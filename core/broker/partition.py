@@ -83,7 +83,7 @@ class Partition:
         *,
         node_id: int,
         purgatory: Purgatory,
-        owner: Owner,
+        owner: Owner[Partition],
         high_watermark: int | None = None,
     ) -> None:
         """`high_watermark` is what the checkpoint says."""

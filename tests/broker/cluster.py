@@ -495,11 +495,11 @@ class _Link:
 
 @asynccontextmanager
 async def running_cluster(
-    brokers: int = 3, racks: str = "", **config: str
+    config: dict[str, str] | None = None, /, *, brokers: int = 3, racks: str = "", **keys: str
 ) -> AsyncIterator[Cluster]:
-    """Brokers 1 to `brokers`, in the `racks` of one letter each; in the keys of `config` a dot is two underscores."""
+    """Brokers 1 to `brokers`, in the `racks` of one letter each; in `config` and `keys` a dot is two underscores."""
     given = {"log.dirs": "/data"}
-    given |= {name.replace("__", "."): value for name, value in config.items()}
+    given |= {name.replace("__", "."): value for name, value in {**(config or {}), **keys}.items()}
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, given)
         for node in range(1, brokers + 1):

@@ -194,7 +194,7 @@ class TestDeleteRecords:
 class TestDirectories:
     @simulated
     async def test_the_controller_is_told_where_replicas_lie(self) -> None:
-        async with running_cluster(brokers=2, **TWO_DIRS) as cluster:
+        async with running_cluster(TWO_DIRS, brokers=2) as cluster:
             await cluster.create(1, 2, partitions=4)
 
             def told() -> bool:
@@ -216,7 +216,7 @@ class TestDirectories:
 
     @simulated
     async def test_a_failed_one_is_told_by_the_heartbeat(self) -> None:
-        async with running_cluster(brokers=1, **TWO_DIRS) as cluster:
+        async with running_cluster(TWO_DIRS, brokers=1) as cluster:
             await cluster.create(1, partitions=2, configs={"flush.messages": "1"})
             replicas = cluster.broker(1).replicas
             assert replicas.offline_directories == []
@@ -227,7 +227,7 @@ class TestDirectories:
 
     @simulated
     async def test_a_copy_is_cut_with_the_log_it_copies(self) -> None:
-        async with running_cluster(brokers=2, **TWO_DIRS) as cluster:
+        async with running_cluster(TWO_DIRS, brokers=2) as cluster:
             await cluster.create(1, 2)
             for _ in range(3):
                 await cluster.produce(1, bytes(1000))

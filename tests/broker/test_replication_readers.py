@@ -61,7 +61,7 @@ def values_of(data: Any) -> list[bytes | None]:
 class TestNearest:
     @simulated
     async def test_a_consumer_is_sent_to_its_rack_and_reads_there(self) -> None:
-        async with running_cluster(racks="abb", **NEAREST) as cluster:
+        async with running_cluster(NEAREST, racks="abb") as cluster:
             await cluster.create(1, 2, 3)
             await cluster.produce(1, b"a")
             await cluster.settled(1, 2, 3)
@@ -74,7 +74,7 @@ class TestNearest:
 
     @simulated
     async def test_only_where_it_is_in_sync_alive_and_that_far(self) -> None:
-        async with running_cluster(racks="abb", **NEAREST) as cluster:
+        async with running_cluster(NEAREST, racks="abb") as cluster:
             await cluster.create(1, 2, 3)
             await cluster.produce(1, b"a")
             cluster.part(2)

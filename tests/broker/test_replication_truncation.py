@@ -67,7 +67,7 @@ class TestKip101:
 
     @simulated
     async def test_who_was_cut_off_truncates_what_nobody_was_promised(self) -> None:
-        async with running_cluster(**LAG) as cluster:
+        async with running_cluster(LAG) as cluster:
             await cluster.create(1, 2, 3, configs={"min.insync.replicas": "2"})
             await cluster.produce(1, b"a")
             cluster.part(1)
