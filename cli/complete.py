@@ -169,7 +169,7 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
     """What may replace `typed` after `words`, in the order to show it; prefixes are not filtered here."""
     place = locate(root, words)
     if place.option is not None:
-        return list(_values(place.option, place, names))
+        return _listed(place.option, typed, list(_values(place.option, place, names)))
     if typed.startswith("-") and not place.only_values:
         name, equals, _ = typed.partition("=")
         if equals and name.startswith("--"):
@@ -186,6 +186,15 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
     if place.argument is not None and place.argument.complete:
         return list(_of_kind(place.argument.complete, place, names))
     return []
+
+
+def _listed(option: Option, typed: str, found: list[Candidate]) -> list[Candidate]:
+    """The candidates for one more entry of a list such as `4,5`: behind what stands there, and none of it twice."""
+    head, comma, _ = typed.rpartition(",")
+    if option.kind != "list" or not comma:
+        return found
+    used = set(head.split(","))
+    return [Candidate(f"{head},{c.word}", c.meaning) for c in found if c.word not in used]
 
 
 def _options(place: Place) -> Iterator[Candidate]:

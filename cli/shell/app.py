@@ -56,7 +56,7 @@ class Shell:
     def toolbar(self) -> str:
         """Cluster, brokers, health and the age of what completion knows."""
         cache = self.cache
-        parts = [self.settings.cluster_name]
+        parts = [self._short_name()]
         if cache.error is not None:
             parts.append(cache.error)
         if cache.refreshed is not None:
@@ -69,6 +69,13 @@ class Shell:
             if cache.controller is not None:
                 parts.append(f"controller {cache.controller}")
         return " · ".join([*parts, cache.age()])
+
+    def _short_name(self) -> str:
+        """The cluster's name; of several addresses only the first, or nothing else would fit beside them."""
+        first, *more = self.settings.bootstrap.split(",")
+        address = f"{first} (+{len(more)})" if more else first
+        profile = self.settings.profile
+        return f"{profile.name} ({address})" if profile else address
 
     # what a line does
 

@@ -45,6 +45,20 @@ def test_names_come_from_the_cluster_meant() -> None:
     assert recall("nowhere:1", "topic") == []
 
 
+def test_brokers_partitions_and_one_more_entry_of_a_list() -> None:
+    remember("127.0.0.1:9092", "broker", ["1", "2", "3"])
+    remember("127.0.0.1:9092", "partition", ["orders/0", "orders/1"])
+    assert words("reassign", "pl") == ["plan"]
+    assert words("reassign", "plan", "--drain", "") == ["1", "2", "3"]
+    assert words("reassign", "plan", "--to", "1,") == ["1,2", "1,3"]
+    assert words("reassign", "plan", "--to", "3,1,") == ["3,1,2"]
+    assert words("reassign", "cancel", "orders/") == ["orders/0", "orders/1"]
+    assert words("partitions", "elect-leaders", "orders/1") == ["orders/1"]
+    assert words("brokers", "describe", "") == ["1", "2", "3"]
+    assert words("reassign", "plan", "--balance=l") == ["--balance=leaders"]
+    assert words("cluster", "features", "up") == ["upgrade"]
+
+
 def test_a_broken_cache_costs_only_candidates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
