@@ -15,7 +15,7 @@ import dataclasses
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from clients import apache_kafka
@@ -29,7 +29,9 @@ PARTS = ("start", "produce", "requests", "latency", "java", "cli", "hostile")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="scripts/bench", description=DESCRIPTION)
+    parser = argparse.ArgumentParser(
+        prog="scripts/bench", description=DESCRIPTION, epilog="`scripts/bench --log` measures logs."
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, three rounds")
     parser.add_argument("--rounds", type=int, help="rounds a measurement (default 5; --quick 3)")
     parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only")
@@ -71,12 +73,12 @@ def main() -> int:
     return 0
 
 
-def make(name: str, directory: Path) -> System:
+def make(name: str, directory: Path, properties: Mapping[str, str] | None = None) -> System:
     """A system on a directory of its own."""
     directory.mkdir(parents=True)
     if name == "pk":
-        return Pk(directory, apache_kafka.free_ports(1)[0])
-    return Apache(directory)
+        return Pk(directory, apache_kafka.free_ports(1)[0], properties)
+    return Apache(directory, properties)
 
 
 def in_turn(names: list[str], number: int) -> list[str]:

@@ -30,6 +30,7 @@ UNASSIGNED = -1
 OFFSET_BEGINNING = -2
 PRODUCER, CONSUMER = 0, 1
 RECORDS_A_CALL = 10_000
+KEY_BYTES = 12
 FLUSH_TIMEOUT_MS = 120_000
 EVENT_DELIVERY = 0x1
 LEADER_ON_ITS_WAY = (3, 5, 6)  # unknown topic or partition, no leader, not the leader
@@ -169,14 +170,20 @@ class RdKafka:
         return high.value
 
 
-def _batch(size: int, partitions: int) -> tuple[ctypes.Array[Message], object]:
+def _batch(
+    size: int, partitions: int, *, keyed: bool = False
+) -> tuple[ctypes.Array[Message], object]:
+    """Records that can be sent again and again, and what must live as long; with keys, each has its own."""
     payload = ctypes.create_string_buffer(os.urandom(size), size)
+    keys = [ctypes.create_string_buffer(b"key-%08d" % n, KEY_BYTES) for n in range(RECORDS_A_CALL)]
     messages = (Message * RECORDS_A_CALL)()
     for n, message in enumerate(messages):
         message.payload = ctypes.addressof(payload)
         message.size = size
         message.partition = n % partitions
-    return messages, payload
+        if keyed:
+            message.key, message.key_size = ctypes.addressof(keys[n]), KEY_BYTES
+    return messages, (payload, keys)
 
 
 def produce(options: Mapping[str, Any]) -> dict[str, float]:
@@ -187,7 +194,8 @@ def produce(options: Mapping[str, Any]) -> dict[str, float]:
     count, partitions = options["count"], options["partitions"]
     with RdKafka(PRODUCER, options["topic"], options["config"]) as client:
         before = sum(client.end_offset(p) for p in range(partitions))
-        messages, _payload = _batch(options["size"], partitions)
+        keyed = options.get("keyed", False)
+        messages, _payload = _batch(options["size"], partitions, keyed=keyed)
         send = client.library.rd_kafka_produce_batch
         start = time.perf_counter()
         left = count

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -39,6 +39,14 @@ class System(Protocol):
 
     def close(self) -> None: ...
 
+    def stop(self) -> None:
+        """Ends it in order."""
+        ...
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        ...
+
     def pid(self) -> int: ...
 
     def list_topics(self) -> list[str]:
@@ -55,8 +63,10 @@ class Pk:
 
     name = "pk"
 
-    def __init__(self, directory: Path, port: int) -> None:
-        self.broker = PkBroker(directory=directory)
+    def __init__(
+        self, directory: Path, port: int, properties: Mapping[str, str] | None = None
+    ) -> None:
+        self.broker = PkBroker(directory=directory, config=properties)
         # Known before the start, so that a client can be waiting for it.
         self.bootstrap = self.broker.bootstrap = f"127.0.0.1:{port}"
 
@@ -71,6 +81,12 @@ class Pk:
 
     def close(self) -> None:
         self.broker.close()
+
+    def stop(self) -> None:
+        self.broker.stop()
+
+    def kill(self) -> None:
+        self.broker.kill()
 
     def pid(self) -> int:
         return self.broker.pid
@@ -91,8 +107,8 @@ class Apache:
 
     name = "apache"
 
-    def __init__(self, directory: Path) -> None:
-        self.kafka = ApacheKafka(directory=directory, heap=SERVER_HEAP)
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
+        self.kafka = ApacheKafka(directory=directory, heap=SERVER_HEAP, properties=properties)
         self.bootstrap = self.kafka.bootstrap
 
     def prepare(self) -> None:
@@ -106,6 +122,12 @@ class Apache:
 
     def close(self) -> None:
         self.kafka.close()
+
+    def stop(self) -> None:
+        self.kafka.stop(1)
+
+    def kill(self) -> None:
+        self.kafka.kill(1)
 
     def pid(self) -> int:
         [pid] = self.kafka.pids

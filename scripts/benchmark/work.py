@@ -88,9 +88,11 @@ class Topics:
     def __init__(self, system: System) -> None:
         self._admin = AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
 
-    def make(self, partitions: int) -> str:
+    def make(self, partitions: int, **config: str) -> str:
+        """A topic; in the keys of `config` a dot is an underscore."""
         name = f"bench-{next(_NAMES)}"
-        new: Any = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"})
+        keys = {key.replace("_", "."): value for key, value in config.items()}
+        new: Any = NewTopic(name, partitions, 1, config={"file.delete.delay.ms": "0"} | keys)
         self._admin.create_topics([new])[name].result(TIMEOUT_S)
         deadline = time.monotonic() + TIMEOUT_S
         while not self._is_ready(name, partitions):
@@ -243,6 +245,15 @@ def first_acknowledged(system: System, results: Results) -> None:
 
     The client is there before, asks again every few milliseconds, and its topic is made on demand.
     """
+    system.prepare()
+    seconds = seconds_to_first(system, "first")
+    name = "start to first acknowledged record"
+    results.row(name, "s", LIBRDKAFKA, higher=False, goal=0.3).add(system.name, seconds)
+    system.wait_until_ready()
+
+
+def seconds_to_first(system: System, topic: str) -> float:
+    """From the start of a broker to the first record that `topic` takes, by a client that is there before."""
     impatient = producer_config(
         system,
         linger_ms=0,
@@ -252,9 +263,8 @@ def first_acknowledged(system: System, results: Results) -> None:
         topic_metadata_refresh_fast_interval_ms=10,
         allow_auto_create_topics=True,
     )
-    options = {"topic": "first", "config": impatient, "size": 100}
+    options = {"topic": topic, "config": impatient, "size": 100}
     command = [sys.executable, "-m", "benchmark.rdkafka", "first_acknowledged", json.dumps(options)]
-    system.prepare()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, env=environment_of_driver(), text=True
     ) as client:
@@ -265,10 +275,7 @@ def first_acknowledged(system: System, results: Results) -> None:
         answer = client.stdout.readline()
     if client.returncode:
         raise RuntimeError("the first record was never acknowledged")
-    seconds = json.loads(answer)["at"] - start
-    name = "start to first acknowledged record"
-    results.row(name, "s", LIBRDKAFKA, higher=False, goal=0.3).add(system.name, seconds)
-    system.wait_until_ready()
+    return json.loads(answer)["at"] - start
 
 
 def command_line(system: System, size: Size, results: Results, lines: Path) -> None:

@@ -1,0 +1,314 @@
+"""Measures what becomes of a broker's logs, pk beside Apache Kafka: starts, recovery, compaction, reads from a cold disk,
+offsets by time. `scripts/bench --log`.
+
+Here a measurement needs a broker of its own that is stopped, killed and started again, so the two systems take turns, each
+alone on the machine. What is produced is what scripts/bench produces; files are taken out of the page cache one by one
+(posix_fadvise), so that nobody else on the machine notices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.admin
+from clients import apache_kafka
+from rich.console import Console
+
+from benchmark import report
+from benchmark.__main__ import in_turn, make
+from benchmark.report import Results
+from benchmark.systems import System, running
+from benchmark.work import (
+    LIBRDKAFKA,
+    TIMEOUT_S,
+    Topics,
+    client_config,
+    drive,
+    producer_config,
+    seconds_to_first,
+)
+
+librdkafka: Any = confluent_kafka.admin
+
+PARTS = ("start", "recovery", "compaction", "cold")
+PARTITIONS_A_TOPIC = 1000
+RECOVERY_PARTITION_MB = 700
+"""Below the size of a segment: what lies in a full one was synced when it was full."""
+COMPACTED_MS = 300_000
+LOOKUPS = 300
+ROUND_TRIPS = 1_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Size:
+    """How much work a measurement is."""
+
+    partitions: int
+    unclean_mb: int
+    keyed_mb: int
+    cold_mb: int
+
+
+FULL = Size(10_000, 3_000, 500, 2_000)
+QUICK = Size(2_000, 300, 100, 300)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="scripts/bench --log", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work")
+    parser.add_argument("--rounds", type=int, default=1, help="rounds a measurement (default 1)")
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part only")
+    parser.add_argument("--unclean-mb", type=int, help="size of the log that is not closed (3000)")
+    parser.add_argument("--partitions", type=int, help="partitions of the clean start (10000)")
+    parser.add_argument("--without-apache", action="store_true", help="measure pk alone")
+    parser.add_argument("--json", type=Path, default=Path("bench-log.json"), metavar="FILE")
+    parser.add_argument("--dir", type=Path, help="where the data lies (default: temporary)")
+    options = parser.parse_args()
+    console, log = Console(width=None if sys.stdout.isatty() else 120), Console(stderr=True)
+    size = QUICK if options.quick else FULL
+    size = dataclasses.replace(
+        size,
+        unclean_mb=options.unclean_mb or size.unclean_mb,
+        partitions=options.partitions or size.partitions,
+    )
+    names = ["pk"]
+    if not options.without_apache:
+        if (reason := apache_kafka.available()) is None:
+            apache_kafka.jars()
+            names.append("apache")
+        else:
+            log.print(f"Apache Kafka is skipped: {reason}.")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the brokers end too
+    results, parts = Results(), options.only or list(PARTS)
+    work: dict[str, Callable[[System, Size, Results, Path], None]] = {
+        "start": clean_start,
+        "recovery": recovery,
+        "compaction": compaction,
+        "cold": cold_reads,
+    }
+    with tempfile.TemporaryDirectory(prefix="pk-bench-", dir=options.dir) as folder:
+        for number in range(options.rounds):
+            for part in parts:
+                for name in in_turn(names, number):
+                    log.print(
+                        f"round {number + 1}: {part} of {name}, load {os.getloadavg()[0]:.1f}"
+                    )
+                    directory = Path(folder) / name
+                    system = make(name, directory, _properties(part))
+                    with running(system, directory):
+                        work[part](system, size, results, directory)
+    report.show(results, console)
+    settings = {"size": dataclasses.asdict(size), "rounds": options.rounds, "parts": parts}
+    report.write(results, settings, options.json)
+    log.print(f"Written to {options.json}.")
+    return 0
+
+
+def _properties(part: str) -> dict[str, str]:
+    """What both systems are told for a part."""
+    if part == "compaction":
+        return {"log.cleaner.backoff.ms": "500", "log.cleaner.min.cleanable.ratio": "0.01"}
+    return {}
+
+
+def clean_start(system: System, size: Size, results: Results, _: Path) -> None:
+    """From the start of a broker that was stopped in order, with many partitions of one record each."""
+    topics = Topics(system)
+    names = []
+    left = size.partitions
+    while left:
+        several = min(PARTITIONS_A_TOPIC, left)
+        names.append(topics.make(several))
+        options = {"topic": names[-1], "config": producer_config(system), "size": 100}
+        drive("produce", options | {"partitions": several, "count": several})
+        left -= several
+    system.stop()
+    seconds = seconds_to_first(system, names[-1])
+    row = results.row(
+        f"clean start, {size.partitions} partitions, to the first record",
+        "s",
+        LIBRDKAFKA,
+        higher=False,
+        limit=5,
+    )
+    row.add(system.name, seconds)
+    system.wait_until_ready()
+
+
+def recovery(system: System, size: Size, results: Results, _: Path) -> None:
+    """From the start of a broker that was killed with so much unsynced, to a record in the same log."""
+    topics = Topics(system)
+    partitions = max(2, -(-size.unclean_mb // RECOVERY_PARTITION_MB))
+    topic = topics.make(partitions)
+    options = {"topic": topic, "config": producer_config(system), "size": 1000}
+    options |= {"partitions": partitions, "count": size.unclean_mb * 1000}
+    drive("produce", options)
+    system.kill()
+    seconds = seconds_to_first(system, topic)
+    name = f"start after kill -9, {size.unclean_mb} MB unsynced"
+    results.row(name, "s", LIBRDKAFKA, higher=False, goal=0.25).add(system.name, seconds)
+    row = results.row(f"{name}: recovered", "MB/s", LIBRDKAFKA, higher=True)
+    row.add(system.name, size.unclean_mb / seconds)
+    system.wait_until_ready()
+
+
+def compaction(system: System, size: Size, results: Results, directory: Path) -> None:
+    """From the moment when a topic is to be compacted until its old segments are, and what a client notices of it."""
+    topics = Topics(system)
+    other = topics.make(1)
+    topic = topics.make(1, segment_bytes=str(64 << 20))
+    options = {"topic": topic, "config": producer_config(system), "size": 100, "keyed": True}
+    drive("produce", options | {"partitions": 1, "count": size.keyed_mb * 10_000})
+    trips = {"topic": other, "config": producer_config(system, linger_ms=0), "size": 100}
+    trips |= {"count": ROUND_TRIPS, "warm": 200}
+    alone = drive("round_trip", trips)["times_ms"]
+    before = _log_bytes(directory, topic)
+    done = threading.Event()
+    beside: list[float] = []
+
+    def produce() -> None:
+        while not done.is_set():
+            beside.extend(drive("round_trip", trips | {"warm": 0})["times_ms"])
+
+    client = threading.Thread(target=produce)
+    client.start()
+    try:
+        start = time.perf_counter()
+        _set(system, topic, "cleanup.policy", "compact")
+        deadline = start + COMPACTED_MS / 1000
+        # The active segment stays, and a little of the others: ten thousand keys.
+        while _log_bytes(directory, topic) > (64 << 20) + before // 10:
+            if time.perf_counter() > deadline:
+                raise RuntimeError(f"{topic} was not compacted")
+            time.sleep(0.05)
+        seconds = time.perf_counter() - start
+    finally:
+        done.set()
+        client.join()
+    row = results.row("compaction, 100 B records", "MB/s", "files", higher=True)
+    row.add(system.name, before / 1e6 / seconds)
+    for what, times in (("alone", alone), ("beside compaction", beside)):
+        times.sort()
+        for percent in (50, 99):
+            name = f"produce round trip {what}, p{percent}"
+            row = results.row(name, "ms", LIBRDKAFKA, higher=False)
+            row.add(system.name, times[len(times) * percent // 100])
+
+
+def cold_reads(system: System, size: Size, results: Results, directory: Path) -> None:
+    """A topic that the page cache does not hold, read whole and asked for times; first with it, to compare."""
+    topics = Topics(system)
+    topic = topics.make(1, segment_bytes=str(256 << 20))
+    count = size.cold_mb * 1000
+    options = {"topic": topic, "config": producer_config(system), "size": 1000}
+    drive("produce", options | {"partitions": 1, "count": count})
+    reads = {"topic": topic, "config": client_config(system), "partitions": 1, "count": count}
+    row = results.row("consume 1000 B, just written", "MB/s", LIBRDKAFKA, higher=True)
+    row.add(system.name, size.cold_mb / drive("consume", reads)["seconds"])
+    system.stop()
+    system.start()
+    system.wait_until_ready()
+    for what, cold in (("after a restart", False), ("from a cold disk", True), ("again", False)):
+        if cold:
+            _drop(directory, topic)
+        row = results.row(f"consume 1000 B, {what}", "MB/s", LIBRDKAFKA, higher=True)
+        row.add(system.name, size.cold_mb / drive("consume", reads)["seconds"])
+    _drop(directory, topic)
+    _ask_times(system, topic, count, results)
+
+
+def _ask_times(system: System, topic: str, count: int, results: Results) -> None:
+    """Offsets by time, from a cold disk to begin with."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": system.bootstrap, "group.id": "-", "log_level": 0}
+    )
+    chance, times = random.Random(count), []
+    try:
+        first, last = (_time_at(consumer, topic, offset) for offset in (0, count - 1))
+        before = _read_bytes(system.pid())
+        for _ in range(LOOKUPS):
+            wanted = confluent_kafka.TopicPartition(topic, 0, chance.randint(first, last))
+            start = time.perf_counter()
+            [found] = consumer.offsets_for_times([wanted], timeout=TIMEOUT_S)
+            times.append((time.perf_counter() - start) * 1000)
+            if found.error or not 0 <= found.offset < count:
+                raise RuntimeError(f"no offset at {wanted.offset}: {found}")
+        read = _read_bytes(system.pid()) - before
+    finally:
+        consumer.close()
+    times.sort()
+    for percent in (50, 99):
+        name = f"offset by time, p{percent}"
+        row = results.row(name, "ms", LIBRDKAFKA, higher=False)
+        row.add(system.name, times[len(times) * percent // 100])
+    row = results.row("offset by time: read by the broker", "kB each", "/proc", higher=False)
+    row.add(system.name, read / LOOKUPS / 1000)
+
+
+def _time_at(consumer: confluent_kafka.Consumer, topic: str, offset: int) -> int:
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, offset)])
+    deadline = time.monotonic() + TIMEOUT_S
+    while (message := consumer.poll(1)) is None or message.error():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no record at {offset} of {topic}")
+    consumer.unassign()
+    return message.timestamp()[1]
+
+
+def _set(system: System, topic: str, key: str, value: str) -> None:
+    admin = librdkafka.AdminClient({"bootstrap.servers": system.bootstrap, "log_level": 0})
+    entry = librdkafka.ConfigEntry(
+        key, value, incremental_operation=librdkafka.AlterConfigOpType.SET
+    )
+    resource = librdkafka.ConfigResource(
+        librdkafka.ConfigResource.Type.TOPIC, topic, incremental_configs=[entry]
+    )
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(TIMEOUT_S)
+
+
+def _log_bytes(directory: Path, topic: str) -> int:
+    """What a topic's segments take, those that are on their way in or out left aside."""
+    total = 0
+    for file in directory.rglob(f"{topic}-*/*.log"):
+        try:
+            total += file.stat().st_size
+        except FileNotFoundError:
+            continue  # just swapped
+    return total
+
+
+def _drop(directory: Path, topic: str) -> None:
+    """Take a topic's files out of the page cache."""
+    subprocess.run(["sync"], check=True)
+    for file in directory.rglob(f"{topic}-*/*"):
+        fd = os.open(file, os.O_RDONLY)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(fd)
+
+
+def _read_bytes(pid: int) -> int:
+    """What a process has read so far by system calls, from whatever kind of file (not what it maps)."""
+    found = re.search(r"rchar: (\d+)", Path(f"/proc/{pid}/io").read_text())
+    return int(found[1]) if found else 0
+
+
+if __name__ == "__main__":
+    if shutil.which("sync") is None:
+        sys.exit("scripts/bench --log needs sync, posix_fadvise and /proc: Linux.")
+    sys.exit(main())
