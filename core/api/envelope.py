@@ -1,8 +1,8 @@
 """Envelope (58), version 0: a client's request, passed on by the broker that it came to (KIP-590).
 
 It is handled as if the client itself had asked: with its principal, its address, its version of the API. Only controllers'
-listeners serve it, and only what brokers pass on may be inside. That nobody is the controller here is said on the envelope,
-for the broker to ask elsewhere; any other error is the client's and inside.
+listeners serve it, and only what brokers pass on may be inside. That nobody is the controller here, or that it is unknown what
+became of the request, is said on the envelope, for the broker to ask again; any other error is the client's and inside.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from pk.core.api.registry import Api, Operation, error_response
 from pk.core.broker.context import Context
-from pk.core.broker.controller_link import says
+from pk.core.broker.controller_link import ASK_AGAIN
 from pk.core.broker.envelope import host_of, principal_of
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.wire.codec import decode_whole, join
@@ -28,7 +28,7 @@ def serving(apis: tuple[Api, ...]) -> Api:
 
     async def handle(context: Context, request: EnvelopeRequest) -> EnvelopeResponse:
         """Handle what is inside. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_VERSION,
-        PRINCIPAL_DESERIALIZATION_FAILURE, NOT_CONTROLLER."""
+        PRINCIPAL_DESERIALIZATION_FAILURE, NOT_CONTROLLER, REQUEST_TIMED_OUT."""
         head = _head(request)
         api = inside.get(head.api_key)
         if api is None:
@@ -46,9 +46,7 @@ def serving(apis: tuple[Api, ...]) -> Api:
             principal=principal_of(request.request_principal),
             client_host=host_of(request.client_host_address),
         )
-        response = await _answer(api, asker, _body(request, head))
-        if says(response, ErrorCode.NOT_CONTROLLER):
-            raise KafkaError(ErrorCode.NOT_CONTROLLER)
+        response = await answer(api, asker, _body(request, head))
         frame = frame_response(response, head.api_key, head.api_version, head.correlation_id)
         return EnvelopeResponse(response_data=join(frame)[4:])
 
@@ -72,9 +70,13 @@ def _body(request: EnvelopeRequest, head: RequestHead) -> Any:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
 
 
-async def _answer(api: Api, context: Context, request: Any) -> Any:
+async def answer(api: Api, context: Context, request: Any) -> Any:
+    """A handler's response, or that by which it says what went wrong. Raises KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT;
+    not every version of every API has a place where whoever passes it on would find them."""
     try:
         response = api.handle(context, request)
         return await response if isawaitable(response) else response
     except KafkaError as e:
+        if e.code in ASK_AGAIN:
+            raise
         return error_response(api, MESSAGES[api.key].response, request, e, context.api_version)

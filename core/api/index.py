@@ -1,6 +1,5 @@
 """Every API that is served, by brokers and by controllers, in key order."""
 
-from inspect import isawaitable
 from typing import Any, Final
 
 from pk.core.api import (
@@ -52,10 +51,8 @@ from pk.core.api import (
     unregister_broker,
     update_features,
 )
-from pk.core.api.registry import Api, error_response
+from pk.core.api.registry import Api
 from pk.core.broker.context import Context
-from pk.core.errors import KafkaError
-from pk.core.wire.index import MESSAGES
 
 _BROKER: Final = (
     produce.API,
@@ -142,11 +139,6 @@ _AT_CONTROLLER: Final = {api.key: api for api in CONTROLLER_APIS}
 
 
 async def dispatch(context: Context, request: Any) -> Any:
-    """What this process's controller answers, as its listener would, without a socket."""
-    api = _AT_CONTROLLER[request.API_KEY]
-    try:
-        response = api.handle(context, request)
-        return await response if isawaitable(response) else response
-    except KafkaError as e:
-        version = context.api_version
-        return error_response(api, MESSAGES[api.key].response, request, e, version)
+    """What this process's controller answers, as its listener would, without a socket. Raises KafkaError where it is to be
+    asked again: NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+    return await envelope.answer(_AT_CONTROLLER[request.API_KEY], context, request)

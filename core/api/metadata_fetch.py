@@ -116,7 +116,8 @@ def _note(
     """How far the follower is."""
     by_state = context.api_version >= VERSION_REPLICA_STATE
     replica_id = request.replica_state.replica_id if by_state else request.replica_id
-    if replica_id >= 0:
+    image = controller.image
+    if replica_id in image.brokers or replica_id in image.controllers:
         controller.observers.fetched(
             replica_id,
             wanted.replica_directory_id,

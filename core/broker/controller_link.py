@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pk.controller")
 
 Dispatch = Callable[[Context, Any], Awaitable[Any]]
-"""(context, request) → the response of this process's controller, errors made into responses."""
+"""(context, request) → the response of this process's controller. Errors are made into responses, but for those after which
+it is to be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
 
 CONNECT_MS: Final = 2_000
 """A controller that does not take a connection for so long is looked for again."""
@@ -45,7 +46,8 @@ PAUSE_S_MIN: Final = 0.02
 PAUSE_S_MAX: Final = 0.25
 """Between two tries, doubling: somebody takes the office soon, or a process restarts."""
 
-_ASK_AGAIN: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+ASK_AGAIN: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+"""What a controller says that cannot say more: nothing happened; it may have happened."""
 
 ENVELOPE_BYTES: Final = 4096
 """What an envelope may add to the request in it: its header, and the client's principal and address."""
@@ -151,6 +153,10 @@ class ControllerLink:
                     response = _opened(answer, context, request)
             except PeerLost as e:
                 raise FateUnknown(f"the controller was lost before it answered: {e}") from e
+            except KafkaError as e:
+                if e.code == ErrorCode.REQUEST_TIMED_OUT:
+                    raise FateUnknown(e.message or "the controller gave no answer in time") from e
+                raise
             if says(response, ErrorCode.REQUEST_TIMED_OUT):
                 raise FateUnknown("the controller could not say whether it happened")
             return response
@@ -181,10 +187,14 @@ class ControllerLink:
                 controller = self.broker.controller
                 try:
                     response = await ask(controller is not None and controller.active)
-                    if not says(response, *_ASK_AGAIN):
+                    if not says(response, *ASK_AGAIN):
                         return response
                     why = "nobody is the controller just now"
                 except (_NobodyThere, PeerLost) as e:
+                    why = str(e)
+                except KafkaError as e:
+                    if isinstance(e, FateUnknown) or e.code not in ASK_AGAIN:
+                        raise
                     why = str(e)
                 await trio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_S_MAX)

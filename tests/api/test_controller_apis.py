@@ -191,8 +191,16 @@ async def test_a_broker_registers_lives_is_fenced_and_goes() -> None:
         )
         answer = await one.call(other, 4)
         assert answer.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION, "the other one lives"
+        led = create_topics.CreatableReplicaAssignment(partition_index=0, broker_ids=[7, 1])
+        topic = create_topics.CreatableTopic(
+            name="t", num_partitions=-1, replication_factor=-1, assignments=[led]
+        )
+        wanted = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=9_000)
+        assert (await one.call(wanted, 7)).topics[0].error_code == 0
+        assert cluster.image.topics["t"].partitions[0].leader == 7
         answer = await beat(want_shut_down=True)
         assert not answer.should_shut_down and cluster.image.brokers[7].in_controlled_shutdown
+        assert cluster.image.topics["t"].partitions[0].leader == 1
         for _ in range(1_000):
             if (await beat(want_shut_down=True)).should_shut_down:
                 break
