@@ -1,0 +1,330 @@
+"""`pk up --brokers N`: processes that come up together, one of which may be killed, and that end together."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+Run = Callable[..., Any]
+ROOT = Path(__file__).resolve().parents[2]
+WAIT_S = 60
+
+
+class Cluster:
+    """`pk up --brokers N`, and what it says."""
+
+    def __init__(self, *words: str) -> None:
+        # The environment is that of the test, which has a state directory of its own.
+        path = os.pathsep.join((str(ROOT / "scripts" / "path"), os.environ.get("PYTHONPATH", "")))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "pk.cli.main", "up", "--port", "0", *words],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said: list[str] = []
+        """Its standard error so far, by lines."""
+        self._more = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        assert self.process.stdout is not None
+        self.line = self.process.stdout.readline()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            with self._more:
+                self.said.append(line)
+                self._more.notify_all()
+
+    @property
+    def bootstrap(self) -> str:
+        return self.line.split()[-1]
+
+    def wait_for(self, text: str) -> str:
+        """The first line with `text` that it writes to standard error."""
+        deadline = time.monotonic() + WAIT_S
+        with self._more:
+            while True:
+                for line in self.said:
+                    if text in line:
+                        return line
+                left_s = deadline - time.monotonic()
+                assert left_s > 0 and self._more.wait(left_s), f"no {text!r} in {self.said}"
+
+    def end(self, number: int = signal.SIGINT) -> int:
+        """Its exit code after a signal."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
+        return code
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Cluster]]:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    started: list[Cluster] = []
+
+    def start(*words: str) -> Cluster:
+        started.append(Cluster(*words))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()
+
+
+def nodes_of(pk: Run, *words: str) -> dict[int, dict[str, Any]]:
+    return {node["node"]: node for node in pk("broker", "status", *words, "-f", "json").json}
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def await_end(pids: list[int]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < deadline, "they live on"
+        time.sleep(0.02)  # processes of others: there is nothing to wait for
+
+
+def test_brokers_come_up_are_killed_restarted_and_go(
+    cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
+) -> None:
+    up = cluster("--brokers", "2")
+    assert up.line.startswith("Cluster of 2 brokers is ready"), up.said
+    assert len(up.bootstrap.split(",")) == 2
+    nodes = nodes_of(pk)
+    assert {n: (v["role"], v["state"]) for n, v in nodes.items()} == {
+        0: ("controller", "running"),
+        1: ("broker", "running"),
+        2: ("broker", "running"),
+    }
+    created = pk("topics", "create", "t", "-p", "2", "-r", "2", "-b", up.bootstrap)
+    assert created.code == 0, created.err
+    assert pk("produce", "t", "-b", up.bootstrap, stdin=b"1\n2\n3\n").code == 0
+
+    os.kill(nodes[2]["pid"], signal.SIGKILL)
+    assert "SIGKILL" in up.wait_for("broker 2 (process")
+    after = nodes_of(pk)
+    assert (after[2]["state"], after[2]["pid"]) == ("dead", None)
+    assert pk("broker", "kill", "2").code == 1, "it is dead already"
+    assert len(pk("consume", "t", "-b", up.bootstrap, "-e").lines) == 3
+    assert pk("broker", "start", "2").code == 0
+    again = nodes_of(pk)[2]
+    assert (again["state"], again["address"]) == ("running", nodes[2]["address"])
+    assert again["pid"] != nodes[2]["pid"]
+    assert pk("broker", "start", "2").code == 1, "it runs already"
+    assert pk("broker", "stop", "1").code == 0
+    assert nodes_of(pk)[1]["state"] == "stopped"
+    assert pk("broker", "status").code == 1
+    assert pk("broker", "restart", "1").code == 0
+    assert pk("broker", "status").code == 0
+    assert "0, 1, 2" in pk("broker", "stop", "9").err
+
+    pids = [node["pid"] for node in nodes_of(pk).values()]
+    assert up.end() == 0, up.said
+    await_end(pids)
+    assert list(tmp_path.glob("pk-*")) == []
+    assert "Traceback" not in "".join(up.said)
+    assert "No cluster runs" in pk("broker", "stop", "1").err
+
+
+def test_data_is_kept_and_the_number_of_brokers_with_it(
+    cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
+) -> None:
+    data = str(tmp_path / "data")
+    first = cluster("--brokers", "2", "--data", data)
+    pk("topics", "create", "t", "-r", "2", "-b", first.bootstrap)
+    pk("produce", "t", "-b", first.bootstrap, stdin=b"kept\n")
+    second = cluster("--data", data)
+    assert second.end() == 1
+    assert "in use" in "".join(second.said)
+    assert first.end(signal.SIGTERM) == 0
+    assert sorted(p.name for p in Path(data).glob("*er*")) == [
+        "broker-1",
+        "broker-2",
+        "controller",
+        "pk-cluster.json",
+    ]
+    again = cluster("--data", data)
+    assert again.line.startswith("Cluster of 2 brokers"), again.said
+    assert pk("consume", "t", "-b", again.bootstrap, "-e").text == "kept\n"
+    state = json.loads((Path(data) / "pk-cluster.json").read_text())
+    assert [node["node"] for node in state["nodes"]] == [0, 1, 2]
+    assert again.end() == 0
+    fewer = pk("up", "--brokers", "1", "--data", data)
+    assert (fewer.code, "2 brokers" in fewer.err) == (2, True)
+
+
+def test_children_end_when_their_parent_is_killed(cluster: Callable[..., Cluster], pk: Run) -> None:
+    up = cluster("--brokers", "2", "--memory")
+    pids = [node["pid"] for node in nodes_of(pk).values()]
+    assert all(map(is_alive, pids))
+    up.process.kill()
+    up.process.wait()
+    await_end(pids)
+
+
+def test_several_clusters_are_told_apart(
+    cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
+) -> None:
+    one, two = (str(tmp_path / name) for name in ("one", "two"))
+    first, second = (
+        cluster("--brokers", "2", "--data", one),
+        cluster("--brokers", "2", "--data", two),
+    )
+    unclear = pk("broker", "stop", "2")
+    assert (unclear.code, one in unclear.err, two in unclear.err) == (2, True, True)
+    assert pk("broker", "stop", "2", "--data", one).code == 0
+    assert nodes_of(pk, "--data", one)[2]["state"] == "stopped"
+    assert nodes_of(pk, "--data", two)[2]["state"] == "running"
+    assert (first.end(), second.end()) == (0, 0)
+
+
+def test_what_cannot_be_a_cluster_says_why(
+    cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
+) -> None:
+    single = tmp_path / "single"
+    single.mkdir()
+    (single / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    for words, said in (
+        (("--brokers", "0"), "from 1 on"),
+        (("--brokers", "2", "-X", "node.id=4"), "node.id"),
+        (("--brokers", "2", "-X", "num.partition=4"), "num.partitions"),
+        (("--brokers", "2", "--data", str(single)), "one broker"),
+        (("--brokers", "2", "--store", "nowhere"), "zookeeper://"),
+        (("--brokers", "3", "--port", "65534"), "65535"),
+    ):
+        wrong = pk("up", *words)
+        assert (wrong.code, said in wrong.err) == (2, True), (words, wrong.err)
+    taken = cluster("--memory")
+    port = taken.bootstrap.rpartition(":")[2]
+    failed = cluster("--brokers", "2", "--port", port)
+    assert failed.end() == 1
+    assert "in use" in "".join(failed.said)
+    assert list(tmp_path.glob("pk-*")) == []
+
+
+def test_a_second_signal_ends_it_at_once(cluster: Callable[..., Cluster], pk: Run) -> None:
+    up = cluster("--brokers", "2")
+    pids = {n: node["pid"] for n, node in nodes_of(pk).items()}
+    # A node that stands still does not drain.
+    os.kill(pids[1], signal.SIGSTOP)
+    up.process.send_signal(signal.SIGINT)
+    await_end([pids[2]])
+    assert up.process.poll() is None
+    assert up.end() == 0
+    await_end(list(pids.values()))
+
+
+@pytest.mark.slow
+def test_nothing_acknowledged_is_lost_while_brokers_are_killed_paused_and_restarted(
+    cluster: Callable[..., Cluster], pk: Run
+) -> None:
+    up = cluster("--brokers", "3")
+    admin = AdminClient({"bootstrap.servers": up.bootstrap})
+    topic = NewTopic("t", 3, 3, config={"min.insync.replicas": "2"})
+    for made in admin.create_topics([topic]).values():
+        made.result()
+    acknowledged: list[int] = []
+    failed: list[str] = []
+    over = threading.Event()
+
+    def produce() -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": up.bootstrap,
+                "enable.idempotence": True,
+                "socket.timeout.ms": 1000,
+                "request.timeout.ms": 1000,
+            }
+        )
+        number = 0
+        while not over.wait(0.001):
+            value = number
+
+            def answered(error: Any, _: Any, value: int = value) -> None:
+                if error is None:
+                    acknowledged.append(value)
+                else:
+                    failed.append(str(error))
+
+            producer.produce("t", str(value).encode(), key=b"%d" % (value % 7), callback=answered)
+            producer.poll(0)
+            number += 1
+        assert producer.flush(WAIT_S) == 0
+
+    producing = threading.Thread(target=produce)
+    producing.start()
+    try:
+        for node in (1, 2, 3):
+            time.sleep(1)
+            assert pk("broker", "kill", str(node)).code == 0
+            time.sleep(1)
+            assert pk("broker", "start", str(node)).code == 0
+            wait_in_sync(admin)
+        assert pk("broker", "pause", "1").code == 0
+        assert nodes_of(pk)[1]["state"] == "paused"
+        time.sleep(11)
+        assert pk("broker", "resume", "1").code == 0
+        wait_in_sync(admin)
+        assert pk("broker", "restart", "2").code == 0
+        wait_in_sync(admin)
+    finally:
+        over.set()
+        producing.join()
+    assert failed == []
+    assert len(acknowledged) > 5000
+    by_key: dict[bytes, list[int]] = {}
+    for key, value in consume_all(up.bootstrap, len(acknowledged)):
+        by_key.setdefault(key, []).append(value)
+    assert sorted(v for values in by_key.values() for v in values) == sorted(acknowledged)
+    assert all(values == sorted(values) for values in by_key.values())
+    assert up.end() == 0
+
+
+def wait_in_sync(admin: AdminClient) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while any(
+        len(partition.isrs) < 3
+        for partition in admin.list_topics("t", timeout=10).topics["t"].partitions.values()
+    ):
+        assert time.monotonic() < deadline, "not in sync again"
+        time.sleep(0.05)  # the brokers tell nobody
+
+
+def consume_all(bootstrap: str, count: int) -> list[tuple[bytes, int]]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["t"])
+    found: list[tuple[bytes, int]] = []
+    deadline = time.monotonic() + WAIT_S
+    while len(found) < count and time.monotonic() < deadline:
+        for message in consumer.consume(1000, 1.0):
+            assert message.error() is None
+            found.append((message.key() or b"", int(message.value() or b"")))
+    consumer.close()
+    return found
