@@ -99,8 +99,9 @@ class IsrManager:
                 partition.log.log_end_offset,
                 partition.high_watermark,
             )
-        # One that was about to join, and held the watermark back, may have gone away.
+        # One that was about to join, and held the watermark back, may have gone away; another may be let in by now.
         partition.advance_high_watermark()
+        partition.expand()
 
     async def _ask_for_all(self) -> None:
         while True:

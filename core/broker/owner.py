@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from pk.core.log.failures import StorageError
 from pk.core.meta.image import BrokerImage
 
-P = TypeVar("P", contravariant=True)
+P_contra = TypeVar("P_contra", contravariant=True)
 
 
 class Proposal(NamedTuple):
@@ -21,7 +21,7 @@ class Proposal(NamedTuple):
     """Who is to be added; None where somebody is to go."""
 
 
-class Owner(Protocol[P]):
+class Owner(Protocol[P_contra]):
     """Who looks after a partition: does what must not be done on the loop, or not now, and knows the other brokers."""
 
     lag_s: float
@@ -35,18 +35,18 @@ class Owner(Protocol[P]):
         """A registered broker."""
         ...
 
-    def propose(self, partition: P) -> None:
+    def propose(self, partition: P_contra) -> None:
         """Ask the controller for the partition's `proposal`."""
         ...
 
-    def flush(self, partition: P) -> None:
+    def flush(self, partition: P_contra) -> None:
         """Start a sync of the log; `partition.flushed` is called when it is through."""
         ...
 
-    def dropped(self, partition: P) -> None:
+    def dropped(self, partition: P_contra) -> None:
         """Segments were dropped: remove their files after `file.delete.delay.ms`."""
         ...
 
-    def failed(self, partition: P, error: StorageError) -> None:
+    def failed(self, partition: P_contra, error: StorageError) -> None:
         """The disk failed in a way that could not be taken back."""
         ...

@@ -145,6 +145,7 @@ class Partition:
             if len(image.replicas) > 1 or self.followers:
                 self._follow(image, new_epoch=image.leader_epoch != old_epoch, new_leader=not led)
             self.appended()
+            self.expand()
         elif self.followers:
             self.followers = {}
         self._wake_all()
@@ -420,6 +421,15 @@ class Partition:
         ):
             self._propose((*self.isr, follower.node_id), follower.node_id)
 
+    def expand(self) -> None:
+        """Ask for a follower that has everything and may join by now: while a proposal was under way, none could be asked
+        for. (Others have to fetch once more: who stays away must not come and go.)"""
+        if self.followers and len(self._maximal) <= len(self.followers):
+            end, now = self.log.log_end_offset, self._owner.now()
+            for node, follower in self.followers.items():
+                if node not in self._maximal and follower.is_caught_up(end, now, self._owner.lag_s):
+                    self._expand(follower)
+
     def shrink(self, now: float) -> list[int]:
         """Ask for the members of the ISR to be removed that have not been caught up for `replica.lag.time.max.ms`;
         which those are."""
@@ -458,6 +468,7 @@ class Partition:
             self.partition_epoch = partition_epoch
             self._committed(isr)
             self.advance_high_watermark()
+            self.expand()
             self._wake_all()
 
     def refused(self, proposal: Proposal) -> None:

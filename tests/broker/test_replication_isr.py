@@ -146,6 +146,18 @@ class TestJoining:
             await cluster.until(lambda: cluster.isr() == (1, 2))
             assert len(cluster.altered) == 3
 
+    @simulated
+    async def test_two_that_come_at_once_join_one_after_the_other_without_a_record(self) -> None:
+        async with running_cluster(
+            LAG, brokers=4, replica__fetch__wait__max__ms="60000"
+        ) as cluster:
+            await cluster.create(1, 2)
+            await cluster.produce(1, b"a")
+            begun = trio.current_time()
+            await cluster.change(replicas=(1, 2, 3, 4))
+            await cluster.until(lambda: set(cluster.isr()) == {1, 2, 3, 4})
+            assert trio.current_time() - begun < 1
+
     @pytest.mark.parametrize(
         "code",
         [
