@@ -1,3 +1,34 @@
-"""What every test may use: the brokers that client tests run against."""
+"""What every test may use: the brokers that client tests run against. And where nothing may be skipped (PK_NO_SKIPS, which
+.ci/run sets on a machine that has everything), a skip fails: a skip is for a machine that lacks something."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
 
 pytest_plugins = ["clients.fixtures", "zookeeper_server"]
+
+NO_SKIPS = "PK_NO_SKIPS"
+
+
+def _refuse(report: pytest.TestReport | pytest.CollectReport) -> None:
+    if report.outcome == "skipped" and os.environ.get(NO_SKIPS) and not hasattr(report, "wasxfail"):
+        why = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"{NO_SKIPS} is set, and this was skipped: {why}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _refuse(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _refuse(report)
+    return report
