@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 POLL_MS = 100
+LONG_POLL_MS = 3_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,13 +107,13 @@ def run_kafka_python(options: Options, stop: Stop) -> None:
         partition_assignment_strategy=(assignors[options.assignor],),
     )
     consumer.subscribe([options.topic], listener=Listener())
-    # kafka-python 3.0.12 loses an assignment if it joins before it knows the topic: the metadata that come then make it
-    # join again, and where a poll ends meanwhile, nobody waits for that join any more (need_rejoin() is false as soon as
-    # _perform_assignment has taken the new metadata). It then neither tells of the assignment nor sends heartbeats.
+    # kafka-python 3.0.12 forgets a join that ends between two polls: the next one joins again, or, where new metadata
+    # had begun that join, nobody does (need_rejoin() is false by then), and there is neither an assignment nor a heartbeat.
+    # So it knows the topic before it joins, and its polls outlast a join.
     while not stop.now and not consumer.partitions_for_topic(options.topic):
         pass
     while not stop.now:
-        batches = consumer.poll(POLL_MS)
+        batches = consumer.poll(LONG_POLL_MS)
         if batches:
             consumer.commit()
             say("records", ((r.partition, r.offset) for each in batches.values() for r in each))
