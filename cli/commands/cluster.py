@@ -1,7 +1,10 @@
 """`pk cluster describe` and `quorum`."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
+
+import trio
 
 from pk.cli.commands.brokers import (
     BROKERS,
@@ -15,8 +18,16 @@ from pk.cli.output import Column, Document, Listing, Section
 from pk.cli.resolve import now_ms
 from pk.cli.times import show_span
 from pk.core.errors import ErrorCode, KafkaError
-from pk.net.client.results import FeatureDescription, QuorumDescription, QuorumReplica
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+from pk.net.client.results import (
+    FeatureDescription,
+    MetadataSnapshot,
+    QuorumDescription,
+    QuorumReplica,
+)
 
+_SNAPSHOT_S = 3.0
 _PAIRS = (Column("name"), Column("value"))
 _IN_DESCRIBE = (
     "broker",
@@ -99,7 +110,9 @@ async def quorum(context: Context) -> None:
         for b, f in look.features.items()
         if isinstance(f, FeatureDescription) and f.finalized_epoch >= 0
     }
-    rows = quorum_rows(found, applied, now_ms())
+    now = now_ms()
+    rows = quorum_rows(found, applied, now)
+    snapshot = await _snapshot(admin, found)
     listing = Listing(_QUORUM, rows)
     behind = [row["lag"] for row in rows if row["lag"] is not None]
     summary = {
@@ -108,8 +121,13 @@ async def quorum(context: Context) -> None:
         "leader_epoch": found.leader_epoch,
         "high_watermark": found.high_watermark,
         "lag_max": max(behind, default=None),
+        "snapshot_offset": snapshot.end_offset if snapshot else None,
+        "snapshot_age_ms": max(now - snapshot.made_ms, 0) if snapshot else None,
     }
-    named = [{"name": k.replace("_", " "), "value": v} for k, v in summary.items()]
+    shown = {k: v for k, v in summary.items() if k != "snapshot_age_ms"}
+    age = summary["snapshot_age_ms"]
+    shown["snapshot_age"] = "—" if age is None else show_span(age)
+    named = [{"name": k.replace("_", " "), "value": v} for k, v in shown.items()]
     context.show_document(
         Document(
             [{**summary, "nodes": rows}],
@@ -117,6 +135,13 @@ async def quorum(context: Context) -> None:
             listing,
         )
     )
+
+
+async def _snapshot(admin: Admin, quorum: QuorumDescription) -> MetadataSnapshot | None:
+    """The controller's newest snapshot, where it can be reached as the brokers are, and tells of one."""
+    with trio.move_on_after(_SNAPSHOT_S), suppress(ClientError, KafkaError):
+        return await admin.describe_metadata_snapshot(quorum)
+    return None
 
 
 def quorum_rows(

@@ -5,7 +5,7 @@
 
 An operation on many items answers a dict from item to result or error: `KafkaError` as the broker answered it, or
 `ClientError` where the broker that would know could not be reached. What is not about items raises. The operations are in
-admin_cluster, admin_topics, admin_partitions, admin_configs and admin_groups; what they take and give is in results.
+admin_cluster, admin_metadata, admin_topics, admin_partitions, admin_configs and admin_groups; what they take and give is in results.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -15,6 +15,7 @@ from pk.net.client.admin_base import Failure
 from pk.net.client.admin_cluster import ClusterOperations
 from pk.net.client.admin_configs import ConfigOperations
 from pk.net.client.admin_groups import GroupOperations
+from pk.net.client.admin_metadata import MetadataOperations
 from pk.net.client.admin_partitions import PartitionOperations
 from pk.net.client.admin_topics import TopicOperations
 from pk.net.client.cluster import open_cluster
@@ -25,7 +26,12 @@ __all__ = ["Admin", "Failure", "RequestTrace", "open_admin"]
 
 
 class Admin(
-    ClusterOperations, TopicOperations, PartitionOperations, ConfigOperations, GroupOperations
+    ClusterOperations,
+    MetadataOperations,
+    TopicOperations,
+    PartitionOperations,
+    ConfigOperations,
+    GroupOperations,
 ):
     """An admin client. Made by `open_admin`; its methods may be called by several tasks at once."""
 

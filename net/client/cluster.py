@@ -127,6 +127,10 @@ class Cluster:
             )
         return await self._connect(node, purpose)
 
+    async def connection_to(self, node: Node, purpose: str = "") -> Connection:
+        """A usable connection to a node that is no broker of the metadata, such as a controller. Raises ConnectFailed."""
+        return await self._connect(node, purpose)
+
     def node(self, node_id: int) -> Node | None:
         """A broker by id; negative ids are the addresses given."""
         if node_id < 0:

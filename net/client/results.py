@@ -181,6 +181,17 @@ class QuorumDescription:
 
 
 @dataclass(frozen=True, slots=True)
+class MetadataSnapshot:
+    """The newest snapshot of the metadata log that a controller has."""
+
+    end_offset: int
+    """The offset of the first record that is not in it."""
+
+    epoch: int
+    made_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopicListing:
     """A topic's name, id and size."""
 

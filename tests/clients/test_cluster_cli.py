@@ -105,7 +105,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     reason = apache_kafka.available()
     if reason is not None:
         pytest.skip(f"Apache Kafka cannot run here: {reason}")
-    with apache_kafka.ApacheKafka(BROKERS, properties=SETTINGS, heap="256m") as theirs:
+    properties = SETTINGS | {"metadata.log.max.record.bytes.between.snapshots": "1000"}
+    with apache_kafka.ApacheKafka(BROKERS, properties=properties, heap="256m") as theirs:
         yield theirs
 
 
@@ -595,6 +596,14 @@ def test_apache_sees_the_same_quorum_and_features(pk: Pk) -> None:
         int(said["LeaderEpoch"]),
         said["ClusterId"],
     )
+    if isinstance(pk.cluster, apache_kafka.ApacheKafka):
+        make_topic(pk, "noted", "1:2,2:1,3:4,4:3")  # some more for a snapshot
+        (ours,) = wait_until(
+            "a snapshot",
+            lambda: [q for q in pk.json("cluster", "quorum") if q["snapshot_offset"]] or None,
+        )
+        assert 0 < ours["snapshot_offset"] <= ours["high_watermark"]
+        assert 0 <= ours["snapshot_age_ms"] < 600_000
     replication = tool(pk, "MetadataQuorumCommand", "describe", "--replication")
     roles = {
         int(node): role.lower()
