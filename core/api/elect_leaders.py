@@ -10,12 +10,7 @@ from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import elections
-from pk.core.wire.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
+from pk.core.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 _VERSION_ERROR: Final = 1
 
@@ -37,18 +32,7 @@ def error_response(
     """The error for the whole, and for each partition that was named."""
     return ElectLeadersResponse(
         error_code=error.code if version >= _VERSION_ERROR else 0,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    PartitionResult(
-                        partition_id=number, error_code=error.code, error_message=error.message
-                    )
-                    for number in topic.partitions
-                ],
-            )
-            for topic in request.topic_partitions or ()
-        ],
+        replica_election_results=elections.refused(request, error),
     )
 
 

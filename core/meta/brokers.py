@@ -54,6 +54,8 @@ from pk.core.wire.messages.unregister_broker import (
     UnregisterBrokerResponse,
 )
 
+_Registration = BrokerRegistrationRequest | ControllerRegistrationRequest
+
 PRODUCER_IDS_PER_BLOCK: Final = 1000
 
 _RESERVED_DIRECTORIES: Final = 100
@@ -138,15 +140,23 @@ def _registered(
         request.broker_id,
         epoch,
         request.incarnation_id,
-        tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners),
+        _endpoints(request),
         request.rack,
         tuple(request.log_dirs),
-        tuple(
-            FeatureRange(f.name, f.min_supported_version, f.max_supported_version)
-            for f in request.features
-        ),
+        _features(request),
         fenced,
         shutdown,
+    )
+
+
+def _endpoints(request: _Registration) -> tuple[Endpoint, ...]:
+    return tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners)
+
+
+def _features(request: _Registration) -> tuple[FeatureRange, ...]:
+    return tuple(
+        FeatureRange(f.name, f.min_supported_version, f.max_supported_version)
+        for f in request.features
     )
 
 
@@ -296,11 +306,8 @@ def register_controller(
     event = ControllerRegistered(
         request.controller_id,
         request.incarnation_id,
-        tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners),
-        tuple(
-            FeatureRange(f.name, f.min_supported_version, f.max_supported_version)
-            for f in request.features
-        ),
+        _endpoints(request),
+        _features(request),
     )
     known = image.controllers.get(request.controller_id)
     same = known is not None and known == image.apply([event]).controllers[request.controller_id]

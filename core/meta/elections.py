@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from pk.core.config import BrokerConfig
-from pk.core.errors import ErrorCode
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionChanged
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
@@ -152,12 +152,17 @@ def elect_leaders(
     Each partition by itself: UNKNOWN_TOPIC_OR_PARTITION; ELECTION_NOT_NEEDED where the preferred
     replica leads already or (unclean) anybody does; PREFERRED_LEADER_NOT_AVAILABLE;
     ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is there at all. Asked for all partitions (null),
-    those that need no election are left out. INVALID_REQUEST for another type of election.
+    those that need no election are left out. INVALID_REQUEST, for each and for all, for another type
+    of election.
     """
     decision: Decision[Event] = Decision()
     decision.reply = response = ElectLeadersResponse()
     if request.election_type not in (PREFERRED, UNCLEAN):
         response.error_code = ErrorCode.INVALID_REQUEST
+        response.replica_election_results = refused(
+            request,
+            KafkaError(ErrorCode.INVALID_REQUEST, f"{request.election_type} is no election type"),
+        )
         return decision
     rules = Rules(image, config)
     everything = request.topic_partitions is None
@@ -182,6 +187,22 @@ def elect_leaders(
         if result.partition_result or not everything:
             response.replica_election_results.append(result)
     return decision
+
+
+def refused(request: ElectLeadersRequest, error: KafkaError) -> list[ReplicaElectionResult]:
+    """The same error for each partition that is asked for by name."""
+    return [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[
+                PartitionResult(
+                    partition_id=number, error_code=error.code, error_message=error.message
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in request.topic_partitions or ()
+    ]
 
 
 def _elect(

@@ -11,7 +11,7 @@ that must change so gets a new name.
 """
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Final, NamedTuple, Union
+from typing import Any, ClassVar, Final, NamedTuple, Union, get_args
 
 from pk.core import cbor
 from pk.core.values import Uuid
@@ -220,24 +220,7 @@ Event = Union[  # noqa: UP007 - a runtime alias that type checkers narrow in `ma
     ProducerIdsAllocated,
 ]
 
-EVENTS: Final[dict[str, type[Any]]] = {
-    c.__name__: c
-    for c in (
-        ClusterCreated,
-        ControllerElected,
-        BrokerRegistered,
-        BrokerChanged,
-        BrokerUnregistered,
-        ControllerRegistered,
-        TopicCreated,
-        TopicDeleted,
-        PartitionCreated,
-        PartitionChanged,
-        ConfigChanged,
-        FeatureChanged,
-        ProducerIdsAllocated,
-    )
-}
+EVENTS: Final[dict[str, type[Any]]] = {cls.__name__: cls for cls in get_args(Event)}
 """Every event by the name that the log knows it by."""
 
 _FIELDS: Final = {c: tuple(f.name for f in fields(c)) for c in EVENTS.values()}

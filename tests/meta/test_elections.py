@@ -106,8 +106,10 @@ def test_asked_for_all_only_those_that_change_are_answered() -> None:
 
 
 def test_another_type_of_election_is_refused() -> None:
-    after, reply = elect(moved(), 2, None)
+    after, reply = elect(moved(), 2, {"t": [0, 1]})
     assert reply.error_code == Code.INVALID_REQUEST and first(after).leader == 2
+    assert codes(reply) == [Code.INVALID_REQUEST] * 2
+    assert elect(moved(), 2, None)[1].replica_election_results == []
 
 
 def test_a_partition_named_twice_changes_once() -> None:
