@@ -12,8 +12,6 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final
 
-from crc32c import crc32c
-
 from pk.core.log.files import File
 from pk.core.record.batch import (
     ATTRIBUTES_AT,
@@ -23,6 +21,7 @@ from pk.core.record.batch import (
     MAGIC,
     BatchHeader,
     CorruptBatch,
+    crc_of,
 )
 
 READ_BYTES: Final = 1 << 20
@@ -66,13 +65,13 @@ def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Ba
 def _crc(file: File, position: int, size: int, chunk: bytes, at: int) -> int:
     """Of the batch whose begin lies at `at` in `chunk`; the rest is read in pieces."""
     with memoryview(chunk) as view:
-        crc = crc32c(view[at + ATTRIBUTES_AT : at + size])
+        crc = crc_of(view[at + ATTRIBUTES_AT : at + size])
         done = min(len(chunk) - at, size)
     while done < size:
         piece = file.pread(min(READ_BYTES, size - done), position + done)
         if not piece:
             break
-        crc = crc32c(piece, crc)
+        crc = crc_of(piece, crc)
         done += len(piece)
     return crc
 

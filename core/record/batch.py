@@ -205,6 +205,11 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
         raise CorruptBatch(f"CRC is {actual:08x}, the batch says {header.crc:08x}")
 
 
+def crc_of(data: Buffer, crc: int = 0) -> int:
+    """The CRC-32C of `data`, going on from that of what came before."""
+    return crc32c(data, crc)
+
+
 def iter_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch in `buffer`; stops before a last one that is not there to its end.
 
