@@ -11,7 +11,7 @@ Keys of Kafka's whose feature does not exist here are accepted, described, and n
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, Final, Generic, TypeVar, cast, overload
 
 from pk.core import (
     config_broker,
@@ -34,6 +34,7 @@ from pk.core.config_keys import (
     without_secrets,
 )
 from pk.core.config_missing import PLUGIN_KEYS, TOPIC_KEYS_NOT_ENFORCED, UNSUPPORTED
+from pk.core.config_roles import Listener
 from pk.core.config_topic import CLIENT_METRICS, GROUP, TOPIC
 
 __all__ = [
@@ -190,15 +191,6 @@ class Setting(Generic[T]):
         return value
 
 
-class Listener(NamedTuple):
-    """One endpoint of a broker."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: str
-
-
 class BrokerConfig:
     """What one broker runs with. `config["any.key"]` is the parsed value of any key, attributes
     those that are enforced.
@@ -276,14 +268,18 @@ class BrokerConfig:
             raise ConfigError(f"advertised.listeners has {min(stray)}, which listeners has not")
         if any(li.host == "0.0.0.0" for li in self.advertised_listeners):
             raise ConfigError("advertised.listeners must name a host that clients can reach")
-        config_roles.check(self)
+        config_roles.check(cast(Any, self))
         if self.replica_selector_class not in (None, "", *REPLICA_SELECTORS):
             raise ConfigError(
                 f"replica.selector.class must be one of {', '.join(REPLICA_SELECTORS)}"
             )
         if self.offsets_topic_compression_codec not in range(5):
             raise ConfigError("offsets.topic.compression.codec must be between 0 and 4")
-        if stray := set(self["cordoned.log.dirs"]) - {"*"} - set(self.log_dirs):
+        if (
+            stray := set(cast(tuple[str, ...], self["cordoned.log.dirs"]))
+            - {"*"}
+            - set(self.log_dirs)
+        ):
             raise ConfigError(f"cordoned.log.dirs has {min(stray)}, which log.dirs has not")
         self._topics.check()
 

@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from pk.core.config_keys import ConfigError
 
 if TYPE_CHECKING:
-    from pk.core.config import BrokerConfig, Listener
+    from pk.core.config import BrokerConfig
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 EMBEDDED: Final = "embedded"
 ZOOKEEPER: Final = "zookeeper://"
+
+
+class Listener(NamedTuple):
+    """One endpoint of a node."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str
 
 
 class Voter(NamedTuple):

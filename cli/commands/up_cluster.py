@@ -127,7 +127,7 @@ async def up_cluster(context: Context, count: int) -> int:
     given, store, port = _given(context, count), args.store or EMBEDDED, check_port(args.port)
     check_port(port + count - 1)
     temporary = tempfile.mkdtemp(prefix="pk-") if args.data is None else None
-    directory = _absolute(args.data if temporary is None else temporary)
+    directory = _absolute(temporary or str(args.data))
     nodes = _nodes(directory, count, store)
     plan = _Plan(given, store, port, args.memory, nodes)
     listed: str | None = None
@@ -147,7 +147,8 @@ async def up_cluster(context: Context, count: int) -> int:
         cluster_files.write_state(state)
         if (listed := cluster_files.enlist(directory)) is not None:
             stack.callback(os.unlink, listed)
-        where = "in memory" if args.memory else f"data in {directory}"
+        where = f"data in {directory}" if temporary is None else "in a temporary directory"
+        where = "in memory" if args.memory else where
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async with trio.open_nursery() as nursery:
                 supervisor = Supervisor(

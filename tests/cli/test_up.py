@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
