@@ -1,4 +1,5 @@
-"""A cluster in this process: a controller and brokers that talk over real sockets on loopback, disks in memory."""
+"""A cluster in this process: nodes that talk over real sockets on loopback, disks in memory. A controller of its own, or, with
+ZooKeeper, brokers that take turns at it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ COMMON = {
 
 @dataclass
 class Cluster:
-    """Nodes by id: the controller's is `CONTROLLER`, brokers' are from 1."""
+    """Nodes by id: the controller's is `CONTROLLER`, brokers' are from 1; with ZooKeeper, brokers only."""
 
     nursery: trio.Nursery
     keys: dict[str, str]
@@ -38,8 +39,17 @@ class Cluster:
 
     @property
     def controller(self) -> Node:
-        """The controller's node."""
-        return self.nodes[CONTROLLER]
+        """The node of the controller."""
+        return self.nodes[self.controller_id]
+
+    @property
+    def controller_id(self) -> int:
+        """Which node has the active controller; `CONTROLLER` where none has."""
+        for node_id, node in self.nodes.items():
+            controller = node.broker.controller
+            if controller is not None and controller.active:
+                return node_id
+        return CONTROLLER
 
     @property
     def image(self) -> MetadataImage:
@@ -83,7 +93,12 @@ class Cluster:
     def _config(self, node_id: int) -> BrokerConfig:
         port = self.ports.get(node_id, 0)
         given = {**COMMON, "node.id": str(node_id), "log.dirs": "/data"}
-        if node_id == CONTROLLER:
+        if "pk.metadata.store" in self.keys:
+            given |= {
+                "process.roles": "broker,controller",
+                "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0",
+            }
+        elif node_id == CONTROLLER:
             given |= {
                 "process.roles": "controller",
                 "listeners": f"CONTROLLER://127.0.0.1:{port}",
@@ -103,7 +118,8 @@ async def running_cluster(brokers: int = 2, **keys: str) -> AsyncIterator[Cluste
     given = {name.replace("__", "."): value for name, value in keys.items()}
     async with trio.open_nursery() as nursery:
         cluster = Cluster(nursery, given)
-        await cluster.start(CONTROLLER)
+        if "pk.metadata.store" not in given:
+            await cluster.start(CONTROLLER)
         for node_id in range(1, brokers + 1):
             await cluster.start(node_id)
         yield cluster

@@ -1,0 +1,124 @@
+"""Brokers that take turns as the controller, by ZooKeeper: what was asked of the old one is answered by the next."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import trio
+from many_nodes import Cluster, caller, running_cluster
+from nodes import trio_test
+from zookeeper_server import ZooKeeperServer
+
+from pk.core.broker.controller import Controller
+from pk.core.meta.image import MetadataImage
+from pk.core.values import METADATA_TOPIC
+from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pk.core.wire.messages.describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
+from pk.core.wire.messages.metadata import MetadataRequest
+
+QUORUM = DescribeQuorumRequest(
+    topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
+)
+
+
+def keys(server: ZooKeeperServer, name: str) -> dict[str, str]:
+    return {
+        "pk__metadata__store": f"zookeeper://{server.address}/tests/{os.getpid()}-{name}",
+        "pk__zookeeper__session__timeout__ms": "2000",
+    }
+
+
+def controller_of(cluster: Cluster) -> Controller:
+    controller = cluster.controller.broker.controller
+    assert controller is not None
+    return controller
+
+
+def create(name: str) -> CreateTopicsRequest:
+    topic = CreatableTopic(name=name, num_partitions=3, replication_factor=2)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
+
+
+async def quorum(cluster: Cluster, node: int) -> Any:
+    async with caller(cluster, node) as client:
+        answer = await client.call(QUORUM, 2)
+    assert answer.error_code == 0
+    return answer
+
+
+def test_the_next_controller_answers_for_the_last(zookeeper: ZooKeeperServer) -> None:
+    @trio_test
+    async def run() -> None:
+        async with running_cluster(3, **keys(zookeeper, "answers")) as cluster:
+            first = cluster.controller_id
+            epoch = controller_of(cluster).epoch
+            others = [node for node in (1, 2, 3) if node != first]
+            answer = await quorum(cluster, others[0])
+            data = answer.topics[0].partitions[0]
+            assert data.leader_id == first and data.observers == []
+            assert [v.replica_id for v in data.current_voters] == [1, 2, 3]
+            assert [n.node_id for n in answer.nodes] == [1, 2, 3]
+
+            def follow(before: MetadataImage, image: MetadataImage) -> None:
+                if "t" in image.topics and "t" not in before.topics:
+                    cluster.scopes[first].cancel()
+
+            controller_of(cluster).committed.append(follow)
+            async with caller(cluster, others[0]) as client:
+                await client.send(create("t"), 7)
+                await cluster.ended[first].wait()
+                del cluster.nodes[first]
+                answer = await client.receive(19, 7)
+                assert answer.topics[0].error_code == 0, answer
+                answer = await client.call(MetadataRequest(topics=[]), 12)
+            await cluster.until(lambda: cluster.controller_id in others)
+            second = controller_of(cluster)
+            assert second.epoch > epoch
+            assert list(second.image.topics["t"].partitions) != []
+            await cluster.until(lambda: second.image.brokers[first].fenced)
+            async with caller(cluster, others[1]) as client:
+                answer = await client.call(InitProducerIdRequest(transactional_id=None), 5)
+                assert answer.error_code == 0
+                answer = await client.call(create("u"), 7)
+                assert answer.topics[0].error_code == 0
+            # The old one comes back, follows, and may be the controller again.
+            await cluster.start(first)
+            answer = await quorum(cluster, first)
+            assert answer.topics[0].partitions[0].leader_id == cluster.controller_id != first
+
+    run()
+
+
+def test_a_controller_whose_session_ends_makes_room(zookeeper: ZooKeeperServer) -> None:
+    @trio_test
+    async def run() -> None:
+        async with running_cluster(2, **keys(zookeeper, "session")) as cluster:
+            first = cluster.controller_id
+            old = controller_of(cluster)
+            # As its store does when it cannot vouch for the session any more.
+            old._store.lost[0](old.epoch, "the session is over")
+            assert not old.active
+            async with caller(cluster, first) as client, trio.open_nursery() as nursery:
+                answers: list[Any] = []
+
+                async def ask(name: str) -> None:
+                    async with caller(cluster, first) as one:
+                        answers.append(await one.call(create(name), 7))
+
+                for name in "abc":
+                    nursery.start_soon(ask, name)
+                answer = await client.call(create("t"), 7)
+                assert answer.topics[0].error_code == 0
+            assert [a.topics[0].error_code for a in answers] == [0, 0, 0]
+            await cluster.until(lambda: controller_of(cluster).epoch > 1)
+            images = [node.broker.image for node in cluster.nodes.values()]
+            await cluster.until(
+                lambda: all(
+                    n.broker.image.topics.keys() >= set("abct") for n in cluster.nodes.values()
+                )
+            )
+            assert {image.cluster_id for image in images} == {cluster.image.cluster_id}
+
+    run()
