@@ -199,8 +199,11 @@ class StoredLog:
             changed = (
                 self._touched or self.recovery_point < self.log_end_offset or self._names_changed
             )
-            if changed and active.size:
-                self._write_snapshot(self.log_end_offset)
+            try:
+                if changed and active.size:
+                    self._write_snapshot(self.log_end_offset)
+            except OSError as e:
+                raise self._refuse("close", e) from e
             if changed:  # not for a new epoch alone: 10,000 partitions get one at every start, most write nothing
                 self.flush(force=True)
             for segment in self.segments:

@@ -261,6 +261,18 @@ def test_a_directory_that_failed_is_not_marked_clean() -> None:
     assert [d.clean for d in again.directories] == [False, True]
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+def test_a_log_that_cannot_be_closed_leaves_its_directory_unclean(code: int) -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk, "/one", "/two")
+    append(dirs.open_log(A, ID_A, CONFIG, NOW))
+    append(dirs.open_log(B, ID_B, CONFIG, NOW))
+    disk.fail_next("write", code, suffix=f"/a-0/{1:020d}.snapshot.tmp")
+    dirs.close({})
+    assert not disk.exists("/one/.kafka_cleanshutdown")
+    assert disk.exists("/two/.kafka_cleanshutdown")
+
+
 def test_a_checkpoint_that_cannot_be_written_is_an_error_but_the_others_are_written() -> None:
     disk = MemoryDisk()
     dirs = open_dirs(disk, "/one", "/two")
