@@ -145,16 +145,17 @@ class Controller:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._show, publish, task_status)
-                for duty in self.duties:
-                    nursery.start_soon(duty)
-                while self.active:
-                    if self._queue:
-                        await self._commit()
-                        await self._snapshot()
-                    else:
-                        self._wake = trio.Event()
-                        await self._wake.wait()
-                nursery.cancel_scope.cancel()
+                async with trio.open_nursery() as duties:
+                    for duty in self.duties:
+                        duties.start_soon(duty)
+                    while self.active:
+                        if self._queue:
+                            await self._commit()
+                            await self._snapshot()
+                        else:
+                            self._wake = trio.Event()
+                            await self._wake.wait()
+                    duties.cancel_scope.cancel()
         finally:
             self._close("the controller has stopped")
 
@@ -230,7 +231,8 @@ class Controller:
 
     async def _show(self, publish: Publish, task_status: trio.TaskStatus[None]) -> None:
         """Let this process's broker react to the newest image, again and again. What was appended
-        while it did so comes with the next one, all at once."""
+        while it did so comes with the next one, all at once. When the office is lost it is left to
+        finish: half a reaction is nothing that it could go on from."""
         shown = None
         while True:
             image = self.image
@@ -241,6 +243,8 @@ class Controller:
                 shown = image
                 while self._unshown and self._unshown[0].offset <= image.offset:
                     self._unshown.popleft().done.set()
+            elif not self.active:
+                return
             else:
                 self._grown = trio.Event()
                 await self._grown.wait()
@@ -270,6 +274,7 @@ class Controller:
             self._closed = why
         self.feed.close()
         self._wake.set()
+        self._grown.set()
         queue, self._queue = self._queue, deque()
         for one in queue:
             one.error = _refusal(why)

@@ -337,6 +337,29 @@ def test_a_slow_broker_holds_back_neither_the_next_append_nor_the_others() -> No
     run(main)
 
 
+def test_a_broker_that_is_reacting_finishes_when_the_office_is_lost() -> None:
+    async def main() -> None:
+        async with running() as one:
+            one.showing = trio.Event()
+            outcomes: list[int] = []
+
+            async def ask() -> None:
+                outcomes.append(await one.allocate())
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                one.store.lost[0](one.controller.epoch, "the session is over")
+                await trio.testing.wait_all_tasks_blocked()
+                assert outcomes == [0], "it is in the store, and nobody knows when it is shown"
+                assert not one.ended.is_set() and one.published[-1].producer_id_next == 0
+                one.showing.set()
+                await one.ended.wait()
+            assert one.published[-1].producer_id_next == 1
+
+    run(main)
+
+
 def test_the_feed_has_what_the_store_has() -> None:
     async def main() -> None:
         log = MemoryLog()
