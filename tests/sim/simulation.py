@@ -224,7 +224,7 @@ class Simulation:
             if scope.cancelled_caught:
                 raise Violation("a cluster comes up", f"no topics after {START_S} s")
         self.clients.append(admin)
-        rate = random.choice((0.1, 0.3, 0.8))
+        rate = random.choice((0.2, 0.5, 1.0))
         for name, topic, partitions in (("p1", "all", 2), ("p2", "all", 2), ("p3", "synced", 1)):
             self.producers.append(
                 IdempotentProducer(
