@@ -107,3 +107,38 @@ TOPICS = Option(
     dest="topics",
     complete="topic",
 )
+
+RECORD_COUNT = Option(
+    "-n",
+    "--num",
+    "--max-messages",
+    value="N",
+    kind="count",
+    help="Stop after so many records shown.",
+)
+RECORD_KEY = Option("-k", "--key", value="KEY", help="Only records with this key.")
+RECORD_HEADERS = Option(
+    "-H",
+    "--header",
+    value="NAME=VALUE",
+    kind="pair",
+    repeat=True,
+    help="Only records with this header; may be given again.",
+)
+ISOLATION = Option(
+    "--isolation-level",
+    value="LEVEL",
+    choices=("read_uncommitted", "read_committed"),
+    default="read_uncommitted",
+    help="Whether records of open and aborted transactions are shown.",
+)
+FORMATTER_PROPERTIES = Option(
+    "--property",
+    "--formatter-property",
+    value="KEY=VALUE",
+    kind="pair",
+    repeat=True,
+    dest="formatter_properties",
+    help="A property of Apache's formatter: print.key, print.timestamp, key.separator, …",
+    complete="formatter-property",
+)

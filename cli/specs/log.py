@@ -1,7 +1,16 @@
 """`pk log`: a broker's files, without the broker."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, DEBUG, LISTING
+from pk.cli.specs.common import (
+    CHANGE,
+    DEBUG,
+    FORMATTER_PROPERTIES,
+    ISOLATION,
+    LISTING,
+    RECORD_COUNT,
+    RECORD_HEADERS,
+    RECORD_KEY,
+)
 
 SHOWN = (
     "segments",
@@ -128,14 +137,6 @@ VERIFY = Command(
     notes="Only reads, also beside a running broker.",
 )
 
-_ISOLATION = Option(
-    "--isolation-level",
-    value="LEVEL",
-    choices=("read_uncommitted", "read_committed"),
-    default="read_uncommitted",
-    help="Whether records of open and aborted transactions are shown.",
-)
-
 CAT = Command(
     "cat",
     help="Records straight out of the files, with the positions and formats of console-consumer.",
@@ -166,14 +167,7 @@ CAT = Command(
             repeat=True,
             help="Only these partitions.",
         ),
-        Option(
-            "-n",
-            "--num",
-            "--max-messages",
-            value="N",
-            kind="count",
-            help="Stop after so many records shown.",
-        ),
+        RECORD_COUNT,
         Option(
             "-f",
             "--format",
@@ -181,27 +175,11 @@ CAT = Command(
             help="value, json, jsonl, csv, yaml, table, wide, name, cbor; %-tokens; or a template.",
             complete="record-format",
         ),
-        Option("-k", "--key", value="KEY", help="Only records with this key."),
-        Option(
-            "-H",
-            "--header",
-            value="NAME=VALUE",
-            kind="pair",
-            repeat=True,
-            help="Only records with this header; may be given again.",
-        ),
+        RECORD_KEY,
+        RECORD_HEADERS,
         Option("--where", value="CONDITION", help="Only records for which it holds."),
-        _ISOLATION,
-        Option(
-            "--property",
-            "--formatter-property",
-            value="KEY=VALUE",
-            kind="pair",
-            repeat=True,
-            dest="formatter_properties",
-            help="A property of Apache's formatter: print.key, print.timestamp, key.separator, …",
-            complete="formatter-property",
-        ),
+        ISOLATION,
+        FORMATTER_PROPERTIES,
         Option(
             "--key-deserializer", value="CLASS", help="One of Apache's, such as LongDeserializer."
         ),

@@ -1,7 +1,17 @@
 """`pk console-consumer` (`consume`) and `pk console-producer` (`produce`)."""
 
 from pk.cli.grammar import Argument, Command, Option
-from pk.cli.specs.common import CONNECTION, DRY_RUN, TOPIC, TOPICS
+from pk.cli.specs.common import (
+    CONNECTION,
+    DRY_RUN,
+    FORMATTER_PROPERTIES,
+    ISOLATION,
+    RECORD_COUNT,
+    RECORD_HEADERS,
+    RECORD_KEY,
+    TOPIC,
+    TOPICS,
+)
 
 _COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -48,14 +58,7 @@ CONSUME = Command(
             help="The last N records over all partitions, by time; then stop.",
         ),
         Option("--merge", help="Sort all partitions' records by time; wants a range that ends."),
-        Option(
-            "-n",
-            "--num",
-            "--max-messages",
-            value="N",
-            kind="count",
-            help="Stop after so many records shown.",
-        ),
+        RECORD_COUNT,
         Option("-e", "--exit", help="Stop at the end as it is now: the same as -o start..end."),
         Option(
             "--timeout-ms", value="MS", kind="int", help="Stop when no record came for so long."
@@ -74,37 +77,15 @@ CONSUME = Command(
             help="value, json, jsonl, csv, yaml, table, wide, name, cbor; %-tokens such as '%k\\t%v\\n'; or a template '{key} {value}\\n'.",
             complete="record-format",
         ),
-        Option("-k", "--key", value="KEY", help="Only records with this key."),
-        Option(
-            "-H",
-            "--header",
-            value="NAME=VALUE",
-            kind="pair",
-            repeat=True,
-            help="Only records with this header; may be given again.",
-        ),
+        RECORD_KEY,
+        RECORD_HEADERS,
         Option(
             "--where",
             value="CONDITION",
             help="Only records for which it holds, such as 'value.amount > 9 and headers.eu = 1'.",
         ),
-        Option(
-            "--isolation-level",
-            value="LEVEL",
-            choices=("read_uncommitted", "read_committed"),
-            default="read_uncommitted",
-            help="Whether records of open and aborted transactions are shown.",
-        ),
-        Option(
-            "--property",
-            "--formatter-property",
-            value="KEY=VALUE",
-            kind="pair",
-            repeat=True,
-            dest="formatter_properties",
-            help="A property of Apache's formatter: print.key, print.timestamp, key.separator, …",
-            complete="formatter-property",
-        ),
+        ISOLATION,
+        FORMATTER_PROPERTIES,
         Option(
             "--key-deserializer",
             value="CLASS",
