@@ -372,6 +372,62 @@ def test_leaders_leave_with_their_broker_and_come_back_when_asked(pk: Pk) -> Non
     assert pk.json("partitions", "list", topic, "--not-preferred") == []
 
 
+@pytest.mark.slow
+def test_an_unclean_election_wants_its_word_and_loses_what_only_the_dead_replica_had(
+    pk: Pk,
+) -> None:
+    topic = make_topic(pk, "unclean", "4:3", 1)
+    name = f"{topic}/0"
+
+    def row() -> dict[str, Any]:
+        (found,) = pk.json("partitions", "list", topic)
+        return found
+
+    pk.cluster.kill(3)
+    try:
+        wait_until("the other one alone", lambda: row()["isr"] == [4] or None)
+        pk.run("produce", topic, "only the dead one has this")
+        pk.cluster.kill(4)
+        pk.cluster.start(3)
+        wait_until("nobody to lead", lambda: row()["state"] == "offline" or None)
+        refused = pk.run("partitions", "elect-leaders", name, "--unclean", code=5)
+        assert "is gone, acknowledged or not" in refused.stderr
+        assert row()["state"] == "offline"
+        done = pk.json("partitions", "elect-leaders", name, "--unclean", "-y")
+        assert [r["result"] for r in done] == ["elected"]
+        wait_until("a leader", lambda: row()["leader"] == 3 or None)
+        (end,) = pk.json("topics", "offsets", topic)
+        assert end["end"] == 1000
+    finally:
+        up = {b["broker"] for b in pk.json("brokers", "list") if b["state"] == "up"}
+        for broker in {3, 4} - up:
+            pk.cluster.start(broker)
+    wait_in_sync(pk.cluster.bootstrap, topic, 1, 2)
+
+
+@pytest.mark.slow
+def test_a_replica_goes_to_the_directory_that_the_file_names(pk: Pk, tmp_path: Path) -> None:
+    topic = make_topic(pk, "placed", "1:2", 1)
+    (there,) = pk.json("brokers", "logdirs", "3")
+    file = tmp_path / "placed.json"
+    entry = {
+        "topic": topic,
+        "partition": 0,
+        "replicas": [3, 1],
+        "log_dirs": [there["path"], "any"],
+    }
+    file.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+    rows = pk.json("reassign", "apply", str(file), "-y")
+    assert [(r["after"], r["result"]) for r in rows] == [([3, 1], "moved")]
+    (placed,) = pk.json("brokers", "logdirs", "3", "-t", topic)
+    assert placed["path"] == there["path"]
+    entry["log_dirs"] = ["/no/such/directory", "any"]
+    entry["replicas"] = [3, 2]
+    file.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+    wrong = pk.run("reassign", "apply", str(file), "-y", code=1)
+    assert "broker 3" in wrong.stderr
+
+
 def test_a_watch_of_the_isr_tells_who_leaves_and_who_comes_back(pk: Pk) -> None:
     topic = make_topic(pk, "watched", "1:4,4:1")
     process = pk.start("isr", "-w", topic, "-f", "json")
