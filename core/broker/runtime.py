@@ -144,7 +144,8 @@ class Runtime:
 
         `store` is for stores that campaign: a node with `pk.metadata.store=embedded` makes its own in its first log directory.
         `locator` says who the controller is; by default the config does. `endpoints` are those of the listeners for brokers
-        and clients, as advertised, `controller_endpoints` those of a controller's. `compactor` compacts logs; by default threads on `disk` do.
+        and clients, as advertised, `controller_endpoints` those of a controller's. `compactor` compacts logs; by default
+        threads on `disk` do.
         """
         self._config = config
         self._dirs = dirs
@@ -174,15 +175,7 @@ class Runtime:
         self.membership = Membership(broker, dirs, endpoints, lambda: new_id(random))
         broker.replicas.on_directory_failed = self.membership.directory_failed
         self._controller_endpoints = controller_endpoints
-        self._follower = MetadataFollower(
-            config,
-            locator=locator,
-            peers=peers,
-            random=random,
-            newest=lambda: self._newest,
-            publish=self._publish,
-            leads=lambda: broker.controller is not None and broker.controller.active,
-        )
+        self._follower = self._make_follower(locator)
         self._upkeep = Upkeep(broker.replicas, dirs, config)
         self._compactor = compactor if compactor is not None else InThread(disk)
         self._newest = MetadataImage(cluster_id=cluster_id)
@@ -193,6 +186,18 @@ class Runtime:
         self._high_watermarks: dict[TopicPartition, int] = {}
         if cluster_id:
             self._learned.set()
+
+    def _make_follower(self, locator: Locator) -> MetadataFollower:
+        broker = self.broker
+        return MetadataFollower(
+            self._config,
+            locator=locator,
+            peers=broker.peers,
+            random=self._random,
+            newest=lambda: self._newest,
+            publish=self._publish,
+            leads=lambda: broker.controller is not None and broker.controller.active,
+        )
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start, say so when requests can be served, and go on until cancelled.
