@@ -6,7 +6,9 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -124,6 +126,10 @@ class Apache:
         self.kafka.close()
 
     def stop(self) -> None:
+        pid = self.pid()
+        os.kill(pid, signal.SIGTERM)
+        while pid in self.kafka.pids:  # thousands of logs take longer than `stop` has patience for
+            time.sleep(0.1)
         self.kafka.stop(1)
 
     def kill(self) -> None:
