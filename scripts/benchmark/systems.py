@@ -8,8 +8,8 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
