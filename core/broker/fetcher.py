@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -105,6 +105,8 @@ class Fetcher:
         self._forgotten: dict[TopicIdPartition, str] = {}
         """Those that the leader's session knows and that are not fetched any more."""
         self._paused: dict[TopicIdPartition, Followed] = {}
+        self._to_flush: dict[Partition, None] = {}
+        """Those that came with records that are to be synced before the leader counts on them."""
         self._moved = trio.Event()
         """Set when something happened that the task may wait for."""
         self._urgent = False
@@ -128,6 +130,8 @@ class Fetcher:
         if old is not None:
             self._drop(old)
         self._followed[followed.key] = self._dirty[followed.key] = followed
+        if partition.must_flush:
+            self._to_flush[partition] = None
         self._urgent = True
         self._backoff_s = 0.0
         self._moved.set()
@@ -198,6 +202,9 @@ class Fetcher:
         while True:
             if channel.version_of(FETCH) < VERSION_DIVERGING_EPOCH:
                 await self._alignment.ask(channel, self._dirty.values())
+            if self._to_flush:
+                to_flush, self._to_flush = self._to_flush, {}
+                await self._flush(to_flush)
             if not under_way or (len(under_way) == 1 and self._may_overtake(under_way[0])):
                 request = self._request(channel.version_of(FETCH))
                 if request is not None:
@@ -408,6 +415,8 @@ class Fetcher:
     async def _take_one(self, followed: Followed, data: PartitionData, news: _News) -> None:
         partition, code = followed.partition, data.error_code
         if not self._is_current(followed):
+            if partition.offline is not None:
+                self.remove(partition)
             return
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self._dirty[followed.key] = followed
@@ -462,15 +471,11 @@ class Fetcher:
         if partition.must_flush:
             news.to_flush.append(partition)
 
-    async def _flush(self, partitions: list[Partition]) -> None:
+    async def _flush(self, partitions: Iterable[Partition]) -> None:
         """Sync what `flush.messages` asks for before the leader is told that it is here."""
-        replicas = self._broker.replicas
-        if len(partitions) == 1:
-            await replicas.sync(partitions[0])
-            return
         async with trio.open_nursery() as nursery:
-            for partition in partitions:
-                nursery.start_soon(replicas.sync, partition)
+            for partition in list(partitions):
+                nursery.start_soon(self._broker.replicas.sync, partition)
 
 
 class _News:

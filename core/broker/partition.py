@@ -137,10 +137,12 @@ class Partition:
         if leads and image.leader_epoch != old_epoch:
             self.log.assign_epoch_start(image.leader_epoch)
             self.epoch_start_offset = self.log.log_end_offset
+        if image.partition_epoch > self.partition_epoch or image.leader_epoch != old_epoch:
+            # Else an answer has told of it before, and what was proposed since then may be committed already.
+            self._committed(image.isr)
         self.leader_epoch = image.leader_epoch
         self.leads = leads
         self.partition_epoch = image.partition_epoch
-        self._committed(image.isr)
         if leads:
             if len(image.replicas) > 1 or self.followers:
                 self._follow(image, new_epoch=image.leader_epoch != old_epoch, new_leader=not led)
@@ -348,20 +350,17 @@ class Partition:
 
     def watch(self, fetched: FetchedPartition, session: FetchSession) -> None:
         """Tell a follower's session from now on when something has moved here."""
-        self.watchers[fetched] = session
+        if fetched not in self.watchers:
+            self.watchers = {f: s for f, s in self.watchers.items() if f.session is s}
+            self.watchers[fetched] = session
 
     def _tell_watchers(self, *, wake: bool) -> None:
         """Something has moved; with `wake`, something that a request which waits is to be answered for."""
-        over: list[FetchedPartition] = []
         for fetched, session in self.watchers.items():
             if fetched.session is session:
                 session.dirty[fetched.key] = fetched
                 if wake:
                     self._purgatory.touch(session)
-            else:
-                over.append(fetched)
-        for fetched in over:
-            del self.watchers[fetched]
 
     def follower_fetched(
         self,

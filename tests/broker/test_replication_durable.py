@@ -3,7 +3,7 @@
 from typing import Any
 
 import trio
-from broker.cluster import Cluster, running_cluster
+from broker.cluster import FETCH, Cluster, running_cluster
 from group.brokers import simulated
 
 from pk.core.errors import ErrorCode
@@ -80,6 +80,44 @@ class TestFlushing:
             go.set()
             await cluster.until(lambda: partition.high_watermark == 2)
             assert partition.log.recovery_point == 2
+
+    @simulated
+    async def test_who_returns_syncs_what_it_has_before_it_counts(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2)
+            await cluster.produce(1, b"a")
+            assert cluster.partition(2).log.recovery_point == 0
+            await cluster.crash(2, power=False)
+            await cluster.configure("t", "flush.messages", "1")
+            seen: list[int] = []
+
+            async def look(asker: int, asked: int, request: Any) -> None:
+                if (asker, request.API_KEY) == (2, FETCH) and request.topics:
+                    seen.append(cluster.partition(2).log.recovery_point)
+
+            cluster.before = look
+            await cluster.start(2)
+            await cluster.until(lambda: bool(seen))
+            assert seen[0] == 1
+
+
+class TestFailingDisks:
+    @simulated
+    async def test_a_follower_whose_disk_failed_asks_for_nothing_more(self) -> None:
+        async with running_cluster(TWO_DIRS, brokers=2) as cluster:
+            await cluster.create(1, 2, partitions=2)
+            for number in (0, 1):
+                await cluster.produce(1, b"a", number=number)
+            failed = cluster.partition(2).log
+            cluster.disk(2).fail_next("write", suffix=f"{failed.directory}/{0:020d}.log")
+            cluster.disk(2).fail_next("truncate", suffix=f"{failed.directory}/{0:020d}.log")
+            await cluster.produce(1, b"b", acks=1)
+            await cluster.until(lambda: cluster.partition(2).offline is not None)
+            await trio.sleep(2)
+            del cluster.asked[:]
+            await trio.sleep(5)
+            assert len([r for _, _, r in cluster.asked if r.API_KEY == FETCH]) <= 11
+            assert await cluster.produce(1, b"b", number=1) == NONE, "the other directory works"
 
 
 class TestRestarts:

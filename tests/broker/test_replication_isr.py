@@ -5,6 +5,7 @@ import trio
 import trio.testing
 from broker.cluster import CONTROLLER, running_cluster
 from group.brokers import simulated
+from log.support import NOW, make_batch
 
 from pk.core.errors import ErrorCode
 from pk.core.meta.events import BrokerChanged
@@ -145,6 +146,32 @@ class TestJoining:
             await cluster.change(isr=(1,))
             await cluster.until(lambda: cluster.isr() == (1, 2))
             assert len(cluster.altered) == 3
+
+    @simulated
+    async def test_an_image_that_brings_what_an_answer_told_undoes_nothing(self) -> None:
+        """Or a member that is committed already would not be waited for."""
+        async with running_cluster(LAG) as cluster:
+            cluster.part(2, 3)
+            await cluster.create(1, 2, 3, isr=(1,))
+            partition = cluster.partition(1)
+            epochs = {n: cluster.image.brokers[n].broker_epoch for n in (2, 3)}
+            cluster.parted.add(frozenset((1, CONTROLLER)))
+            partition.follower_fetched(2, epochs[2], 0, 0, trio.current_time())
+            first = partition.proposal
+            assert first is not None and first.joining == 2
+            epoch = partition.partition_epoch
+            partition.accepted(first, (1, 2), partition.leader_epoch, epoch + 1)
+            partition.follower_fetched(3, epochs[3], 0, 0, trio.current_time())
+            second = partition.proposal
+            assert second is not None and second.joining == 3
+            assert second.partition_epoch == epoch + 1
+            await cluster.change(isr=(1, 2))
+            assert partition.partition_epoch == epoch + 1 and partition.proposal is second
+            partition.append(make_batch(), now_ms=NOW)
+            partition.follower_fetched(2, epochs[2], 1, 0, trio.current_time())
+            assert partition.high_watermark == 0, "3 may be in sync by now"
+            await cluster.change(isr=(1, 2))
+            assert partition.proposal is not second, "the controller knew more than that"
 
     @simulated
     async def test_two_that_come_at_once_join_one_after_the_other_without_a_record(self) -> None:
