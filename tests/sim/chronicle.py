@@ -98,8 +98,9 @@ def summary(value: Any, names: dict[bytes, str], about: set[str]) -> str:
         return name or value.hex()[:6]
     if isinstance(value, bytes | bytearray | memoryview):
         return f"<{len(value)} bytes>"
-    if hasattr(value, "length"):
-        return f"<{value.length} bytes>"
+    length = getattr(value, "length", None)
+    if length is not None:
+        return f"<{length} bytes>"
     return str(value)
 
 

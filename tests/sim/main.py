@@ -15,6 +15,7 @@ from sim.planted import PLANTED, search
 from sim.simulation import Options, Result, run_seed
 
 FAILURES_SHOWN = 20
+PROGRESS_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
 
 def run_many(seeds: Iterable[int], jobs: int, minutes: float | None) -> int:
     """Run seeds until they or the time is up; how many failed."""
-    started = monotonic()
+    started = told = monotonic()
     failed: list[Outcome] = []
     count, cpu_s, virtual_s, messages, records, faults = 0, 0.0, 0.0, 0, 0, 0
     for one in outcomes(seeds, jobs):
@@ -76,7 +77,8 @@ def run_many(seeds: Iterable[int], jobs: int, minutes: float | None) -> int:
         if one.text:
             failed.append(one)
             print(f"seed {one.seed}: {one.text.strip().splitlines()[-1]}", flush=True)
-        if count % 100 == 0:
+        if monotonic() - told > PROGRESS_S:
+            told = monotonic()
             print(
                 f"{count} seeds, {len(failed)} failed, {cpu_s / count:.2f} s CPU each", flush=True
             )
