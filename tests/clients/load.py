@@ -11,7 +11,7 @@ import json
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -253,6 +253,8 @@ class GroupReader:
         self.committed: dict[int, int] = {}
         """Partition → the last offset whose commit was confirmed."""
         self.failed: list[str] = []
+        self.errors: Counter[str] = Counter()
+        """What the members got over, and how often."""
         self._bootstrap = bootstrap
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -280,7 +282,7 @@ class GroupReader:
             if all(count <= 0 for count in missing.values()):
                 break
             assert not self.failed, self.failed[:5]
-            assert time.monotonic() < deadline, f"not seen by the group: {missing}"
+            assert time.monotonic() < deadline, f"not seen by the group: {missing}; {self.errors}"
             time.sleep(0.1)
         for partition, end in ends.items():
             gone = set(range(end)) - self.seen[partition]
@@ -296,6 +298,7 @@ class GroupReader:
                 "session.timeout.ms": 10_000,
                 "check.crcs": True,
                 "log_level": 0,
+                "error_cb": self._broke,
             }
         )
         consumer.subscribe([self.topic])
@@ -307,18 +310,25 @@ class GroupReader:
                         error = message.error()
                         if error is None:
                             self.seen[message.partition() or 0].add(message.offset() or 0)
-                        elif error.fatal():
-                            self.failed.append(str(error))
+                        else:
+                            self._broke(error)
                 if messages:
                     self._commit(consumer)
         finally:
             consumer.close()
 
+    def _broke(self, error: confluent_kafka.KafkaError) -> None:
+        self.errors[str(error)] += 1
+        if error.fatal():
+            self.failed.append(str(error))
+
     def _commit(self, consumer: confluent_kafka.Consumer) -> None:
         try:
             done = consumer.commit(asynchronous=False) or []
-        except confluent_kafka.KafkaException:
-            return  # a rebalance, or a coordinator on its way: the next one says the same and more
+        except confluent_kafka.KafkaException as e:
+            # A rebalance, or a coordinator on its way: the next one says the same and more.
+            self._broke(e.args[0])
+            return
         with self._lock:
             for each in done:
                 if each.error is None and each.offset >= 0:

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -15,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from clients.apache_kafka import brokers_alive, free_ports
+from clients.apache_kafka import brokers_alive
 from clients.pk_broker import PkBrokerError, pk_command, pk_environment
 
 CONTROLLER = 0
@@ -23,6 +25,22 @@ CONTROLLER = 0
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+
+
+PORTS = range(10_000, 32_000)
+"""Below those that systems give to outgoing connections, so that a node that is away finds its port free when it returns."""
+
+
+def quiet_ports(count: int) -> list[int]:
+    """Ports of 127.0.0.1 that nobody listens on, all different."""
+    with contextlib.ExitStack() as stack:
+        found: list[int] = []
+        while len(found) < count:
+            probe = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", random.choice(PORTS)))
+                found.append(probe.getsockname()[1])
+        return found
 
 
 class Wires(Protocol):
@@ -60,7 +78,7 @@ class PkCluster:
             self._temporary = tempfile.TemporaryDirectory(prefix="pk-cluster-")
             directory = Path(self._temporary.name)
         self.directory = directory
-        ports = free_ports(3 * (brokers + 1))
+        ports = quiet_ports(3 * (brokers + 1))
         self._client_ports = ports[: brokers + 1]
         self._controller_ports = ports[brokers + 1 : 2 * brokers + 2]
         self._internal_ports = ports[2 * brokers + 2 :]
@@ -151,11 +169,11 @@ class PkCluster:
         deadline = time.monotonic() + timeout
         brokers = [n for n in self.running if n != CONTROLLER]
         for node_id in brokers:
-            process = self._processes[node_id]
             while brokers_alive("127.0.0.1", self.port(node_id)) != len(brokers):
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(0.05)
-                    raise PkBrokerError(f"node {node_id} ended:\n{self.logs()}")
+                time.sleep(0.05)
+                ended = [n for n, process in self._processes.items() if process.poll() is not None]
+                if ended:
+                    raise PkBrokerError(f"nodes {ended} ended:\n{self.logs()}")
                 if time.monotonic() > deadline:
                     raise PkBrokerError(f"node {node_id} is not ready:\n{self.logs()}")
 

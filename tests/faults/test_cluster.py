@@ -12,7 +12,6 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from clients import apache_kafka
@@ -20,21 +19,12 @@ from clients.cluster_topics import create_replicated, leader_of, wait_in_sync
 from clients.load import GroupReader, JavaLoad, Load, check_log
 from clients.pk_cluster import CONTROLLER, PkCluster
 from clients.readers import consumer_of
-from clients.topics import wait_until
 from confluent_kafka import TopicPartition
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from faults.cluster import SHORT, controller_in
 from zookeeper_server import ZooKeeperServer, skip_without_zookeeper
-
-from pk.net.zookeeper_nodes import read_leader_node
 
 PARTITIONS = 6
 BROKERS = 3
-SHORT = {
-    "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",
-    "pk.zookeeper.session.timeout.ms": "2000",
-}
 SHARE_S, LONG_S = 30, 300
 LENGTHS = [
     pytest.param(SHARE_S, marks=pytest.mark.faults),
@@ -88,7 +78,7 @@ class Chaos:
 
     def kill_controller(self, _: int) -> None:
         """Whoever it is: a process of its own, or one of the brokers."""
-        self.kill(CONTROLLER if self.server is None else self._controller())
+        self.kill(CONTROLLER if self.server is None else controller_in(self.server))
 
     def all(self) -> list[Callable[[int], None]]:
         """Every fault there is, in an order of chance."""
@@ -98,29 +88,11 @@ class Chaos:
         self.chance.shuffle(faults)
         return faults
 
-    def _controller(self) -> int:
-        assert self.server is not None
-        zk = KazooClient(self.server.address)
-        zk.start()
-        try:
-            return wait_until("a controller", lambda: _leader_in(zk))
-        finally:
-            zk.stop()
-            zk.close()
-
     def _rest(self, low: float, high: float) -> None:
         time.sleep(self.chance.uniform(low, high))
 
     def _say(self, what: str) -> None:
         self.done.append(f"{time.monotonic() - self._started:6.1f} s: {what}")
-
-
-def _leader_in(zk: KazooClient) -> int | None:
-    try:
-        found: Any = zk.get("/cluster/leader")
-    except NoNodeError:
-        return None
-    return read_leader_node(found[0])[0]
 
 
 @contextlib.contextmanager

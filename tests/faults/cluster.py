@@ -1,0 +1,38 @@
+"""What tests of clusters under faults share: short sessions, and who the controller is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clients.topics import wait_until
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from zookeeper_server import ZooKeeperServer
+
+from pk.net.zookeeper_nodes import read_leader_node
+
+SHORT = {
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "pk.zookeeper.session.timeout.ms": "2000",
+}
+"""Sessions short enough that a test need not wait for them long."""
+
+
+def controller_in(server: ZooKeeperServer, path: str = "/cluster") -> int:
+    """The id of the controller that ZooKeeper knows; waits until there is one."""
+    zk = KazooClient(server.address)
+    zk.start()
+
+    def ask() -> int | None:
+        try:
+            found: Any = zk.get(f"{path}/leader")
+        except NoNodeError:
+            return None
+        return read_leader_node(found[0])[0]
+
+    try:
+        return wait_until("a controller", ask)
+    finally:
+        zk.stop()
+        zk.close()
