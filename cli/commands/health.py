@@ -31,6 +31,8 @@ from pk.net.client.results import (
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _FULL = 0.9
+_WIDE = 110
+"""Columns of a terminal that has room for what comes next beside each check."""
 _LAG_MAX = 1000
 """A node that lacks more metadata records than this is behind."""
 _QUORUM_S = 3.0
@@ -274,14 +276,22 @@ async def health(context: Context) -> int | None:
     problems = sum(check.state == PROBLEM for check in found)
     warnings = sum(check.state == WARNING for check in found)
     listing = Listing(_CHECKS, rows, check_style)
+    look = context.look
+    narrow = look.terminal and look.width < _WIDE
+    shown_listing = listing
+    if narrow:  # what comes next stands below, or the checks would not fit one screen
+        shown_listing = listing._replace(columns=[c for c in _CHECKS if c.key != "next"])
     data = {
         "healthy": not problems,
         "problems": problems,
         "warnings": warnings,
         "checks": rows,
     }
-    context.show_document(Document([data], [Section("", listing)], listing))
+    context.show_document(Document([data], [Section("", shown_listing)], listing))
     said = f"{count(problems, 'problem')}, {count(warnings, 'warning')}"
     verdict = "unhealthy" if problems else "healthy"
     context.say(f"{context.settings.cluster_name} is {verdict}: {said}.")
+    steps = dict.fromkeys(check.next for check in found if check.next and check.state != OK)
+    if narrow and steps and not look.narrows:
+        context.say(f"See: {' · '.join(map(str, steps))}")
     return Exit.FAILED if problems else None
