@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import platform
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from random import Random, SystemRandom
 
@@ -39,6 +39,8 @@ from pk.net.server import Server
 
 logger = logging.getLogger("pk.node")
 
+Closing = Callable[[], Awaitable[None]]
+
 
 class Node:
     """One process of a cluster."""
@@ -59,6 +61,8 @@ class Node:
         self._clock = clock if clock is not None else SystemClock()
         self._random = random if random is not None else SystemRandom()
         self._stopping = trio.Event()
+        self._let_go: Closing | None = None
+        """Closes what the runtime does not know of."""
         self.runtime: Runtime
         self.server: Server
         self.listeners: list[BoundListener] = []
@@ -118,6 +122,8 @@ class Node:
                 for listener in self.listeners:
                     for one in listener.listeners:
                         await trio.aclose_forcefully(one)
+                if self._let_go is not None:
+                    await self._let_go()
                 if runtime is not None:
                     await runtime.close(clean=clean)
                 else:
@@ -133,7 +139,7 @@ class Node:
 
     def _runtime(self, dirs: LogDirs, nursery: trio.Nursery) -> Runtime:
         config, controllers = self._config, self._controllers()
-        store, locator = _office(config, controllers)
+        store, locator, self._let_go = _office(config, controllers)
         real = isinstance(self._disk, RealDisk) and not is_inline()
         return Runtime(
             config,
@@ -171,11 +177,12 @@ class Node:
 
 def _office(
     config: BrokerConfig, controllers: list[BoundListener]
-) -> tuple[MetadataStore | None, Locator | None]:
-    """What lets this node campaign, and find who won; nothing of it where the store is embedded. Raises StartError."""
+) -> tuple[MetadataStore | None, Locator | None, Closing | None]:
+    """What lets this node campaign, and find who won, and what closes that; nothing of it where the store is embedded.
+    Raises StartError."""
     address = config.pk_metadata_store
     if address == EMBEDDED:
-        return None, None
+        return None, None, None
     try:
         from pk.net.zookeeper import ZooKeeperStore
         from pk.net.zookeeper_locator import ZooKeeperLocator
@@ -195,11 +202,12 @@ def _office(
                 controllers[0].advertised,
                 session_timeout_ms=timeout_ms,
             )
-            return store, store.locator
+            return store, store.locator, None  # the runtime closes its store
         hosts, root = parse_address(address)
     except ValueError as e:
         raise StartError(f"pk.metadata.store: {e}") from e
-    return None, ZooKeeperLocator(ZooKeeperSession(hosts, session_timeout_ms=timeout_ms), root)
+    session = ZooKeeperSession(hosts, session_timeout_ms=timeout_ms)
+    return None, ZooKeeperLocator(session, root), session.close
 
 
 async def run_node(

@@ -89,6 +89,9 @@ class Membership:
         self._let_go = trio.Event()
         self._answered_at = 0.0
         self._wake = trio.Event()
+        """Set when the next heartbeat is not to wait for its time."""
+        self._news = trio.Event()
+        """Set when the one under way does not say what is to be said any more."""
         broker.followers.append(self._follow)
 
     async def register_first(self) -> None:
@@ -115,20 +118,20 @@ class Membership:
     async def serve(self) -> None:
         """The broker serves from here on; returns when the controller has unfenced it."""
         self._serves = True
-        self._wake.set()
+        self._say()
         await self._unfenced.wait()
 
     async def run(self) -> None:
         """Send heartbeats until cancelled; register anew where the controller does not know this incarnation."""
         self._beating = True
         while True:
-            self._wake = trio.Event()
+            self._wake, self._news = trio.Event(), trio.Event()
             sent = trio.current_time()
             answer: BrokerHeartbeatResponse | None = None
             request = self._heartbeat()
             async with trio.open_nursery() as nursery:
                 # What is said anew is not held up by a request that waits for a controller to come.
-                nursery.start_soon(_cancel_when, self._wake, nursery.cancel_scope)
+                nursery.start_soon(_cancel_when, self._news, nursery.cancel_scope)
                 answer = await self._send(request)
                 nursery.cancel_scope.cancel()
             if answer is not None:
@@ -142,7 +145,7 @@ class Membership:
         if not self._beating or not self._broker.config.controlled_shutdown_enable:
             return
         self._leaving = True
-        self._wake.set()
+        self._say()
         until = trio.current_time() + within_s
         self._answered_at = trio.current_time()
         while not self._let_go.is_set():
@@ -155,6 +158,11 @@ class Membership:
 
     def directory_failed(self) -> None:
         """A log directory has failed: tell the controller at once."""
+        self._say()
+
+    def _say(self) -> None:
+        """Have a heartbeat sent now that says what is the case now."""
+        self._news.set()
         self._wake.set()
 
     def _interval_s(self) -> float:
