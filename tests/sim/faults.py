@@ -81,6 +81,8 @@ class Faults:
         self.unclean: dict[int, str] = {}
         """Brokers that crashed and are not back in every ISR: how."""
         self.happened: dict[str, int] = {}
+        self._failing: set[int] = set()
+        """Brokers whose disk has lost what it holds unsynced, though their process may not know yet."""
         self._random = random
         self._nodes = nodes
         self._network = network
@@ -148,7 +150,7 @@ class Faults:
         for node_id in list(self.unclean):
             node = next(n for n in self._nodes if n.node_id == node_id)
             broker = node.broker
-            if broker is None or not node.ready:
+            if broker is None or not node.ready or node_id in self._failing:
                 continue
             registered = image.brokers.get(node_id)
             if registered is None or registered.broker_epoch != broker.broker_epoch:
@@ -176,11 +178,18 @@ class Faults:
             if topic.name not in self._synced:
                 self._history.unpromise(topic.name, why)
 
+    def crashed(self, node: SimNode) -> None:
+        """A process ended by itself, and not well."""
+        self._crashed(node, power=False)
+
     def _crashed(self, node: SimNode, *, power: bool) -> None:
         if not node.config.is_broker:
             return
         if power or self.unclean.get(node.node_id) != "power":
             self.unclean[node.node_id] = "power" if power else "kill"
+        others = [how for node_id, how in self.unclean.items() if node_id != node.node_id]
+        if others and (power or "power" in others):
+            self._beyond(f"{node.host} crashed, too")
         if power:
             for name in sorted(self._single - self._synced):
                 self._history.unpromise(name, f"min.insync.replicas=1, and {node.host} lost bytes")
@@ -374,6 +383,7 @@ class Faults:
         if node is None or not self._may_crash(node, power=True):
             return False
         self._crashed(node, power=True)
+        self._failing.add(node.node_id)
         self._history.chronicle.note(node.host, "the next sync fails")
         node.disk_failed = True
         node.disk.fail_next("sync", suffix=".log")
@@ -384,10 +394,10 @@ class Faults:
                 await ended.wait()
             node.disk.heal()
             if node.up:
-                node.resume()
                 node.kill()
             node.disk.power_cut(self._random)
             node.disk_failed = False
+            self._failing.discard(node.node_id)
             await trio.sleep(self._random.random() * self.character.down_s)
             if not node.up:
                 node.start()

@@ -112,6 +112,8 @@ class World:
     """Looks at everything, before a process is gone with what it knew."""
     broken: Callable[[BaseException], None]
     """Called with what must end the run."""
+    crashed: Callable[[SimNode], None] = lambda node: None
+    """Called when a process has ended by itself, and not well."""
 
 
 class SimNode:
@@ -235,6 +237,8 @@ class SimNode:
                 self.disk.process_killed()
                 self.process = None
                 self.ready = False
+                if not clean:
+                    self._world.crashed(self)
             ended.set()
 
     def _failed(self, process: Process, errors: list[BaseException]) -> None:

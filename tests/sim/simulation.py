@@ -145,6 +145,7 @@ class Simulation:
                 self._make_nodes(world)
                 admin = await self._start(nursery)
                 faults = self._faults(nursery)
+                world.crashed = faults.crashed
                 duration = self.options.faults_s
                 if duration is None:
                     duration = self.random.choice((8.0, 15.0, 25.0))
