@@ -113,9 +113,12 @@ class Controller:
         self.liveness = Liveness(self, broker)
         self.duties += [self.liveness.run, LeaderBalance(self, broker).run]
 
-    async def open(self, cluster_id: str) -> None:
-        """Campaign, load the log, and write that this controller took over. An empty log becomes
-        that of `cluster_id`. May be called again after `run` has returned.
+    async def open(self, cluster_id: str, new_cluster_id: str = "") -> None:
+        """Campaign, load the log, and write that this controller took over. May be called again
+        after `run` has returned.
+
+        `cluster_id` is that of the cluster which this node belongs to, "" where it belongs to none
+        yet: then it is the log's, and that of an empty log becomes `new_cluster_id`.
 
         Raises StoreFailed, also where the office was lost again meanwhile, and
         KafkaError(INCONSISTENT_CLUSTER_ID).
@@ -125,7 +128,8 @@ class Controller:
         epoch = self.epoch = await self._store.campaign(self.controller_id)
         self._closed = opening = f"the controller of epoch {epoch} is taking over"
         image = await self._store.load()
-        decision = take_over(image, cluster_id, self.controller_id, epoch)
+        wanted = cluster_id or image.cluster_id or new_cluster_id
+        decision = take_over(image, wanted, self.controller_id, epoch)
         try:
             await self._store.append(epoch, image.offset, decision.records)
         except Fenced as e:

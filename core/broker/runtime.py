@@ -352,8 +352,8 @@ class Runtime:
         assert controller is not None and store is not None
         while True:
             try:
-                cluster_id = self.broker.cluster_id or (await store.load()).cluster_id
-                await controller.open(cluster_id or uuid_text(new_id(self._random)))
+                fresh = uuid_text(new_id(self._random))
+                await controller.open(self.broker.cluster_id, new_cluster_id=fresh)
             except (StoreFailed, KafkaError) as e:
                 logger.info("no campaign for the controller's office: %s", e)
             else:

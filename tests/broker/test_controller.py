@@ -452,6 +452,19 @@ def test_a_log_of_another_cluster_is_refused() -> None:
     run(main)
 
 
+def test_who_belongs_to_no_cluster_yet_takes_the_logs() -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        first = Controller(MemoryStore(log), 1)
+        await first.open("", new_cluster_id="fresh")
+        assert first.image.cluster_id == "fresh"
+        second = Controller(MemoryStore(log), 2)
+        await second.open("", new_cluster_id="another")
+        assert second.image.cluster_id == "fresh"
+
+    run(main)
+
+
 def test_a_snapshot_is_made_when_enough_was_appended() -> None:
     async def main() -> None:
         async with running(snapshot_bytes=500) as one:
