@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import trio
 from nodes import Caller, Cluster, caller_of, config_of, running_cluster, trio_test
+from zookeeper_server import ZooKeeperServer
 
 from pk.core.broker.runtime import StartError
+from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode
 from pk.core.log.failures import LogDirOfAnother
 from pk.core.log.memory_disk import MemoryDisk
@@ -237,6 +239,64 @@ async def test_a_client_of_any_broker_finds_its_topic_at_once() -> None:
                 asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
                 (found,) = (await caller.call(asked, 9)).topics
                 assert (found.error_code, len(found.partitions)) == (0, 1)
+
+
+# --- several controllers ---
+
+
+def zookeeper_config(server: ZooKeeperServer, node_id: int, roles: str) -> BrokerConfig:
+    listeners = "PLAINTEXT://127.0.0.1:0"
+    if "controller" in roles:
+        listeners += ",CONTROLLER://127.0.0.1:0"
+    return config_of(
+        node__id=str(node_id),
+        process__roles=roles,
+        listeners=listeners,
+        controller__listener__names="CONTROLLER",
+        pk__metadata__store=f"zookeeper://{server.address}/cluster",
+        pk__zookeeper__session__timeout__ms="1000",
+    )
+
+
+def test_with_zookeeper_another_takes_the_office_of_a_controller_that_dies(
+    zookeeper: ZooKeeperServer,
+) -> None:
+    @trio_test
+    async def run() -> None:
+        nodes: dict[int, Node] = {}
+        scopes: dict[int, trio.CancelScope] = {}
+        roles = {1: "broker,controller", 2: "broker,controller", 3: "broker"}
+        async with trio.open_nursery() as nursery:
+
+            async def start(node_id: int, task_status: trio.TaskStatus[None]) -> None:
+                config = zookeeper_config(zookeeper, node_id, roles[node_id])
+                nodes[node_id] = Node(config, disk=MemoryDisk())
+                with trio.CancelScope() as scopes[node_id]:
+                    await nodes[node_id].run(lambda _: task_status.started())
+
+            for node_id in roles:
+                await nursery.start(lambda n, task_status: start(n, task_status), node_id)
+            controller = nodes[3].broker.image.controller_id
+            assert controller in (1, 2)
+            await create(nodes[3], "before")
+            scopes[controller].cancel()
+            del nodes[controller]
+            await create(nodes[3], "after")
+            (other,) = {1, 2} - {controller}
+            assert nodes[3].broker.image.controller_id == other
+            assert nodes[3].broker.image.brokers[controller].fenced
+            assert set(nodes[3].broker.image.topics) == {"before", "after"}
+            for node in nodes.values():
+                node.stop()
+
+    run()
+
+
+async def create(node: Node, name: str) -> None:
+    async with caller_of(node) as caller:
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=2)
+        answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000), 7)
+        assert answer.topics[0].error_code == 0, answer
 
 
 # --- who may not come in ---
