@@ -33,6 +33,7 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
 _LOOK_S = 1.0
+_TIDY_S = 2.0
 
 _THROTTLES = (
     Column("resource"),
@@ -137,7 +138,11 @@ async def _watch(context: Context, admin: Admin, live: Live, present: Present) -
         if await interrupts.or_until(follow):
             return Exit.INTERRUPTED
     now = await load(context, admin, sizes=False)
-    _show(context, Tracker(), now, await _throttles(admin, now))
+    present = await _throttles(admin, now)
+    if present.any and _left(now.cluster_id):
+        await trio.sleep(_TIDY_S)  # whoever watches it too is just about to tidy up
+        present = await _throttles(admin, now)
+    _show(context, Tracker(), now, present)
     return None
 
 
