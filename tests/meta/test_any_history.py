@@ -95,6 +95,8 @@ class AnyHistory(RuleBasedStateMachine):
         self.joining: list[int] = []
         self.emptied: set[tuple[Tp, int]] = set()
         self.unsound = -1
+        self.promised: dict[Tp, int] = {}
+        self.losses: dict[Tp, set[int]] = {}
         self.told: dict[int, int] = {node: image.brokers[node].broker_epoch for node in NODES}
 
     # --- the model of the replicas ---
@@ -159,6 +161,7 @@ class AnyHistory(RuleBasedStateMachine):
             assert asked or configured == "true" or (alone and new.leader == last), (old, new)
             assert new.recovering and new.isr == (new.leader,) and not new.elr
             self.acknowledged[tp] = self.common(tp, new.leader)
+            self.promised.pop(tp, None)
 
     def common(self, tp: Tp, node: int) -> list[int]:
         """What `node` has of what was acknowledged."""
@@ -196,6 +199,9 @@ class AnyHistory(RuleBasedStateMachine):
                 if holder == node and log:
                     del log[random.randrange(len(log) + 1) :]
         self.unsound = -1 if clean and old is not None else node
+        if self.unsound == node:
+            for _, tp, _ in self.all_partitions():
+                self.losses.setdefault(tp, set()).add(node)
         reply = self.commit(brokers.register_broker(self.image, request, CONFIG))
         self.unsound = -1
         assert reply.error_code == 0
@@ -252,6 +258,7 @@ class AnyHistory(RuleBasedStateMachine):
                 if was not in (*broker.log_dirs, bytes(16)):
                     self.log[tp, node] = []
                     self.emptied.add((tp, node))
+                    self.losses.setdefault(tp, set()).add(node)
                 wanted.append(
                     AssignedTopic(topic_id=tp[0], partitions=[Assigned(partition_index=tp[1])])
                 )
@@ -419,6 +426,20 @@ class AnyHistory(RuleBasedStateMachine):
                 assert self.image.brokers[node].may_lead
 
     @invariant()
+    def enough_replicas_have_what_is_acknowledged(self) -> None:
+        """As many as `min.insync.replicas` promises, less those that lost their tails since."""
+        if not hasattr(self, "image"):
+            return
+        for name, tp, p in self.all_partitions():
+            isr_min, safe = self.min_isr(name, p), {*p.isr, *p.elr}
+            if len(p.isr) >= isr_min:
+                self.promised[tp] = isr_min
+                self.losses[tp] = set()
+            elif tp in self.promised:
+                promised = min(self.promised[tp], isr_min)
+                assert len(safe | self.losses.get(tp, set())) >= promised, (name, p)
+
+    @invariant()
     def nothing_acknowledged_is_lost(self) -> None:
         if not hasattr(self, "image"):
             return
@@ -438,7 +459,11 @@ class AnyHistory(RuleBasedStateMachine):
                 assert broker.broker_epoch < self.image.offset
 
 
+# Not shrunk: that takes minutes, and a history prints its steps as it is.
 AnyHistory.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, phases=[Phase.generate]
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 TestAnyHistory = AnyHistory.TestCase

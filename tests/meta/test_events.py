@@ -12,6 +12,8 @@ from pk.core.meta.events import (
     BrokerRegistered,
     ConfigChanged,
     Event,
+    PartitionChanged,
+    PartitionCreated,
     TopicCreated,
     decode,
     encode,
@@ -41,6 +43,19 @@ def test_an_older_event_has_fewer_fields_and_gets_defaults() -> None:
     packed = pack(BrokerRegistered(1, 2, bytes(16), ()))
     packed[2] = packed[2][:5]
     assert unpack(packed) == BrokerRegistered(1, 2, bytes(16), (), rack=None, fenced=True)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PartitionCreated(bytes(16), 0, (1, 2), (1,), 1, elr=(2,)),
+        PartitionChanged(bytes(16), 0, leader=2, isr=(2,)),
+    ],
+)
+def test_partitions_of_the_first_version_are_not_recovering(event: Event) -> None:
+    name, version, fields = pack(event)
+    assert version == 2
+    assert unpack([name, 1, fields[:-1]]) == event
 
 
 @pytest.mark.parametrize(
