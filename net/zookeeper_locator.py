@@ -24,37 +24,40 @@ class ZooKeeperLocator:
         self._session = session
         self._path = f"{root}/leader"
         self._found: tuple[int, Endpoint] | None = None
-        self._fresh = False
+        self._changes = 0
+        """How often a watch has told of a change, or was lost."""
+        self._read_at = -1
+        """What `_changes` was when `_found` was asked for."""
         self._reading = trio.Lock()
 
     async def find(self) -> tuple[int, Endpoint] | None:
         """The controller's id and where it listens, None while nobody is. While ZooKeeper is out of reach: who it was."""
-        if not self._fresh:
+        if self._read_at != self._changes:
             async with self._reading:
-                if not self._fresh:
+                if self._read_at != self._changes:
                     try:
                         with failures():
                             await self._read()
                     except StoreFailed as e:
-                        self._fresh = False
                         logger.debug("the controller is looked for without ZooKeeper: %s", e)
         return self._found
 
     async def _read(self) -> None:
         await self._session.ready()
-        watch = self._session.watcher(self._stale)
+        watch = self._session.watcher(self._change)
         while True:
-            self._fresh = True  # a watch that fires while the answer is on its way makes it stale
+            # A change that is told of while the answer is on its way makes the answer an old one. So does whoever cancels
+            # this: what was not read to its end was not read.
+            changes, found = self._changes, None
             try:
                 data, _ = await self._session.call(lambda zk: zk.get_async(self._path, watch=watch))
+                found = read_leader_node(data)
             except NoNodeError:
                 # An absent node is watched by another request, and may have come between.
                 if await self._session.call(lambda zk: zk.exists_async(self._path, watch=watch)):
                     continue
-                self._found = None
-                return
-            self._found = read_leader_node(data)
+            self._found, self._read_at = found, changes
             return
 
-    def _stale(self) -> None:
-        self._fresh = False
+    def _change(self) -> None:
+        self._changes += 1

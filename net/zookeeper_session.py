@@ -27,7 +27,7 @@ import trio
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from pk.core.meta.store import StoreFailed
@@ -114,6 +114,7 @@ class ZooKeeperSession:
             while not self._connected and not self._closed:
                 await self._changed.wait()
         if not self.connected:
+            self._drop_dead()
             why = "closed" if self._closed else f"not reached within {self._connect_timeout_ms} ms"
             raise StoreFailed(
                 f"ZooKeeper at {self.hosts}: {why}"
@@ -212,6 +213,14 @@ class ZooKeeperSession:
         self._client = client
         # It joins threads of an earlier start, of which there is none; off the loop all the same.
         await trio.to_thread.run_sync(client.start_async)
+
+    def _drop_dead(self) -> None:
+        """Let the next `ready` begin with another client where kazoo's thread ended, as only a fault makes it do."""
+        client = self._client
+        if client is not None and client.client_state == KeeperState.CLOSED:
+            logger.error("the client of ZooKeeper at %s stopped; another takes over", self.hosts)
+            client.remove_listener(self._heard)
+            self._client = None
 
     def _heard(self, state: str) -> None:
         """On kazoo's thread."""

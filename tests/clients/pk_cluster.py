@@ -85,6 +85,7 @@ class PkCluster:
         self._advertised: dict[int, int] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._paused: set[int] = set()
+        self._log_bytes: dict[int, int] = {}
         for node_id in self.nodes:
             self._write_config(node_id)
 
@@ -117,6 +118,11 @@ class PkCluster:
         """What a node wrote to its console, over all its starts."""
         path = self.directory / f"node-{node_id}" / "server.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def is_ready(self, node_id: int) -> bool:
+        """Whether a node said so since its last start; before that it may end by a signal as any process does."""
+        path = self.directory / f"node-{node_id}" / "server.log"
+        return b" is ready after " in path.read_bytes()[self._log_bytes[node_id] :]
 
     def logs(self) -> str:
         """The ends of all nodes' logs, for a failure's message."""
@@ -154,6 +160,7 @@ class PkCluster:
         """Start a node that does not run; with `wait`, return when the running brokers list one another."""
         path = self.directory / f"node-{node_id}"
         with (path / "server.log").open("ab") as log:
+            self._log_bytes[node_id] = log.tell()
             self._processes[node_id] = subprocess.Popen(
                 pk_command("broker", "start", "--config-file", str(path / "server.properties")),
                 stdin=subprocess.DEVNULL,

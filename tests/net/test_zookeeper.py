@@ -443,6 +443,63 @@ def test_brokers_find_the_controller_and_hear_of_the_next(stores: ZooKeeperStore
     run(main)
 
 
+def test_who_stops_looking_for_the_controller_does_not_stop_others(
+    own_server: ZooKeeperServer,
+) -> None:
+    stores = ZooKeeperStores(own_server)
+
+    async def main() -> None:
+        first, second = stores.make(1), stores.make(2)
+        locator = second.locator
+        assert await second.leader() is None
+        own_server.pause()
+        with trio.move_on_after(0.1) as scope:
+            await locator.find()
+        own_server.resume()
+        assert scope.cancelled_caught
+        await first.campaign(1)
+
+        async def found() -> bool:
+            return await locator.find() is not None
+
+        await until(found)
+        await first.close()
+        await second.close()
+
+    run(main)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_client_whose_thread_died_is_replaced(own_server: ZooKeeperServer) -> None:
+    stores = ZooKeeperStores(own_server)
+
+    async def main() -> None:
+        store = ZooKeeperStore(
+            f"{own_server.address}{stores.path}",
+            1,
+            Endpoint("C", "h", 1, 0),
+            session_timeout_ms=SESSION_MS,
+            connect_timeout_ms=1_000,
+        )
+        losses = Losses(store)
+        epoch = await store.campaign(1)
+        client: Any = store.session._client
+
+        def fails(*_: object) -> None:
+            raise RuntimeError("a fault of the client's")
+
+        client._connection._connect_attempt = fails
+        await trio.to_thread.run_sync(own_server.kill)
+        await trio.to_thread.run_sync(own_server.start)
+        assert await losses.wait() == epoch
+        with pytest.raises(StoreFailed):
+            await store.campaign(1)
+        assert await store.campaign(1) > epoch
+        await store.close()
+
+    run(main)
+
+
 def _received(told: str) -> int:
     return next(int(line.split()[1]) for line in told.splitlines() if line.startswith("Received"))
 
