@@ -88,7 +88,8 @@ class MetadataFollower:
         self._publish = publish
         self._leads = leads
         self._channel: Channel | None = None
-        self._complaint = ""
+        self.complaint = ""
+        """Why the log cannot be followed just now; empty where it can."""
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -114,8 +115,8 @@ class MetadataFollower:
     def _complain(self, error: Exception) -> None:
         """Once for each reason: a controller that is gone is tried often."""
         text = str(error)
-        if text != self._complaint:
-            self._complaint = text
+        if text != self.complaint:
+            self.complaint = text
             loud = logging.ERROR if isinstance(error, MetadataBroken) else logging.INFO
             logger.log(loud, "the metadata log cannot be followed: %s", text)
 
@@ -177,7 +178,7 @@ class MetadataFollower:
         if found is image or self._leads():
             return
         self._check_cluster(found)
-        self._complaint = ""
+        self.complaint = ""
         await self._publish(found)
 
     def _request(self, version: int, image: MetadataImage) -> FetchRequest:

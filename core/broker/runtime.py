@@ -65,6 +65,9 @@ PATIENCE = 0.2
 HAND_OVER_S = 5.0
 """How long the controller may take to move leadership away from a broker that ends."""
 
+WAITING_S = 5.0
+"""After so long a broker that starts says what it waits for."""
+
 CAMPAIGN_AGAIN_S = 0.1
 """Between two campaigns."""
 
@@ -183,6 +186,8 @@ class Runtime:
         self._learned = trio.Event()
         """Set when the cluster's id is known, which a node with empty directories learns from the metadata log."""
         self._refused: Exception | None = None
+        self._trouble = ""
+        """What stands between this node and the controller's office, other than another controller."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         if cluster_id:
             self._learned.set()
@@ -355,6 +360,7 @@ class Runtime:
                 fresh = uuid_text(new_id(self._random))
                 await controller.open(self.broker.cluster_id, new_cluster_id=fresh)
             except (StoreFailed, KafkaError) as e:
+                self._trouble = str(e)
                 logger.info("no campaign for the controller's office: %s", e)
             else:
                 logger.info(
@@ -371,14 +377,10 @@ class Runtime:
     async def _begin(self, nursery: trio.Nursery) -> None:
         """Register, open what the cluster says is ours, and begin what goes on in the background."""
         config, broker, dirs = self._config, self.broker, self._dirs
-        await self._learn()
-        try:
-            if self._embedded:
-                await self.membership.register_first()
-            else:
-                await self.membership.register()
-        except RegistrationFailed as e:
-            raise StartError(str(e)) from e
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(self._say_that_it_waits)
+            await self._register()
+            waiting.cancel_scope.cancel()
         if not self._alone:
             nursery.start_soon(self.membership.run)
         await self._publish(self._newest)
@@ -401,13 +403,34 @@ class Runtime:
         nursery.start_soon(Retainer(broker.replicas, config).run)
         nursery.start_soon(Cleaner(broker.replicas, lambda: broker.config, self._compactor).run)
 
+    async def _register(self) -> None:
+        """Raises StartError."""
+        await self._learn()
+        try:
+            if self._embedded:
+                await self.membership.register_first()
+            else:
+                await self.membership.register()
+        except RegistrationFailed as e:
+            raise StartError(str(e)) from e
+
     async def _learn(self) -> None:
         """Wait until it is known which cluster this is. Raises StartError."""
         timeout_ms = self._config.initial_broker_registration_timeout_ms
         with trio.move_on_after(timeout_ms / 1000):
             await self._learned.wait()
             return
-        raise StartError(f"no controller told within {timeout_ms} ms which cluster this is")
+        raise StartError(
+            f"no controller told within {timeout_ms} ms which cluster this is: {self._why_alone}"
+        )
+
+    @property
+    def _why_alone(self) -> str:
+        return self._trouble or self._follower.complaint or "none was found"
+
+    async def _say_that_it_waits(self) -> None:
+        await trio.sleep(WAITING_S)
+        logger.warning("still waiting for a controller: %s", self._why_alone)
 
     async def _publish(self, image: MetadataImage) -> None:
         """Take an image that is newer than what is known, or the newest one again; the broker reacts to it if it is the
