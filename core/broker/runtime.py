@@ -426,7 +426,10 @@ class Runtime:
 
     @property
     def _why_alone(self) -> str:
-        return self._trouble or self._follower.complaint or "none was found"
+        if self._trouble or self._follower.complaint:
+            return self._trouble or self._follower.complaint
+        store = self._config.pk_metadata_store
+        return "none was found" if store == EMBEDDED else f"{store} has named none"
 
     async def _say_that_it_waits(self) -> None:
         await trio.sleep(WAITING_S)
