@@ -120,10 +120,7 @@ def change(
     adding = old.adding if adding is None else adding
     removing = old.removing if removing is None else removing
     if adding or removing:
-        target = tuple(n for n in replicas if n not in removing)
-        if target and all(n in isr for n in target):
-            replicas, adding, removing = target, (), ()
-            isr = tuple(n for n in isr if n in target)
+        replicas, adding, removing, isr = _reassigned(replicas, adding, removing, isr)
     placed = _placed(old, replicas, directories)
     isr_min, allowed = rules.of(topic.name)
     isr_min = min(isr_min, len(replicas))
@@ -168,6 +165,16 @@ _NOTHING: Final = (None,) * 9
 def without(nodes: Nodes, node: int) -> Nodes:
     """`nodes` but `node`."""
     return tuple(n for n in nodes if n != node) if node in nodes else nodes
+
+
+def _reassigned(
+    replicas: Nodes, adding: Nodes, removing: Nodes, isr: Nodes
+) -> tuple[Nodes, Nodes, Nodes, Nodes]:
+    """The same four after a reassignment, where it is complete."""
+    target = tuple(n for n in replicas if n not in removing)
+    if target and all(n in isr for n in target):
+        return target, (), (), tuple(n for n in isr if n in target)
+    return replicas, adding, removing, isr
 
 
 def _placed(
