@@ -3,7 +3,7 @@
 import trio
 import trio.testing
 
-from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.purgatory import Held, Purgatory
 
 
 def test_waiters_wake_by_key_and_look_again() -> None:
@@ -47,3 +47,30 @@ def test_what_is_ready_does_not_wait() -> None:
         assert await purgatory.until(lambda: True, ["a"], trio.current_time())
 
     trio.run(main)
+
+
+def test_who_waits_for_a_number_is_woken_when_it_is_reached_and_no_sooner() -> None:
+    async def main() -> None:
+        held, woken = Held(), []
+
+        async def wait(number: int) -> None:
+            await held.wait(number)
+            woken.append(number)
+
+        async with trio.open_nursery() as nursery:
+            for number in (5, 1, 3, 3, 9):
+                nursery.start_soon(wait, number)
+            await trio.testing.wait_all_tasks_blocked()
+            for reached, expected in ((2, [1]), (3, [1, 3, 3]), (3, [1, 3, 3])):
+                held.release(reached)
+                await trio.testing.wait_all_tasks_blocked()
+                assert woken == expected
+            with trio.move_on_after(1):
+                await held.wait(4)  # given up: whoever waits for more is not harmed
+            held.release(5)
+            await trio.testing.wait_all_tasks_blocked()
+            assert woken == [1, 3, 3, 5]
+            held.release_all()
+        assert woken == [1, 3, 3, 5, 9]
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
