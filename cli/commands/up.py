@@ -16,7 +16,7 @@ from pk.cli.settings import read_properties
 
 HOST = "127.0.0.1"
 FIRST_NODE = "1"
-_ROLES = ("process.roles", "controller.listener.names")
+_ROLES = ("process.roles", "controller.listener.names", "listener.security.protocol.map")
 
 
 def check_port(port: int) -> int:
