@@ -39,6 +39,10 @@ Dispatch = Callable[[Context, Any], Awaitable[Any]]
 """(context, request) → the response of this process's controller. Errors are made into responses, but for those after which
 it is to be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
 
+OWN_TRY_MS: Final = 5_000
+"""How long one try of a node's own request waits for its answer. A controller's machine that lost its power after it took
+the request never answers, and nothing on our side would ever break: the request is sent again, which means the same."""
+
 CONNECT_MS: Final = 2_000
 """A controller that does not take a connection for so long is looked for again."""
 
@@ -131,7 +135,7 @@ class ControllerLink:
         async def ask(local: bool) -> Any:
             if local:
                 return await self._dispatch(self._context(request), request)
-            return await self._ask(self._own, request, timeout_ms)
+            return await self._ask(self._own, request, min(timeout_ms, OWN_TRY_MS))
 
         return await self._persist(request, ask, timeout_ms)
 

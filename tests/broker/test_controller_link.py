@@ -241,6 +241,22 @@ def test_a_controller_that_says_nothing_is_left_when_another_is_named() -> None:
     run(main)
 
 
+def test_a_request_that_went_down_with_its_controller_is_sent_to_the_same_place_again() -> None:
+    """Its machine lost its power and came back: no connection breaks, and nobody else is named. The simulator found a
+    registration that waited so until it gave up."""
+
+    async def main(here: Here) -> None:
+        async def hangs_once(request: Any) -> Any:
+            here.office.hosts["a"] = gives_ids
+            await trio.sleep_forever()
+
+        here.office.hosts["a"] = hangs_once
+        assert (await here.ask(60_000)).producer_id_start == 1000
+        assert trio.current_time() < 6
+
+    run(main)
+
+
 def test_the_time_runs_out_with_the_reason() -> None:
     async def main(here: Here) -> None:
         for at, reason in (("a", "refused"), (None, "nobody is the controller")):
