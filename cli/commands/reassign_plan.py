@@ -13,6 +13,7 @@ other. The order of a partition that does not change is never touched.
 Given assignments (`--set`, `--from-json`, a rollback) are taken to the letter.
 """
 
+from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
@@ -246,13 +247,14 @@ class _Planner:
 
     def balance_bytes(self) -> None:
         """Moves the replica that fits the gap between the fullest and the emptiest broker best, until they are even."""
-        sizes = self.state.sizes
-        on: dict[int, set[TopicPartition]] = {b: set() for b in self.targets}
+        on: dict[int, list[tuple[int, TopicPartition]]] = {b: [] for b in self.targets}
         for tp in self.selected:
             for broker in self.now[tp]:
-                if broker in on and sizes.get(tp, 0):
-                    on[broker].add(tp)
-        held = {b: sum(sizes[tp] for tp in tps) for b, tps in on.items()}
+                if broker in on and self.state.sizes.get(tp, 0):
+                    on[broker].append((self.state.sizes[tp], tp))
+        for entries in on.values():
+            entries.sort()
+        held = {b: sum(size for size, _ in entries) for b, entries in on.items()}
         mean = sum(held.values()) / max(len(held), 1)
         while held:
             full = max(held, key=lambda b: (held[b], b))
@@ -260,19 +262,38 @@ class _Planner:
             gap = held[full] - held[empty]
             if gap <= _EVEN_ENOUGH * mean:
                 return
-            fits = [
-                tp
-                for tp in on[full] - on[empty]
-                if sizes[tp] < gap and self._keeps_racks(self.now[tp], full, empty)
-            ]
-            if not fits:
+            found = self._fitting(on[full], gap, full, empty)
+            if found is None:
                 return
-            tp = min(fits, key=lambda tp: (abs(2 * sizes[tp] - gap), tp))
+            size, tp = found
             self.set(tp, tuple(empty if x == full else x for x in self.now[tp]))
-            on[full].remove(tp)
-            on[empty].add(tp)
-            held[full] -= sizes[tp]
-            held[empty] += sizes[tp]
+            on[full].remove(found)
+            insort(on[empty], found)
+            held[full] -= size
+            held[empty] += size
+
+    def _fitting(
+        self, entries: list[tuple[int, TopicPartition]], gap: int, full: int, empty: int
+    ) -> tuple[int, TopicPartition] | None:
+        """The replica on `full` that may go to `empty` and whose size is nearest to half the gap, but below the gap."""
+        above = bisect_left(entries, gap / 2, key=lambda entry: entry[0])
+        below = above - 1
+        while below >= 0 or above < len(entries):
+            take_above = below < 0 or (
+                above < len(entries) and 2 * entries[above][0] - gap < gap - 2 * entries[below][0]
+            )
+            entry = entries[above if take_above else below]
+            if take_above and entry[0] >= gap:
+                above = len(entries)
+                continue
+            tp = entry[1]
+            if empty not in self.now[tp] and self._keeps_racks(self.now[tp], full, empty):
+                return entry
+            if take_above:
+                above += 1
+            else:
+                below -= 1
+        return None
 
     def balance_leaders(self, among: Iterable[TopicPartition]) -> None:
         """Makes other replicas the preferred ones until no two brokers that could trade differ by more than one."""
