@@ -10,7 +10,7 @@ sync. What the producer was told is looked up in the log in the end.
 
     PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.failover --rounds 3
 
-`--zookeeper` keeps pk's metadata in a ZooKeeper that is started for it, and adds the controller's own end to the faults.
+`--zookeeper` keeps pk's metadata in a ZooKeeper that is started for it, and kills the controller too while it leads.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from clients.apache_kafka import ApacheKafka
 from clients.cluster_topics import create_replicated, leader_of, wait_in_sync
 from clients.load import Load, check_log
 from clients.pk_cluster import PkCluster
+from faults.cluster import controller_in
 from rich.console import Console
 from rich.table import Table
 from zookeeper_server import ZooKeeperServer
 
 FAULTS = ("kill -9", "SIGSTOP", "clean stop")
+CONTROLLER = "kill -9, and it is the controller"
 RATE = 200
 STEADY = 100
 BROKERS = 3
@@ -54,27 +56,33 @@ class Cluster(Protocol):
 
 
 @contextlib.contextmanager
-def running(name: str, zookeeper: bool) -> Iterator[Cluster]:
-    """A cluster of three brokers at its defaults."""
+def running(name: str, zookeeper: bool) -> Iterator[tuple[Cluster, ZooKeeperServer | None]]:
+    """A cluster of three brokers at its defaults, and the ZooKeeper that it uses."""
     with contextlib.ExitStack() as stack:
         if name == "apache":
-            yield stack.enter_context(ApacheKafka(BROKERS, heap="1G"))
+            yield stack.enter_context(ApacheKafka(BROKERS, heap="1G")), None
             return
-        address = None
+        server, address = None, None
         if zookeeper:
             server = stack.enter_context(ZooKeeperServer(tick_ms=2000))
-            address = f"zookeeper://{server.address}/failover"
-        yield stack.enter_context(PkCluster(BROKERS, zookeeper=address))
+            address = f"zookeeper://{server.address}/cluster"
+        yield stack.enter_context(PkCluster(BROKERS, zookeeper=address)), server
 
 
-def measure(cluster: Cluster, fault: str, topic: str) -> tuple[float, int]:
+def measure(
+    cluster: Cluster, fault: str, topic: str, server: ZooKeeperServer | None
+) -> tuple[float, int]:
     """Seconds without an acknowledgement, and how many errors the producer was told."""
-    create_replicated(cluster.bootstrap, topic, 1)
+    first = None
+    if fault == CONTROLLER:
+        assert server is not None
+        first = controller_in(server)
+    create_replicated(cluster.bootstrap, topic, 1, leader=first)
     with Load(cluster.bootstrap, topic, rate=RATE) as load:
         load.wait_for(STEADY)
         load.waited_s = 0.0
         leader = leader_of(cluster.bootstrap, topic)
-        if fault == "kill -9":
+        if fault in ("kill -9", CONTROLLER):
             cluster.kill(leader)
         elif fault == "SIGSTOP":
             cluster.pause(leader)
@@ -110,16 +118,16 @@ def main() -> int:
             log.print(f"Apache Kafka is skipped: {reason}.")
     figures: dict[str, dict[str, list[float]]] = {}
     for name in names:
-        with running(name, options.zookeeper) as cluster:
-            for fault in FAULTS:
+        with running(name, options.zookeeper) as (cluster, server):
+            for place, fault in enumerate((*FAULTS, CONTROLLER) if server else FAULTS):
                 for number in range(options.rounds):
-                    topic = f"failover-{fault.replace(' ', '')}-{number}"
-                    waited_s, errors = measure(cluster, fault, topic)
+                    waited_s, errors = measure(cluster, fault, f"failover-{place}-{number}", server)
                     log.print(f"{name}: {fault}: {waited_s:.2f} s, {errors} errors")
                     figures.setdefault(fault, {}).setdefault(name, []).append(waited_s)
     table = Table("fault of the leader", *names, title="Seconds until acks=all goes on (median)")
     for fault, by_name in figures.items():
-        table.add_row(fault, *(f"{statistics.median(by_name[name]):.2f}" for name in names))
+        cells = (by_name.get(name) for name in names)
+        table.add_row(fault, *(f"{statistics.median(c):.2f}" if c else "—" for c in cells))
     Console(width=None if sys.stdout.isatty() else 100).print(table)
     if options.json:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

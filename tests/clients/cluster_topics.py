@@ -29,11 +29,18 @@ def create_replicated(
     partitions: int,
     *,
     replicas: int = 3,
+    leader: int | None = None,
     config: Mapping[str, str] | None = None,
 ) -> None:
-    """Create a topic with min.insync.replicas 2, and wait until it has leaders and all replicas are in sync."""
+    """Create a topic with min.insync.replicas 2, and wait until it has leaders and all replicas are in sync.
+
+    `leader` is to lead every partition; its replicas are on brokers 1 to `replicas` then.
+    """
     keys = {"min.insync.replicas": "2"} | dict(config or {})
     topic: Any = NewTopic(name, partitions, replicas, config=keys)
+    if leader is not None:
+        order = [leader, *(n for n in range(1, replicas + 1) if n != leader)]
+        topic = NewTopic(name, partitions, replica_assignment=[order] * partitions, config=keys)
     _admin(bootstrap).create_topics([topic])[name].result(60)
     wait_in_sync(bootstrap, name, partitions, replicas)
 

@@ -6,11 +6,14 @@ What the store promises besides is in tests/meta/test_store.py, with the other s
 from __future__ import annotations
 
 import logging
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from clients.pk_broker import pk_command, pk_environment
 from zookeeper_server import ZooKeeperServer, skip_without_zookeeper
 from zookeeper_stores import SESSION_MS, ZooKeeperStores
 
@@ -590,6 +593,39 @@ def test_an_address_is_hosts_and_a_path(text: str, expected: tuple[str, str]) ->
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse_address(text)
+
+
+@pytest.mark.parametrize(
+    "key, value, says",
+    [
+        ("pk.metadata.store", "zookeeper://127.0.0.1:1/x", "pip install 'pk-broker[zookeeper]'"),
+        ("pk.metadata.store", "zookeeper:/h", "must be embedded or zookeeper://HOST:PORT"),
+        ("metadata.store", "zookeeper://h:1/x", "did you mean pk.metadata.store?"),
+    ],
+)
+def test_a_node_that_cannot_use_zookeeper_says_what_to_do(
+    key: str, value: str, says: str, tmp_path: Path
+) -> None:
+    """A machine without kazoo; a key or an address that is none."""
+    tmp_path.joinpath("kazoo").mkdir()
+    tmp_path.joinpath("kazoo", "__init__.py").write_text(
+        "raise ModuleNotFoundError('No module named kazoo', name='kazoo')\n"
+    )
+    environment = pk_environment()
+    environment["PYTHONPATH"] = f"{tmp_path}:{environment['PYTHONPATH']}"
+    listeners = "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0"
+    words = ["broker", "start", "--data", str(tmp_path / "data"), "-X", "node.id=1"]
+    words += ["-X", f"listeners={listeners}", "-X", "controller.listener.names=CONTROLLER"]
+    ran = subprocess.run(
+        pk_command(*words, "-X", f"{key}={value}"),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.returncode and says in ran.stderr, ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_kazoo_says_nothing_of_its_attempts(caplog: pytest.LogCaptureFixture) -> None:
