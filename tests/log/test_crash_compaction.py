@@ -58,7 +58,9 @@ def clean(dirs: LogDirs, log: Log, told: Told, random: Random) -> None:
 
 
 def cut(dirs: LogDirs, log: Log, told: Told, random: Random) -> None:
-    to = random.randint(max(log.log_start_offset, log.log_end_offset - 6), log.log_end_offset)
+    """A follower's cut: never below the high watermark, as compaction never goes above it."""
+    floor = max(log.log_start_offset, log.first_dirty_offset or 0, log.log_end_offset - 6)
+    to = random.randint(floor, log.log_end_offset)
     told.promised = min(told.promised, max(to - 2, 0))  # a batch that is cut into goes whole
     log.truncate_to(to)
     dirs.write_recovery_points()
