@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-EVERYDAY = 8
+EVERYDAY = 5
 FOUND = re.compile(r"trace ([0-9a-f]{8})")
 
-KEPT: list[int] = []
-"""Seeds that once failed: what each of them found is in docs/simulator.md."""
+KEPT = (4, 18, 24, 27, 33, 39, 20009)
+"""Seeds that once failed (docs/simulator.md says by what; each bug has a test of its own where it was)."""
 
 
 def simulate(*words: str, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
@@ -39,6 +39,7 @@ def test_fixed_seeds_break_no_invariant() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", KEPT)
 def test_a_seed_that_once_failed(seed: int) -> None:
     done = simulate("--seed", str(seed))
