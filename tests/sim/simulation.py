@@ -146,11 +146,11 @@ class Simulation:
                 admin = await self._start(nursery)
                 faults = self._faults(nursery)
                 world.crashed = faults.crashed
+                self.result.faults = faults.happened
                 duration = self.options.faults_s
                 if duration is None:
                     duration = self.random.choice((8.0, 15.0, 25.0))
                 await faults.run(duration)
-                self.result.faults = faults.happened
                 for client in self.clients:
                     client.idle = True
                 try:
