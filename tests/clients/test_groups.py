@@ -128,6 +128,8 @@ def test_static_member_comes_back_without_a_rebalance(kafka: Kafka, kind: Kind) 
             wait_for_commit(kafka, group, PARTITIONS, 5)
             after = members(kafka, group)
             assert after is not None and dict(after.values()) == held
+            # It commits before it tells.
+            wait_until("what it read", lambda: {p for p, _ in again.seen} >= held["b"])
             assert {p for p, _ in again.seen} == held["b"]
             assert (len(a.assigned), len(a.revoked)) == told
             # The one that came back is a new member under the old name; the other is who it was.
