@@ -114,6 +114,9 @@ class _Office:
     bucket: int = -1
     """The last bucket there is."""
 
+    used: bool = False
+    """Whether anything was appended."""
+
 
 class ZooKeeperStore:
     """See the top of this file. It implements `MetadataStore`."""
@@ -142,6 +145,8 @@ class ZooKeeperStore:
         """How the names of this store's candidates begin; no other store's do."""
         self._office: _Office | None = None
         self._why = "there was no campaign"
+        self._barren = False
+        """Whether the last office ended before anything was appended."""
         self._writing = trio.Lock()
         self.lost: list[Callable[[int, str], None]] = []
         self.bytes_since_snapshot = 0
@@ -153,7 +158,11 @@ class ZooKeeperStore:
 
     async def campaign(self, controller_id: int) -> int:
         """See `MetadataStore`. It returns when this store is first in the queue, and waits for that through losses of the
-        session; raises StoreFailed when there is no ZooKeeper for longer than the connection may take."""
+        session; raises StoreFailed when there is no ZooKeeper for longer than the connection may take.
+
+        Who comes back without having appended anything goes to the end of the queue: a controller that cannot take over (it
+        is too old for what the log holds, say) must not keep everybody else from it.
+        """
         assert controller_id == self.controller_id
         self._give_up("it campaigns anew")
         with failures():
@@ -206,6 +215,7 @@ class ZooKeeperStore:
             except BaseException as e:
                 self._give_up(f"an append failed: {e}")
                 raise
+            office.used = True
             office.end += len(events)
             office.bucket = max(office.bucket, offset // BUCKET)
             self.bytes_since_snapshot += max(size, NODE_COST_BYTES)
@@ -259,10 +269,12 @@ class ZooKeeperStore:
             if name.startswith(self._place):
                 path = f"{self._root}/candidates/{name}"
                 stat = await self.session.call(lambda zk, path=path: zk.exists_async(path))
-                if stat is not None and stat.ephemeralOwner == self.session.session_id:
+                ours = stat is not None and stat.ephemeralOwner == self.session.session_id
+                if ours and not self._barren:
                     return name
                 if stat is not None:
                     await self._ignoring(NoNodeError, lambda zk, path=path: zk.delete_async(path))
+        self._barren = False
         path = f"{self._root}/candidates/{self._place}"
         made = await self.session.call(
             lambda zk: zk.create_async(path, b"", ephemeral=True, sequence=True)
@@ -340,7 +352,7 @@ class ZooKeeperStore:
         office, self._office = self._office, None
         if office is None:
             return
-        self._why = why
+        self._why, self._barren = why, not office.used
         if tell:
             for call in list(self.lost):
                 call(office.epoch, why)

@@ -14,7 +14,12 @@ from zookeeper_server import ZooKeeperServer
 from pk.core.meta.events import Endpoint
 from pk.net.zookeeper import ZooKeeperStore
 
-SESSION_MS = 1000
+SESSION_MS = 10_000
+"""Long enough for a machine that has much else to do."""
+
+SHORT_MS = 1000
+"""For tests in which ZooKeeper falls silent."""
+
 _FRESH = itertools.count(1)
 
 
@@ -28,8 +33,9 @@ class Node(NamedTuple):
 class ZooKeeperStores:
     """Stores below one path that nobody else uses."""
 
-    def __init__(self, server: ZooKeeperServer) -> None:
+    def __init__(self, server: ZooKeeperServer, *, session_ms: int = SESSION_MS) -> None:
         self.server = server
+        self.session_ms = session_ms
         self.path = f"/tests/{os.getpid()}-{next(_FRESH)}"
 
     def make(self, controller_id: int) -> ZooKeeperStore:
@@ -38,7 +44,7 @@ class ZooKeeperStores:
             f"zookeeper://{self.server.address}{self.path}",
             controller_id,
             Endpoint("CONTROLLER", "127.0.0.1", 9000 + controller_id, 0),
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=self.session_ms,
         )
 
     async def expire(self, store: ZooKeeperStore) -> None:
