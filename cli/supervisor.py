@@ -130,6 +130,8 @@ class Supervisor:
             await self._do(do, self.state.node(node_id))
         except CommandError as e:
             wrong = str(e)
+        except OSError as e:
+            wrong = f"Node {node_id}: {do} failed: {e}."
         self.state.answers[number] = wrong
         self._write()
 
@@ -240,11 +242,12 @@ class Supervisor:
         async with stream:
             while more := await stream.receive_some():
                 data += more
-                if data.endswith(b"\n") and not child.ready.is_set():
-                    said = json.loads(data)
-                    node.address = said["address"]
-                    self._move(node, RUNNING)
-                    child.ready.set()
+                *lines, data = data.split(b"\n")
+                for line in lines:
+                    if not child.ready.is_set() and line.startswith(b"{"):
+                        node.address = json.loads(line)["address"]
+                        self._move(node, RUNNING)
+                        child.ready.set()
 
     async def _pass_on(self, node: NodeState, child: _Child) -> None:
         """What it writes to standard error, line by line."""
