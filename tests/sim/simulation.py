@@ -157,6 +157,7 @@ class Simulation:
                     await self._settle(admin)
                 except Violation as e:
                     self.fail(e)
+                world.crashed = lambda node: None
                 nursery.cancel_scope.cancel()
 
     def _make_nodes(self, world: World) -> None:
