@@ -348,7 +348,10 @@ def check_log(bootstrap: str, load: Load | JavaLoad, partitions: int) -> dict[in
 
     Returns how many records each partition has.
     """
-    log = {p: list(_read(bootstrap, load.topic, p)) for p in range(partitions)}
+    ends = dict.fromkeys(range(partitions), 0)
+    for told in load.acknowledged:
+        ends[told.partition] = max(ends[told.partition], told.offset + 1)
+    log = {p: list(_read(bootstrap, load.topic, p, end)) for p, end in ends.items()}
     for partition, records in log.items():
         assert [r.offset for r in records] == list(range(len(records))), "a gap in the offsets"
         last: dict[str, int] = {}
@@ -374,7 +377,7 @@ def check_log(bootstrap: str, load: Load | JavaLoad, partitions: int) -> dict[in
     return {p: len(records) for p, records in log.items()}
 
 
-def _read(bootstrap: str, topic: str, partition: int) -> Iterator[Found]:
-    for message in read_records(bootstrap, topic, partition):
+def _read(bootstrap: str, topic: str, partition: int, end_min: int) -> Iterator[Found]:
+    for message in read_records(bootstrap, topic, partition, end_min=end_min):
         key, value = message.key(), message.value()
         yield Found(message.offset() or 0, (key or b"").decode(), int(value or b""))

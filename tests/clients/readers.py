@@ -36,11 +36,21 @@ def read_all(bootstrap: str, topic: str, partition: int = 0) -> list[tuple[int, 
     return [(message.offset() or 0, message.value() or b"") for message in found]
 
 
-def read_records(bootstrap: str, topic: str, partition: int = 0) -> list[confluent_kafka.Message]:
-    """Every record of a partition, from its beginning to its high watermark."""
+def read_records(
+    bootstrap: str, topic: str, partition: int = 0, *, end_min: int = 0
+) -> list[confluent_kafka.Message]:
+    """Every record of a partition, from its beginning to its high watermark, once that is `end_min` or more.
+
+    (A leader that was paused, and has not heard yet that another leads, tells an old one.)
+    """
     with consumer_of(bootstrap, "unused") as consumer:
         where = confluent_kafka.TopicPartition(topic, partition, 0)
-        _, end = consumer.get_watermark_offsets(where, timeout=TIMEOUT_S)
+
+        def high_watermark() -> int | None:
+            _, end = consumer.get_watermark_offsets(where, timeout=TIMEOUT_S)
+            return end if end >= end_min else None
+
+        end = wait_until(f"offset {end_min} of {topic}-{partition}", high_watermark)
         consumer.assign([where])
         found: list[confluent_kafka.Message] = []
 
