@@ -232,6 +232,8 @@ class Replicas:
             new = image.partition(name, number)
             if new is not None:
                 changed[partition.tp] = new
+        # Before the ISRs that come with it: how many of them are enough is what the controller judged them by.
+        self._reconfigure(image, found)
         for tp, new in changed.items():
             partition = self.find(*tp)
             if partition is not None and self._node_id not in new.replicas:
@@ -243,7 +245,6 @@ class Replicas:
                     partition.apply(new)
                 except StorageError as e:
                     self.fail_directory(partition.log.log_dir, e)
-        self._reconfigure(image, found)
         return gone
 
     def _take_out(self, deleted: list[TopicImage]) -> list[Partition]:

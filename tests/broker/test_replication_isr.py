@@ -106,6 +106,24 @@ class TestTooFew:
             await cluster.create(1, configs={"min.insync.replicas": "2"})
             assert await cluster.produce(1, b"a") == NONE
 
+    @simulated
+    async def test_a_bound_that_rises_counts_at_once_with_the_isr_it_comes_with(self) -> None:
+        """One image may bring both: by the rules of before, what only the leader has would be acknowledged, while 2 is
+        eligible to lead by the new ones."""
+        async with running_cluster(LAG) as cluster:
+            await cluster.create(1, 2, configs={"min.insync.replicas": "1"})
+            await cluster.produce(1, b"a")
+            cluster.part(2)
+            await cluster.produce(1, b"b", acks=1)
+            assert cluster.partition(1).high_watermark == 1
+            cluster.lagging.add(1)
+            await cluster.configure("t", "min.insync.replicas", "2")
+            await cluster.fence(2)
+            await cluster.change(isr=(1,), elr=(2,))
+            await cluster.catch_up(1)
+            assert cluster.partition(1).isr == (1,)
+            assert cluster.partition(1).high_watermark == 1
+
 
 class TestJoining:
     @simulated
