@@ -64,6 +64,8 @@ class _Waiting(NamedTuple):
     partition: Partition
     answer: PartitionProduceResponse
     next_offset: int
+    leader_epoch: int
+    """In which it was appended."""
 
 
 Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
@@ -148,7 +150,7 @@ class _Produce:
         if partition.high_watermark < next_offset if acks_all else partition.flushing:
             if self.waiting is None:
                 self.waiting = []
-            self.waiting.append(_Waiting(partition, answer, next_offset))
+            self.waiting.append(_Waiting(partition, answer, next_offset, partition.leader_epoch))
 
     def refuse(self, answer: PartitionProduceResponse, error: KafkaError, name: str) -> None:
         """Say in the answer what was wrong; with no answer to come, close the connection."""
@@ -207,10 +209,10 @@ class _Produce:
         if self.request.acks == ACKS_NONE:
             return NO_RESPONSE
         deadline = self.context.broker.clock.time() + max(self.request.timeout_ms, 0) / 1000
-        for partition, answer, next_offset in waiting:
+        for partition, answer, next_offset, epoch in waiting:
             try:
                 if self.acks_all:
-                    done = await partition.wait_for_high_watermark(next_offset, deadline)
+                    done = await partition.wait_for_high_watermark(next_offset, deadline, epoch)
                 else:
                     done = await partition.wait_for_flush(next_offset, deadline)
                 error = None if done else KafkaError(ErrorCode.REQUEST_TIMED_OUT)

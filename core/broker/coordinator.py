@@ -247,12 +247,10 @@ class Coordinator(Generic[M]):
 
     async def _held(self, reply: Any, offset: int) -> Any:
         """`reply`, once the high watermark has passed what it rests on, in the epoch in which that was written."""
-        if self.partition.leader_epoch != self.leader_epoch:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
         clock = self._around.clock
         deadline = clock.time() + self._around.commit_timeout_ms / 1000
         try:
-            if await self.partition.wait_for_high_watermark(offset, deadline):
+            if await self.partition.wait_for_high_watermark(offset, deadline, self.leader_epoch):
                 return reply
         except KafkaError as e:
             raise told(e) from e

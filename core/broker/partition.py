@@ -534,23 +534,22 @@ class Partition:
 
     # --- waiting ---
 
-    async def wait_for_high_watermark(self, offset: int, deadline: float) -> bool:
+    async def wait_for_high_watermark(self, offset: int, deadline: float, epoch: int) -> bool:
         """Wait until the high watermark has reached `offset`; False when `deadline` (trio's clock) passes first.
 
-        Raises NOT_LEADER_OR_FOLLOWER when leadership is lost meanwhile, NOT_ENOUGH_REPLICAS_AFTER_APPEND when fewer than
-        `min.insync.replicas` stayed in sync, KAFKA_STORAGE_ERROR when the disk is gone.
+        `epoch` is the leader epoch in which was appended what lies below: in a later one something else may lie there, and
+        the watermark tells nothing of it. Raises NOT_LEADER_OR_FOLLOWER when that is over, NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        when fewer than `min.insync.replicas` stayed in sync, KAFKA_STORAGE_ERROR when the disk is gone.
         """
-        epoch = self.leader_epoch
         with trio.CancelScope(deadline=deadline):
             while self.high_watermark < offset and self._holds(epoch):
                 await self._held.wait(offset)
         if self.offline is not None:
             raise self.offline
-        if self.high_watermark < offset:
-            if self.leader_epoch != epoch or not self.leads:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if self.under_min_isr:
-                raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self._too_few())
+        if self.leader_epoch != epoch or not self.leads:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.high_watermark < offset and self.under_min_isr:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self._too_few())
         return self.high_watermark >= offset
 
     def _holds(self, epoch: int) -> bool:

@@ -4,15 +4,17 @@ from typing import Any
 
 import pytest
 import trio
-from broker.cluster import FETCH, Cluster, running_cluster
+from broker.cluster import FETCH, PRODUCE_VERSION, Cluster, running_cluster
 from group.brokers import simulated
 
 from pk.core.errors import ErrorCode
+from pk.core.record.build import build_batch
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from pk.core.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 NONE = ErrorCode.NONE
 LAG = {"replica__lag__time__max__ms": "10000"}
@@ -84,6 +86,44 @@ class TestKip101:
             await cluster.settled(1, 2, 3)
             assert cluster.values(1) == [b"a", b"b"]
             await cluster.until(lambda: set(cluster.isr()) == {1, 2, 3})
+
+    @simulated
+    async def test_what_was_cut_while_another_partition_was_waited_for_is_not_acknowledged(
+        self,
+    ) -> None:
+        """One request, two partitions: while the first waits, the second gets another leader, is cut, and its watermark
+        passes the place where the request's record was."""
+        async with running_cluster() as cluster:
+            await cluster.create(1, 3, topic="slow")
+            await cluster.create(1, 2)
+            cluster.part(2, 3)
+            codes: list[int] = []
+
+            async def produce() -> None:
+                topics = [
+                    TopicProduceData(
+                        name=name,
+                        partition_data=[
+                            PartitionProduceData(
+                                index=0, records=build_batch([(0, None, b"lost", ())])
+                            )
+                        ],
+                    )
+                    for name in ("slow", "t")
+                ]
+                request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics)
+                answer = await cluster.ask(1, request, PRODUCE_VERSION)
+                codes.extend(topic.partition_responses[0].error_code for topic in answer.responses)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(produce)
+                await cluster.until(lambda: cluster.partition(1).log.log_end_offset == 1)
+                cluster.parted.discard(frozenset((1, 2)))
+                await cluster.change(leader=2, isr=(2,))
+                assert await cluster.produce(2, b"b", b"c") == NONE
+                await cluster.until(lambda: cluster.partition(1).high_watermark == 2)
+            assert cluster.values(1) == [b"b", b"c"]
+            assert codes == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 class TestKip279:
