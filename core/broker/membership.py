@@ -92,6 +92,9 @@ class Membership:
         """Set when the next heartbeat is not to wait for its time."""
         self._news = trio.Event()
         """Set when the one under way does not say what is to be said any more."""
+        self.on_registered_again: Callable[[], None] = _nobody_cares
+        """Called when this broker has another epoch: an image that knows it by that may have come already, and been of no
+        use."""
         broker.followers.append(self._follow)
 
     async def register_first(self) -> None:
@@ -256,6 +259,8 @@ class Membership:
             await self._register(broker.config.initial_broker_registration_timeout_ms)
         except RegistrationFailed as e:
             broker.doom(str(e).rstrip("."))
+        else:
+            self.on_registered_again()
 
     async def _register(self, timeout_ms: int) -> None:
         request = self._request()
@@ -302,9 +307,14 @@ class Membership:
                 f"the controller refused broker {self._broker.node_id}: {error_name(answer.error_code)}"
             )
         self._broker.broker_epoch = answer.broker_epoch
-        self._unfenced = trio.Event()
+        if self._unfenced.is_set():  # else somebody may be waiting for it
+            self._unfenced = trio.Event()
         self._told_failed.clear()
         self._failed_since.clear()
+
+
+def _nobody_cares() -> None:
+    """There is nobody to tell."""
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:

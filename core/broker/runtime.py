@@ -176,6 +176,7 @@ class Runtime:
         broker.followers.append(broker.coordinators.apply)
         broker.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.membership = Membership(broker, dirs, endpoints, lambda: new_id(random))
+        self.membership.on_registered_again = lambda: broker.start_soon(self._publish_newest)
         broker.replicas.on_directory_failed = self.membership.directory_failed
         self._controller_endpoints = controller_endpoints
         self._follower = self._make_follower(locator)
@@ -445,6 +446,10 @@ class Runtime:
             await self._identify(image.cluster_id)
         if not self._config.is_broker or self._knows_us(image):
             await self.broker.publish(image)
+
+    async def _publish_newest(self) -> None:
+        """Take it again: this broker did not know itself in it until now."""
+        await self._publish(self._newest)
 
     async def _identify(self, cluster_id: str) -> None:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 from nodes import Caller, Cluster, caller_of, config_of, running_cluster, trio_test
@@ -15,6 +17,7 @@ from pk.core.log.memory_disk import MemoryDisk
 from pk.core.meta.image import MetadataImage, PartitionImage
 from pk.core.record.build import build_batch
 from pk.core.values import NO_LEADER
+from pk.core.wire.messages.broker_registration import BrokerRegistrationRequest
 from pk.core.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -27,6 +30,7 @@ from pk.core.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from pk.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 from pk.net.node import Node
 
 
@@ -355,6 +359,36 @@ async def test_a_broker_that_finds_no_controller_gives_up_and_keeps_its_clean_ma
             await trio.sleep(0.1)
             waiting.stop()
         assert cluster.disks[1].read("/data/.kafka_cleanshutdown") == mark
+
+
+@trio_test
+async def test_a_broker_that_was_forgotten_comes_back_whatever_it_hears_first() -> None:
+    """Its new registration may be in the metadata log that it follows before it has the answer that tells its epoch."""
+    async with running_cluster(2, broker__heartbeat__interval__ms="200") as cluster:
+        link, controller = cluster.nodes[1].broker.link, cluster.controller.broker.controller
+        assert controller is not None
+        ask, registered = link.request, trio.Event()
+
+        async def late(request: Any, *, timeout_ms: float) -> Any:
+            answer = await ask(request, timeout_ms=timeout_ms)
+            if isinstance(request, BrokerRegistrationRequest):
+                while True:
+                    follower = controller.observers.get(1)
+                    if follower is not None and follower.offset > answer.broker_epoch:
+                        break
+                    await trio.sleep(0.005)
+                registered.set()
+            return answer
+
+        link.request = late
+        epoch = cluster.image.brokers[1].broker_epoch
+        async with caller_of(cluster.nodes[2]) as caller:
+            answer = await caller.call(UnregisterBrokerRequest(broker_id=1), 0)
+            assert answer.error_code == ErrorCode.NONE
+        await registered.wait()
+        assert cluster.image.brokers[1].broker_epoch > epoch
+        with trio.fail_after(10):
+            await cluster.until(lambda image: image.brokers[1].may_lead)
 
 
 @trio_test
