@@ -369,10 +369,13 @@ class Faults:
             return False
         node.disk.bytes_max = node.disk.used_bytes + self._random.randrange(4096)
         self._history.chronicle.note(node.host, "disk is full")
+        # It refuses produces; but a broker that cannot write down the epoch of its leadership ends, as Kafka's does.
 
         def room() -> None:
             node.disk.bytes_max = None
             self._history.chronicle.note(node.host, "disk has room")
+            if not node.up:
+                node.start()
 
         self._later(room, 4 * self._random.random())
         return True

@@ -34,7 +34,6 @@ BROKER_PORT: Final = 9092
 CONTROLLER_PORT: Final = 9093
 FRAME_BYTES_MAX: Final = 1 << 26
 PARKED_MAX: Final = 64
-DISK_BYTES: Final = 1 << 28
 
 
 class SimServer:
@@ -123,7 +122,7 @@ class SimNode:
         self.node_id = node_id
         self.host = f"n{node_id}"
         self.config = BrokerConfig.parse(dict(keys))
-        self.disk = SimDisk(DISK_BYTES)
+        self.disk = SimDisk()
         self.process: Process | None = None
         self.runtime: Runtime | None = None
         self.ready = False
@@ -246,7 +245,7 @@ class SimNode:
             text = "; ".join(f"{type(e).__name__}: {e}" for e in errors)
             self._world.history.chronicle.note(self.host, f"fails: {text}")
             for error in errors:
-                if not self.disk_failed:
+                if not self.disk_failed and self.disk.bytes_max is None:
                     self._world.broken(error)
 
     async def _run(self, process: Process) -> bool:

@@ -29,6 +29,18 @@ ANSWER_S: Final = 2.0
 """How long a client waits for an answer before it says that the store failed."""
 
 
+class Candidate:
+    """Who waits for the office."""
+
+    def __init__(self, process: Process, controller_id: int) -> None:
+        self.process = process
+        self.controller_id = controller_id
+        self.epoch: int | None = None
+        """Of the office, once it is won."""
+        self.won = trio.Event()
+        self.given_up = False
+
+
 class Ensemble:
     """See the top of this file. `run` must run while it is used."""
 
@@ -39,7 +51,7 @@ class Ensemble:
         self.holder: Process | None = None
         self.holder_id = -1
         self._heard: dict[Process, float] = {}
-        self._waiting: list[tuple[Process, int, list[int], trio.Event]] = []
+        self._waiting: list[Candidate] = []
 
     def reaches(self, process: Process) -> bool:
         """Whether messages pass both ways between a process's machine and this."""
@@ -60,41 +72,43 @@ class Ensemble:
 
     def _expire(self, process: Process) -> None:
         del self._heard[process]
-        self._waiting = [one for one in self._waiting if one[0] is not process]
+        self._waiting = [one for one in self._waiting if one.process is not process]
         if self.holder is process:
             self.network.chronicle.note("zookeeper", f"session of {process} ended")
             self.holder = None
 
     def _elect(self) -> None:
         while self.holder is None and self._waiting:
-            process, controller_id, won, event = self._waiting.pop(0)
+            one = self._waiting.pop(0)
+            process = one.process
             if process.alive and process in self._heard:
-                self.holder, self.holder_id = process, controller_id
+                self.holder, self.holder_id = process, one.controller_id
                 last = self.log.leader
-                epoch = last.epoch + 1 if last is not None else 1
-                self.log.leader = Leader(controller_id, epoch)
+                one.epoch = last.epoch + 1 if last is not None else 1
+                self.log.leader = Leader(one.controller_id, one.epoch)
                 self.network.chronicle.note(
-                    "zookeeper", f"{process} has the office, controller epoch {epoch}"
+                    "zookeeper", f"{process} has the office, controller epoch {one.epoch}"
                 )
-                won.append(epoch)
-                event.set()
+                one.won.set()
 
-    def enter(
-        self, process: Process, controller_id: int, won: list[int], event: trio.Event
-    ) -> None:
-        """Wait for the office in `process`'s name; a holder that asks again gets a new epoch."""
-        self._heard[process] = trio.current_time()
-        if self.holder is process:
+    def enter(self, one: Candidate) -> None:
+        """Let somebody wait for the office; a holder that asks again gets a new epoch."""
+        if one.given_up or not one.process.alive:
+            return  # the request was long under way
+        self._heard[one.process] = trio.current_time()
+        if self.holder is one.process:
             self.holder = None
-            self._waiting.insert(0, (process, controller_id, won, event))
+            self._waiting.insert(0, one)
         else:
-            self._waiting.append((process, controller_id, won, event))
+            self._waiting.append(one)
         self._elect()
 
-    def withdraw(self, process: Process, won: list[int]) -> None:
-        """Whoever waited with `won` has given up; an office won meanwhile is given back."""
-        self._waiting = [one for one in self._waiting if one[2] is not won]
-        if won and self.holder is process:
+    def withdraw(self, one: Candidate) -> None:
+        """Somebody waits no more; an office won meanwhile is given back."""
+        one.given_up = True
+        if one in self._waiting:
+            self._waiting.remove(one)
+        if one.epoch is not None and self.holder is one.process:
             self.holder = None
 
     def leave(self, process: Process) -> None:
@@ -140,21 +154,19 @@ class EnsembleStore:
                     tell(epoch, "the session may have ended")
 
     async def campaign(self, controller_id: int) -> int:
-        won: list[int] = []
-        event = trio.Event()
+        one = Candidate(self._process, controller_id)
+        ensemble = self._ensemble
         try:
-            while not won:
-                await self._ask(
-                    lambda: self._ensemble.enter(self._process, controller_id, won, event)
-                )
-                while not won and self._ensemble.session_lasts(self._process):
+            while one.epoch is None:
+                await self._ask(lambda: ensemble.enter(one))
+                while one.epoch is None and ensemble.session_lasts(self._process):
                     with trio.move_on_after(TICK_S):
-                        await event.wait()
+                        await one.won.wait()
         except BaseException:
-            self._ensemble.withdraw(self._process, won)
+            ensemble.withdraw(one)
             raise
-        self._epoch = won[0]
-        return won[0]
+        self._epoch = one.epoch
+        return one.epoch
 
     async def leader(self) -> Leader | None:
         return await self._ask(lambda: self._ensemble.log.leader)
