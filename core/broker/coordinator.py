@@ -279,7 +279,7 @@ class Coordinator(Generic[M]):
         log = partition.log
         directory = log.log_dir.path
         offset, end = log.log_start_offset, log.log_end_offset
-        while offset < end:
+        while offset < end and self.state is State.LOADING:
             args = (log, machine.decode, offset, end, self._around.load_bytes)
             try:
                 items, offset = await offload(_read, *args, directory=directory)
@@ -291,6 +291,8 @@ class Coordinator(Generic[M]):
             for start in range(0, len(items), REPLAYED_AT_ONCE):
                 _replay(machine, items[start : start + REPLAYED_AT_ONCE])
                 await trio.lowlevel.checkpoint()
+        if self.state is not State.LOADING:
+            return  # closed, perhaps before this began
         self.written = end
         self.state = State.ACTIVE
         now_ms = self._around.clock.now_ms()

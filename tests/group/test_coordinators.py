@@ -258,6 +258,21 @@ class TestLeadership:
             assert await put(test, 1) == [NONE]
 
     @simulated
+    async def test_who_is_closed_before_it_has_loaded_serves_nobody(self) -> None:
+        """A refused append had it load again, and leadership went before that began."""
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await put(test, 1)
+            coordinator = only(test)
+            coordinator.state = State.LOADING
+            coordinator.close()
+            end = coordinator.partition.log.log_end_offset
+            await coordinator.load()
+            assert coordinator.state is State.CLOSED
+            assert coordinator.partition.log.log_end_offset == end
+
+    @simulated
     async def test_a_log_that_cannot_be_read_has_no_coordinator(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
