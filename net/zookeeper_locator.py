@@ -31,7 +31,10 @@ class ZooKeeperLocator:
         self._reading = trio.Lock()
 
     async def find(self) -> tuple[int, Endpoint] | None:
-        """The controller's id and where it listens, None while nobody is. While ZooKeeper is out of reach: who it was."""
+        """The controller's id and where it listens, None while nobody is. While ZooKeeper is out of reach: who it was, at
+        once, for it may be in reach itself."""
+        if self._read_at >= 0 and self._session.away:
+            return self._found
         if self._read_at != self._changes:
             async with self._reading:
                 if self._read_at != self._changes:

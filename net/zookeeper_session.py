@@ -100,6 +100,17 @@ class ZooKeeperSession:
         return self._connected and not self._closed
 
     @property
+    def away(self) -> bool:
+        """Whether there is no connection just now, and the client is at making one."""
+        client = self._client
+        return (
+            client is not None
+            and not self._connected
+            and not self._closed
+            and client.client_state != KeeperState.CLOSED
+        )
+
+    @property
     def session_id(self) -> int:
         """The id of the session that is up, 0 while none is."""
         known = self._client.client_id if self._client is not None else None

@@ -501,6 +501,34 @@ def test_who_stops_looking_for_the_controller_does_not_stop_others(
     run(main)
 
 
+def test_while_zookeeper_is_out_of_reach_the_last_controller_is_named_at_once(
+    own_server: ZooKeeperServer,
+) -> None:
+    """A broker that loses ZooKeeper, and not the controller, goes on with it: its heartbeats do not wait."""
+    stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
+
+    async def main() -> None:
+        first, second = stores.make(1), stores.make(2)
+        locator = second.locator
+        await first.campaign(1)
+        known = await locator.find()
+        assert known is not None
+        own_server.kill()
+
+        async def away() -> bool:
+            return not second.session.connected
+
+        await until(away)
+        for _ in range(50):
+            with trio.fail_after(0.5):
+                assert await locator.find() == known
+            await trio.sleep(0.01)
+        await first.close()
+        await second.close()
+
+    run(main)
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_client_whose_thread_died_is_replaced(own_server: ZooKeeperServer) -> None:
     stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
