@@ -448,8 +448,16 @@ class Fetcher:
 
     async def _append(self, followed: Followed, records: Any, news: _News) -> None:
         """Append what came, as far as it is news. Raises CorruptBatch, KafkaError, StorageError."""
-        partition, now_ms = followed.partition, self._broker.clock.now_ms()
+        partition = followed.partition
         self._dirty[followed.key] = followed
+        try:
+            await self._append_pieces(followed, records, news)
+        finally:  # what lies before a batch that is refused is there too
+            if partition.must_flush:
+                news.to_flush.append(partition)
+
+    async def _append_pieces(self, followed: Followed, records: Any, news: _News) -> None:
+        partition, now_ms = followed.partition, self._broker.clock.now_ms()
         with memoryview(records) as view:
             if self._is_throttled(partition):
                 self._broker.quotas.follower.passed(len(view))
@@ -468,8 +476,6 @@ class Fetcher:
                 with view[begin:end] as piece:
                     partition.append_as_follower(piece, followed.leader_epoch, now_ms)
                 news.appended += end - begin
-        if partition.must_flush:
-            news.to_flush.append(partition)
 
     async def _flush(self, partitions: Iterable[Partition]) -> None:
         """Sync what `flush.messages` asks for before the leader is told that it is here."""

@@ -100,6 +100,31 @@ class TestFlushing:
             await cluster.until(lambda: bool(seen))
             assert seen[0] == 1
 
+    @simulated
+    async def test_what_came_before_a_damaged_batch_is_synced_before_it_counts(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2, configs={"flush.messages": "1"})
+            cluster.part(2)
+            for value in (b"whole", b"precious"):
+                await cluster.produce(1, value, acks=1)
+            unsynced: list[int] = []
+
+            def spoil(api_key: int, data: bytes) -> bytes:
+                at = data.find(b"precious")
+                if api_key != FETCH or at < 0 or b"whole" not in data:
+                    return data
+                return data[:at] + b"q" + data[at + 1 :]
+
+            async def look(asker: int, asked: int, request: Any) -> None:
+                if (asker, request.API_KEY) == (2, FETCH):
+                    log = cluster.partition(2).log
+                    unsynced.append(log.log_end_offset - log.recovery_point)
+
+            cluster.spoil, cluster.before = spoil, look
+            cluster.heal()
+            await cluster.settled(1, 2)
+            assert set(unsynced) == {0}
+
 
 class TestFailingDisks:
     @simulated
