@@ -97,32 +97,39 @@ class Alignment:
     async def cut(self, cuts: list[Divergence]) -> None:
         """Cut logs where the leader's answers say; whether they agree now shows in the next answer."""
         before = self._recovery_points(cuts)
-        async with trio.open_nursery() as nursery:
-            for followed, epoch, end_offset in cuts:
-                if self._is_current(followed):
-                    log = followed.partition.log
-                    cut = cut_at(log.epochs, log.log_end_offset, epoch, end_offset)
-                    followed.checked = cut is None or cut.agreed
-                    at = followed.partition.high_watermark if cut is None else cut.offset
-                    nursery.start_soon(self._truncate, followed, at)
-        if self._recovery_points(cuts) != before:
-            await self._note_recovery_points()
+        try:
+            async with trio.open_nursery() as nursery:
+                for followed, epoch, end_offset in cuts:
+                    if self._is_current(followed):
+                        log = followed.partition.log
+                        cut = cut_at(log.epochs, log.log_end_offset, epoch, end_offset)
+                        followed.checked = cut is None or cut.agreed
+                        at = followed.partition.high_watermark if cut is None else cut.offset
+                        nursery.start_soon(self._truncate, followed, at)
+        finally:
+            if self._recovery_points(cuts) != before:
+                await self._note_recovery_points()
 
     @staticmethod
     def _recovery_points(cuts: list[Divergence]) -> list[int]:
         return [followed.partition.log.recovery_point for followed, _, _ in cuts]
 
     async def _note_recovery_points(self) -> None:
-        """A log was cut below its recovery point: note that before the next append."""
-        try:
-            await offload(self._broker.replicas.write_recovery_points)
-        except StorageError as e:
-            self._broker.replicas.storage_failed(e)
+        """A log was cut below its recovery point: note that before the next append, also where nothing more is fetched from
+        this leader."""
+        with trio.CancelScope(shield=True):
+            try:
+                await offload(self._broker.replicas.write_recovery_points)
+            except StorageError as e:
+                self._broker.replicas.storage_failed(e)
 
     async def _truncate(self, followed: Followed, offset: int) -> None:
         partition = followed.partition
         if offset >= partition.log.log_end_offset:
-            partition.log.truncate_to(offset)  # epochs at most, of which nothing was written
+            try:
+                partition.log.truncate_to(offset)  # epochs at most, of which nothing was written
+            except StorageError as e:
+                self._broker.replicas.failed(partition, e)
             return
         logger.log(
             logging.WARNING if offset < partition.high_watermark else logging.INFO,

@@ -8,6 +8,7 @@ from broker.cluster import FETCH, PRODUCE_VERSION, Cluster, running_cluster
 from group.brokers import simulated
 
 from pk.core.errors import ErrorCode
+from pk.core.log.failures import StorageError
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -18,6 +19,7 @@ from pk.core.wire.messages.produce import PartitionProduceData, ProduceRequest, 
 
 NONE = ErrorCode.NONE
 LAG = {"replica__lag__time__max__ms": "10000"}
+TWO_DIRS = {"log__dirs": "/a,/b"}
 
 
 async def alone(cluster: Cluster, node: int, *values: bytes) -> None:
@@ -212,6 +214,50 @@ class TestCutting:
             await cluster.crash(1)
             await cluster.start(1)
             await cluster.settled(1, 2)
+
+    @simulated
+    async def test_a_recovery_point_that_fell_is_noted_though_the_leader_changes_meanwhile(
+        self,
+    ) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2)
+            await cluster.produce(1, b"a")
+            await cluster.settled(1, 2)
+            await alone(cluster, 1, b"x", b"y")
+            log, replicas = cluster.partition(1).log, cluster.broker(1).replicas
+            log.flush()
+            replicas.write_recovery_points()
+            exclusively, was_cut = replicas.exclusively, trio.Event()
+
+            async def slowly(*args: Any) -> None:
+                await exclusively(*args)
+                was_cut.set()
+                await trio.sleep_forever()
+
+            replicas.exclusively = slowly  # type: ignore[method-assign]
+            await cluster.change(leader=2, isr=(2,))
+            cluster.heal()
+            await was_cut.wait()
+            await cluster.change(leader=1, isr=(1,))
+            noted = log.log_dir.recovery_points
+            await cluster.until(lambda: noted[log.tp] == log.recovery_point == 1, 5)
+
+    @simulated
+    async def test_a_log_that_just_failed_takes_its_directory_along_and_not_the_broker(
+        self,
+    ) -> None:
+        """Its sync has failed in a thread, and nobody has been told yet, when the leader's answer says where to cut."""
+        async with running_cluster(TWO_DIRS, brokers=2) as cluster:
+            await cluster.create(1, 2)
+            await cluster.produce(1, b"a")
+            await cluster.settled(1, 2)
+            await alone(cluster, 2)
+            await alone(cluster, 1)
+            log = cluster.partition(1).log
+            log.dead = StorageError(log.directory, "sync", OSError())
+            await cluster.change(leader=2, isr=(2,))
+            cluster.heal()
+            await cluster.until(lambda: cluster.partition(1).offline is not None)
 
     @simulated
     async def test_below_the_watermark_only_after_an_unclean_election(
