@@ -9,7 +9,7 @@ What is not durable (who waits for a rebalance, when a session runs out) is a ma
 to wait is answered later by *token*: its Decision has `reply=None`, and a later Decision carries (token, answer).
 """
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -31,3 +31,7 @@ class Decision(Generic[R]):
 
     timers: list[tuple[Hashable, int | None]] = field(default_factory=list)
     """Timers to set: (key, when in ms of the machine's clock; None cancels). A key has one timer at most."""
+
+    take_back: Callable[[], None] | None = None
+    """Called where the append is refused: takes back what the decision did to soft state, and the timers above with it.
+    None where soft state is right all the same."""

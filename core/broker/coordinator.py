@@ -206,6 +206,9 @@ class Coordinator(Generic[M]):
         if refusal is not None and not self.machine.keeps_state_when_refused:
             self._restart()
             raise refusal
+        if refusal is not None and decision.take_back is not None:
+            decision.take_back()
+            raise refusal
         self._set_timers(decision, now_ms)
         if refusal is not None:
             raise refusal

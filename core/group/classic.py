@@ -234,6 +234,7 @@ class ClassicGroups:
         step.schedule((SESSION, group.group_id, member_id), member.session_timeout_ms)
         if keeps_generation and group.select_protocol() == group.protocol:
             # Nobody else need know, but the log must: the answer waits for the record.
+            step.take_back = lambda: group.put_back_static(old, member)
             step.records.append(
                 group.record({m.member_id: m.assignment for m in group.members.values()})
             )

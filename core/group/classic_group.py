@@ -196,6 +196,17 @@ class Group:
             self.leader = new_member_id
         return old, new
 
+    def put_back_static(self, old: Member, new: Member) -> None:
+        """Undo `replace_static`: the record that says so could not be written."""
+        assert new.instance_id is not None
+        self._count_protocols(new, -1)
+        self._count_protocols(old, 1)
+        self.members[old.member_id] = old
+        del self.members[new.member_id]
+        self.static_members[new.instance_id] = old.member_id
+        if self.leader == new.member_id:
+            self.leader = old.member_id
+
     def take_join_token(self, member: Member) -> Token | None:
         """The token of a waiting JoinGroup, which waits no longer."""
         token, member.join_token = member.join_token, None

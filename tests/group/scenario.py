@@ -77,7 +77,11 @@ class Scenario:
             assert self.machine.decode(*encoded) == record, "a record reads back as it was written"
             self.machine.replay(record, len(self.log))
             self.log.append(encoded)
-        for key, when_ms in decision.timers:
+        timers = decision.timers
+        if refusal is not None and decision.take_back is not None:
+            decision.take_back()
+            timers = []
+        for key, when_ms in timers:
             if when_ms is None:
                 self.timers.pop(key, None)
             else:

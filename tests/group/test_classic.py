@@ -208,6 +208,24 @@ class TestSync:
 
 
 class TestRejoin:
+    def test_a_static_member_whose_return_cannot_be_written_keeps_its_old_id(
+        self, s: Scenario
+    ) -> None:
+        s.join(instance_id="i")
+        s.after(3000)
+        group = s.machine.group("g")
+        (old,) = group.members
+        s.sync(old, 1, {old: b"x"}, instance_id="i")
+        s.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+        s.join(instance_id="i")
+        assert list(group.members) == [old] and group.leader == old
+        assert s.heartbeat(old, 1, "i") == NONE
+        s.refuse = None
+        s.join(instance_id="i")
+        (new,) = group.members
+        assert new != old
+        assert s.heartbeat(old, 1, "i") == ErrorCode.FENCED_INSTANCE_ID
+
     def test_a_follower_that_says_the_same_is_answered_at_once(self, s: Scenario) -> None:
         ids = s.stable(2)
         joined = s.join(ids[1])
