@@ -18,6 +18,7 @@ from pk.core.broker.context import Context
 from pk.core.broker.controller import Controller
 from pk.core.broker.metadata_log import TOPIC_ID
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.image import MetadataImage
 from pk.core.values import METADATA_TOPIC, NO_EPOCH
 from pk.core.wire.messages.fetch import (
     EpochEndOffset,
@@ -40,8 +41,7 @@ VERSION_NODE_ENDPOINTS: Final = 16
 
 def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
     """Answer, or wait for more."""
-    image = context.broker.image
-    if request.cluster_id is not None and request.cluster_id != image.cluster_id:
+    if request.cluster_id is not None and request.cluster_id != _image(context).cluster_id:
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     response = FetchResponse()
     wanted: tuple[FetchPartition, PartitionData] | None = None
@@ -88,13 +88,21 @@ async def _fetch(
         data.error_code = e.code
         data.records = b""
     if context.api_version >= VERSION_DIVERGENCE:
-        image = context.broker.image
+        image = _image(context)
         data.current_leader = LeaderIdAndEpoch(
             leader_id=image.controller_id, leader_epoch=image.controller_epoch
         )
     if data.error_code and context.api_version >= VERSION_NODE_ENDPOINTS:
         response.node_endpoints = _endpoints(context)
     return response
+
+
+def _image(context: Context) -> MetadataImage:
+    """The newest that this node has: the controller's, whose broker may not have reacted yet, else the broker's."""
+    controller = context.broker.controller
+    if controller is not None and controller.active:
+        return controller.image
+    return context.broker.image
 
 
 def leading(context: Context, epoch: int) -> Controller:
