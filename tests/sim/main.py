@@ -6,8 +6,9 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import islice
 from multiprocessing import get_context
 from time import monotonic
 
@@ -16,6 +17,7 @@ from sim.simulation import Options, Result, run_seed
 
 FAILURES_SHOWN = 20
 PROGRESS_S = 60
+AHEAD = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,17 @@ def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
     if jobs == 1:
         yield from map(run_one, seeds)
         return
+    left = iter(seeds)
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(run_one, seeds, chunksize=4)
+        # Seeds may be without end: only a few are handed out ahead.
+        running = {pool.submit(run_one, seed) for seed in islice(left, AHEAD * jobs)}
+        try:
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                running |= {pool.submit(run_one, seed) for seed in islice(left, len(done))}
+                yield from (one.result() for one in done)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def run_many(seeds: Iterable[int], jobs: int, minutes: float | None) -> int:
