@@ -9,6 +9,8 @@ from typing import Any, ParamSpec
 
 import trio
 
+from pk.core.broker.broker import Broker
+from pk.core.broker.controller import Controller
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk
 from pk.core.log.memory_disk import MemoryDisk
@@ -65,6 +67,12 @@ async def running_node(disk: Disk | None = None, **keys: str) -> AsyncIterator[N
         await ready.wait()
         yield node
         node.stop()
+
+
+def controller_of(broker: Broker) -> Controller:
+    """The controller in the broker's own process."""
+    assert broker.controller is not None
+    return broker.controller
 
 
 class Caller:

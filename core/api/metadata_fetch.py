@@ -41,7 +41,7 @@ VERSION_NODE_ENDPOINTS: Final = 16
 
 def handle(context: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
     """Answer, or wait for more."""
-    if request.cluster_id is not None and request.cluster_id != _image(context).cluster_id:
+    if request.cluster_id is not None and request.cluster_id != newest_image(context).cluster_id:
         return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     response = FetchResponse()
     wanted: tuple[FetchPartition, PartitionData] | None = None
@@ -88,7 +88,7 @@ async def _fetch(
         data.error_code = e.code
         data.records = b""
     if context.api_version >= VERSION_DIVERGENCE:
-        image = _image(context)
+        image = newest_image(context)
         data.current_leader = LeaderIdAndEpoch(
             leader_id=image.controller_id, leader_epoch=image.controller_epoch
         )
@@ -97,7 +97,7 @@ async def _fetch(
     return response
 
 
-def _image(context: Context) -> MetadataImage:
+def newest_image(context: Context) -> MetadataImage:
     """The newest that this node has: the controller's, whose broker may not have reacted yet, else the broker's."""
     controller = context.broker.controller
     if controller is not None and controller.active:

@@ -9,7 +9,15 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
-from nodes import Caller, caller_of, config_of, make_topic, running_node, trio_test
+from nodes import (
+    Caller,
+    caller_of,
+    config_of,
+    controller_of,
+    make_topic,
+    running_node,
+    trio_test,
+)
 
 from pk.core.errors import ErrorCode
 from pk.core.log.failures import LogDirBroken
@@ -357,7 +365,7 @@ async def test_the_broker_stops_when_the_metadata_log_failed() -> None:
 
 def made_again(node: Node, topic_id: bytes) -> bool:
     assert node.broker.controller is not None
-    topic = node.broker.controller.image.topics.get("t")
+    topic = controller_of(node.broker).image.topics.get("t")
     return topic is not None and topic.topic_id != topic_id
 
 
@@ -375,7 +383,7 @@ async def test_a_topic_deleted_and_made_again_in_one_image_begins_empty() -> Non
             # The broker is kept from reacting: what is decided meanwhile reaches it as one image.
             other = CreatableTopic(name="other", num_partitions=1, replication_factor=1)
             await a.send(CreateTopicsRequest(topics=[other], timeout_ms=10_000), 7)
-            await until(lambda: "other" in node.broker.controller.image.topics)
+            await until(lambda: "other" in controller_of(node.broker).image.topics)
             await b.send(delete, 6)
             await trio.testing.wait_all_tasks_blocked(0.05)
             async with caller_of(node) as c:

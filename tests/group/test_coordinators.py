@@ -8,6 +8,7 @@ import pytest
 import trio
 import trio.lowlevel
 from group.brokers import TestBroker, running, simulated
+from nodes import controller_of
 
 from pk.core.broker.coordinator import Coordinator, State
 from pk.core.broker.coordinator_timers import Timers
@@ -473,7 +474,9 @@ class TestTime:
             await test.create_topics("t")
             await put(test, 1)
             topic_id = test.broker.image.topics["t"].topic_id
-            await test.broker.controller.submit(lambda image: Decision([TopicDeleted(topic_id)]))
+            await controller_of(test.broker).submit(
+                lambda image: Decision([TopicDeleted(topic_id)])
+            )
             assert await committed(test) == {}
 
     @simulated

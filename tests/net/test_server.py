@@ -9,7 +9,15 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 import trio.testing
-from nodes import Caller, caller_of, config_of, make_topic, running_node, trio_test
+from nodes import (
+    Caller,
+    caller_of,
+    config_of,
+    controller_of,
+    make_topic,
+    running_node,
+    trio_test,
+)
 
 from pk.core.api import produce
 from pk.core.api.registry import Holding
@@ -409,7 +417,7 @@ async def test_a_topic_under_way_is_made_and_answered_before_the_end() -> None:
             topic = CreatableTopic(name="t", num_partitions=600, replication_factor=1)
             await caller.send(CreateTopicsRequest(topics=[topic]), 7)
             with trio.fail_after(10):
-                while "t" not in node.broker.controller.image.topics:
+                while "t" not in controller_of(node.broker).image.topics:
                     await trio.lowlevel.checkpoint()
             assert node.broker.replicas.find("t", 599) is None, "too late to be a test"
             node.stop()

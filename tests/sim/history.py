@@ -288,6 +288,8 @@ class History:
                     "nothing below HW is cut", f"{where}: {last.verified} → {end}", topic
                 )
             last.verified = min(last.verified, end)
+        # One that led when it was last seen may have moved its watermark before it heard that it does not.
+        may_commit = partition.leads or last.leads
         last.epoch, last.leads, last.end, last.watermark = epoch, partition.leads, end, watermark
         image = self.metadata.image.topics_by_id.get(key[0])
         newest = image.partition(key[1]) if image is not None else None
@@ -301,11 +303,17 @@ class History:
                         f"{where} leads epoch {epoch} with LEO {end}; {known.end} is committed",
                         topic,
                     )
-            self._verify(where, known, partition, last, must)
+            self._verify(where, known, partition, last, must, may_commit)
             self.dirty.add(key)
 
     def _verify(
-        self, where: str, known: PartitionHistory, partition: Partition, last: _Seen, end: int
+        self,
+        where: str,
+        known: PartitionHistory,
+        partition: Partition,
+        last: _Seen,
+        end: int,
+        may_commit: bool,
     ) -> None:
         """Hold a replica's log below `end` against what is committed; a leader's may be new."""
         start = max(last.verified, partition.log.log_start_offset)
@@ -317,7 +325,7 @@ class History:
             for position, header in iter_headers(data):
                 if header.next_offset > start:
                     raw = memoryview(data)[position : position + header.size]
-                    self._committed(where, known, partition, header, crc32(raw))
+                    self._committed(where, known, partition, header, crc32(raw), may_commit)
                 start = max(start, header.next_offset)
             if not data:
                 raise Violation("HW ≤ LEO", f"{where}: nothing to read at {start} below {end}")
@@ -330,6 +338,7 @@ class History:
         partition: Partition,
         header: BatchHeader,
         crc: int,
+        may_commit: bool,
     ) -> None:
         found = Batch(header.base_offset, header.next_offset, crc, header.leader_epoch)
         topic = partition.tp.topic
@@ -340,7 +349,7 @@ class History:
                     "replicas agree below HW", f"{where}: {found} where {was} is committed", topic
                 )
             return
-        if not partition.leads:
+        if not may_commit:
             raise Violation(
                 "a follower's HW is its leader's",
                 f"{where}: {found} below its HW; {known.end} is committed",
