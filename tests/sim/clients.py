@@ -430,6 +430,11 @@ def _take(client: SimClient, topic: str, positions: dict[int, int], one: Any) ->
     if one.error_code in AGAIN:
         return False
     position = positions[one.partition_index]
+    newest = client.history.metadata.image.partition(topic, one.partition_index)
+    if one.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and (
+        newest is None or newest.leader_epoch != place.epoch
+    ):
+        return False  # a leader that stood still knows less than we; a whole client goes by epochs (KIP-320)
     if one.error_code:
         if client.history.partition(place.key).promised:
             raise Violation(
