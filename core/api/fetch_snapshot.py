@@ -4,7 +4,7 @@ Which snapshots there are, a Fetch of the metadata log tells. The bytes are one 
 may begin and end anywhere in it.
 """
 
-from pk.core.api.metadata_fetch import leading
+from pk.core.api.metadata_fetch import leading, newest_image
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -22,7 +22,7 @@ from pk.core.wire.messages.fetch_snapshot import (
 
 def handle(context: Context, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
     """The piece from the position on."""
-    image = context.broker.image
+    image = newest_image(context)
     if request.cluster_id is not None and request.cluster_id != image.cluster_id:
         return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     response = FetchSnapshotResponse()

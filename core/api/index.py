@@ -1,5 +1,6 @@
 """Every API that is served, by brokers and by controllers, in key order."""
 
+import logging
 from typing import Any, Final
 
 from pk.core.api import (
@@ -51,8 +52,12 @@ from pk.core.api import (
     unregister_broker,
     update_features,
 )
-from pk.core.api.registry import Api
+from pk.core.api.registry import Api, error_response
 from pk.core.broker.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.index import MESSAGES
+
+logger = logging.getLogger("pk.controller")
 
 _BROKER: Final = (
     produce.API,
@@ -141,4 +146,14 @@ _AT_CONTROLLER: Final = {api.key: api for api in CONTROLLER_APIS}
 async def dispatch(context: Context, request: Any) -> Any:
     """What this process's controller answers, as its listener would, without a socket. Raises KafkaError where it is to be
     asked again: NOT_CONTROLLER, REQUEST_TIMED_OUT."""
-    return await envelope.answer(_AT_CONTROLLER[request.API_KEY], context, request)
+    api = _AT_CONTROLLER[request.API_KEY]
+    try:
+        return await envelope.answer(api, context, request)
+    except KafkaError:
+        raise
+    except Exception as e:
+        # A fault of ours: it must not end the task that asked, whose next request may be a good one.
+        logger.exception("api %d of this node's controller failed", api.key)
+        error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, type(e).__name__)
+        response_class = MESSAGES[api.key].response
+        return error_response(api, response_class, request, error, context.api_version)

@@ -17,7 +17,7 @@ from pk.core.api.index import CONTROLLER_APIS
 from pk.core.broker.envelope import address_bytes, principal_bytes
 from pk.core.broker.metadata_log import TOPIC_ID
 from pk.core.errors import ErrorCode, ProtocolError
-from pk.core.meta import snapshot
+from pk.core.meta import brokers, snapshot
 from pk.core.meta.events import decode
 from pk.core.meta.image import MetadataImage
 from pk.core.record.batch import iter_headers, records
@@ -312,6 +312,23 @@ async def test_an_isr_changes_in_either_version() -> None:
             assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_UPDATE_VERSION
             # The follower joins again: it has everything.
             await cluster.until(lambda: len(cluster.image.topics["u"].partitions[0].isr) == 2)
+
+
+@trio_test
+async def test_a_fault_of_ours_is_an_answer_to_the_node_itself_too() -> None:
+    """What would be an error to another node must not end the tasks of this one."""
+    async with running_cluster(1) as cluster:
+        broker = cluster.controller.broker
+        assert broker.controller is not None
+
+        def fail(image: MetadataImage, *args: Any, **options: Any) -> Any:
+            raise RuntimeError("not foreseen")
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(brokers, "heartbeat", fail)
+            request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=1)
+            answer = await broker.link.request(request, timeout_ms=1000)
+        assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 # --- the metadata log ---
