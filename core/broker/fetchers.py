@@ -38,13 +38,15 @@ class Fetchers:
         return fetcher.leader if fetcher is not None else None
 
     async def release(self, found: Changes) -> None:
-        """Stop fetching what `found` gives another leader, another epoch or to nobody here; returns when none of it is
-        being cut."""
+        """Stop fetching what `found` gives another leader, another epoch or to nobody here, and everything where it gives
+        partitions to other fetchers; returns when none of it is being cut."""
         released = [p for topic in found.topics_deleted for p in self._of_topic(topic)]
         for change in found.partitions:
             partition = self._broker.replicas.find(*change.tp)
             if partition is not None and self._is_released(partition, change.new):
                 released.append(partition)
+        if self._broker.config.num_replica_fetchers != self._count:
+            released += self._of
         for partition in released:
             self._remove(partition)
         for partition in released:
@@ -68,8 +70,6 @@ class Fetchers:
         """Fetch what is to be fetched, now that the image is in force."""
         if self._broker.config.num_replica_fetchers != self._count:
             self._count = self._broker.config.num_replica_fetchers
-            for partition in list(self._of):
-                self._remove(partition)
             changed = [partition.tp for partition in self._broker.replicas]
         else:
             changed = [change.tp for change in found.partitions]

@@ -9,6 +9,7 @@ from group.brokers import simulated
 
 from pk.core.errors import ErrorCode
 from pk.core.log.failures import StorageError
+from pk.core.meta.events import BROKER
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -241,6 +242,35 @@ class TestCutting:
             await cluster.change(leader=1, isr=(1,))
             noted = log.log_dir.recovery_points
             await cluster.until(lambda: noted[log.tp] == log.recovery_point == 1, 5)
+
+    @simulated
+    async def test_nobody_else_fetches_what_is_being_cut(self) -> None:
+        """Another number of fetchers gives each partition to another one."""
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2)
+            await cluster.produce(1, b"a")
+            await cluster.settled(1, 2)
+            await alone(cluster, 1, b"x", b"y")
+            replicas = cluster.broker(1).replicas
+            exclusively, cutting, go = replicas.exclusively, trio.Event(), trio.Event()
+
+            async def slowly(partition: Any, *args: Any) -> None:
+                partition.busy = True
+                cutting.set()
+                await go.wait()
+                await exclusively(partition, *args)
+
+            replicas.exclusively = slowly  # type: ignore[method-assign]
+            await cluster.change(leader=2, isr=(2,))
+            cluster.heal()
+            await cutting.wait()
+            del cluster.asked[:]
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(cluster.configure, "", "num.replica.fetchers", "3", BROKER)
+                await trio.sleep(1)
+                assert not [r for asker, _, r in cluster.asked if (asker, r.API_KEY) == (1, FETCH)]
+                go.set()
+            await cluster.settled(1, 2)
 
     @simulated
     async def test_a_log_that_just_failed_takes_its_directory_along_and_not_the_broker(
