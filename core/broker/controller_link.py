@@ -134,7 +134,10 @@ class ControllerLink:
 
         async def ask(local: bool) -> Any:
             if local:
-                return await self._dispatch(self._context(request), request)
+                try:
+                    return await self._dispatch(self._context(request), request)
+                except FateUnknown as e:  # of another process it would be an answer like any other
+                    raise KafkaError(e.code, e.message) from e
             return await self._ask(self._own, request, min(timeout_ms, OWN_TRY_MS))
 
         return await self._persist(request, ask, timeout_ms)

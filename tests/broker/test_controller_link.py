@@ -257,6 +257,22 @@ def test_a_request_that_went_down_with_its_controller_is_sent_to_the_same_place_
     run(main)
 
 
+def test_a_nodes_own_request_survives_its_own_controllers_fall() -> None:
+    """Its append failed, and nobody knows what became of it: the next controller is asked."""
+
+    async def main(here: Here) -> None:
+        async def falls(context: Context, request: Any) -> Any:
+            here.broker.controller = None
+            raise FateUnknown("the store is gone")
+
+        here.broker.controller = SimpleNamespace(active=True, controller_id=1)
+        here.link = ControllerLink(here.broker, here.office, falls)
+        here.office.hosts["a"] = gives_ids
+        assert (await here.ask()).producer_id_start == 1000
+
+    run(main)
+
+
 def test_the_time_runs_out_with_the_reason() -> None:
     async def main(here: Here) -> None:
         for at, reason in (("a", "refused"), (None, "nobody is the controller")):
