@@ -64,11 +64,14 @@ class Retainer:
         log = partition.log
         first = log.segments[0].base_offset
         try:
-            if partition.busy:
-                return
+            if partition.busy or start > partition.high_watermark:
+                return  # it was cut meanwhile
             if start >= log.log_end_offset and log.segments[-1].size:
                 log.roll(now_ms)
-            while log.segments[0].base_offset < start and not partition.busy:
+            while (
+                log.segments[0].base_offset < start <= partition.high_watermark
+                and not partition.busy
+            ):
                 bases = [segment.base_offset for segment in log.segments]
                 due = bisect_left(bases, start)
                 partition.delete_before(bases[DROPPED_AT_ONCE] if due > DROPPED_AT_ONCE else start)

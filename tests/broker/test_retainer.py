@@ -1,10 +1,13 @@
 """Retention on a running node: old segments go, files follow later, readers are told."""
 
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 import trio
 from nodes import caller_of, make_topic, running_node, trio_test
 
+from pk.core.broker import retainer
 from pk.core.broker.retainer import Retainer
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
@@ -64,6 +67,26 @@ async def test_expired_segments_go_and_their_files_later() -> None:
         assert code == ErrorCode.OFFSET_OUT_OF_RANGE
         await until(lambda: not files(disk, ".deleted"))
         assert files(disk, ".log") == [f"{40:020d}.log"]
+
+
+@trio_test
+async def test_a_log_that_is_cut_below_what_is_due_keeps_what_it_has() -> None:
+    """An unclean leader has less than its follower had when retention looked."""
+    async with running_node(None) as node, caller_of(node) as caller:
+        await make_topic(caller, "t", retention__ms="1000")
+        fill(node, "t", 5000, 5)
+        partition, plan = node.broker.replicas.partition("t", 0), retainer._plan
+
+        def plan_and_cut(*args: Any) -> Any:
+            due = plan(*args)
+            partition.log.truncate_to(2)
+            partition.truncated()
+            return due
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(retainer, "_plan", plan_and_cut)
+            await Retainer(node.broker.replicas, node.broker.config).check()
+        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 2)
 
 
 @trio_test
