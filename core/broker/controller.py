@@ -92,7 +92,7 @@ class Controller:
         self.committed: list[Follow] = []
         """Called with the image before and after, right after each append."""
         self._store = store
-        self._snapshot_bytes = snapshot_bytes
+        self._snapshot_bytes = self._snapshot_due_bytes = snapshot_bytes
         self._now_ms = now_ms
         self._queue: deque[_Submitted] = deque()
         self._unshown: deque[_Submitted] = deque()
@@ -254,15 +254,18 @@ class Controller:
                 await self._grown.wait()
 
     async def _snapshot(self) -> None:
-        if not self.active or self._store.bytes_since_snapshot < self._snapshot_bytes:
+        since = self._store.bytes_since_snapshot
+        if not self.active or since < self._snapshot_due_bytes:
             return
         try:
             await self._store.save_snapshot(self.epoch, self.image)
             await self._store.trim(self.epoch)
+            self._snapshot_due_bytes = self._snapshot_bytes
         except Fenced as e:
             self._close(str(e))
         except StoreFailed as e:
-            # Nothing is lost: the log is longer than it needs to be.
+            # Nothing is lost: the log is longer than it needs to be. To try with every append would hold up all of them.
+            self._snapshot_due_bytes = since + self._snapshot_bytes
             logger.error("no snapshot of the metadata log could be made: %s", e)
 
     def _lose(self, epoch: int, why: str) -> None:

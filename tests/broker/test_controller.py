@@ -474,10 +474,13 @@ def test_a_snapshot_is_made_when_enough_was_appended() -> None:
             assert 1 < one.store.done.count("save_snapshot") < 20
             assert one.store.log.first > 0
             assert await one.store.load() == one.controller.image
-            one.store.failing["save_snapshot"] = 3
+            one.store.failing["save_snapshot"] = 1000
+            before = one.store.done.count("save_snapshot")
             for _ in range(40):
                 await one.allocate()
             assert one.controller.active, "a snapshot that fails harms nothing"
+            tried = one.store.done.count("save_snapshot") - before
+            assert 1 < tried < 20, "it is tried again, and not with every append"
 
     run(main)
 
