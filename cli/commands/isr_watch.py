@@ -211,6 +211,8 @@ async def watch(context: Context, admin: Admin) -> None:
         if teller is None:
             teller = _Teller(context, {tp.topic for tp in partitions})
             teller.tell(history.begin(ailing(partitions, context.args, min_isr)))
+            count = len(partitions)
+            context.say(f"Watching {count} partition{'s'[: count != 1]}; Ctrl-C ends.")
         else:
             stamp = now_ms()
             rows = changes(before, now, show_time(stamp))

@@ -442,7 +442,9 @@ def test_a_watch_of_the_isr_tells_who_leaves_and_who_comes_back(pk: Pk) -> None:
                 return events[-1]
         raise AssertionError((event, events))
 
-    made = make_topic(pk, "ready", "1")  # by now the watch has had its first look
+    made = make_topic(pk, "ready", "1")
+    assert process.stderr is not None
+    assert process.stderr.readline() == "Watching 2 partitions; Ctrl-C ends.\n"  # its first look
     try:
         pk.cluster.kill(4)
         left = until("shrink", 4)
