@@ -3,13 +3,14 @@
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
+from terminal import Terminal
 
 from pk.cli.main import main
 
@@ -72,3 +73,18 @@ def at(kafka: Kafka, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """`pk`, with the broker under test as the cluster."""
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", kafka.bootstrap)
     return pk
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    """`terminal(*words, columns=80, lines=24, NO_COLOR="1")`: a `pk` command on a terminal (tests/terminal.py)."""
+    opened: list[Terminal] = []
+
+    def start(*words: str, **options: Any) -> Terminal:
+        options.setdefault("home", tmp_path)
+        opened.append(Terminal(*words, **options))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()

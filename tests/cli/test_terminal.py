@@ -1,0 +1,87 @@
+"""The terminal of the tests itself: what it says of a screen must be what a person would see."""
+
+import re
+import signal
+import sys
+from collections.abc import Callable
+
+import pytest
+from terminal import Terminal
+
+Start = Callable[..., Terminal]
+
+
+def python(terminal: Start, source: str, **options: object) -> Terminal:
+    return terminal("-c", source, program=sys.executable, **options)
+
+
+def test_it_has_the_size_asked_for_and_follows_a_resize(terminal: Start) -> None:
+    one = python(
+        terminal,
+        "import os, signal\n"
+        "def told(*_): print(*os.get_terminal_size(), flush=True)\n"
+        "signal.signal(signal.SIGWINCH, told); told(); input()\n",
+        columns=200,
+        lines=50,
+    )
+    one.wait_for("200 50")
+    one.resize(100, 30)
+    one.wait_for("100 30")
+    one.line("")
+    assert one.end() == 0
+    assert one.traces() == []
+
+
+def test_colours_cursor_and_keys(terminal: Start) -> None:
+    one = python(terminal, r"print('\x1b[31mred\x1b[0m plain', end=''); input()")
+    one.wait_for(re.compile("red plain"))
+    assert one.colour_of("red").fg == "red" and one.colour_of("plain").fg == "default"
+    assert one.cursor == (9, 0)
+    one.keys("ctrl-d")
+    assert one.end() == 1
+
+
+def test_an_interrupt_reaches_it(terminal: Start) -> None:
+    one = python(terminal, "print('here', flush=True)\nwhile True: input()")
+    one.wait_for("here")
+    one.keys("ctrl-c")
+    assert one.end() == -signal.SIGINT
+    assert "KeyboardInterrupt" in one.screen()
+
+
+@pytest.mark.parametrize(
+    ("source", "trace"),
+    [
+        (r"print('\x1b[?25l')", "the cursor is hidden"),
+        (r"print('\x1b[?1049h')", "the alternate screen is on"),
+        (r"print('\x1b[?2004h')", "bracketed paste"),
+        (r"print('\x1b[31m')", "a colour is on"),
+        ("import tty; tty.setraw(0)", "local: "),
+    ],
+)
+def test_what_is_left_behind_is_seen(terminal: Start, source: str, trace: str) -> None:
+    one = python(terminal, source)
+    assert one.end() == 0
+    assert any(found.startswith(trace) for found in one.traces())
+
+
+def test_the_alternate_screen_comes_and_goes(terminal: Start) -> None:
+    one = python(
+        terminal,
+        r"print('below'); input(); print('\x1b[?1049habove', flush=True); input();"
+        r"print('\x1b[?1049l', end='', flush=True)",
+    )
+    one.wait_for("below")
+    one.line("")
+    text = one.wait_for("above")
+    assert "below" not in text
+    one.line("")
+    assert one.end() == 0
+    assert one.screen().startswith("below") and "above" not in one.screen()
+    assert one.traces() == []
+
+
+def test_a_wait_that_fails_shows_the_screen(terminal: Start) -> None:
+    one = python(terminal, "print('something else')")
+    with pytest.raises(AssertionError, match="something else"):
+        one.wait_for("what never comes")

@@ -1,0 +1,345 @@
+"""A terminal for tests: a program on a pty of a given size, and what its screen shows.
+
+`Terminal("topics", "list", columns=80, lines=24)` runs that `pk` command as a person would. Everything waits for
+what the screen shows (`wait_for`), never for a time. pexpect holds the pty and pyte is the screen; what pyte lacks
+and programs use is added here: the alternate screen, and answers to what a program asks of its terminal.
+
+A terminal must be left as it was found. `traces()` says what is left behind: the line discipline's modes (what
+`stty -a` shows), the alternate screen, a hidden cursor, bracketed paste, mouse reports, a colour that is still on.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import signal
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pyte
+from clients.pk_broker import pk_command, pk_environment
+
+WAIT_S = 20.0
+SIZES = ((80, 24), (200, 50))
+"""The terminals that every screen of ours must be good on: columns and lines."""
+
+Wanted = str | re.Pattern[str] | Callable[[str], bool]
+
+KEYS = {
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+    "page-up": "\x1b[5~",
+    "page-down": "\x1b[6~",
+    "delete": "\x1b[3~",
+    "enter": "\r",
+    "alt-enter": "\x1b\r",
+    "tab": "\t",
+    "back-tab": "\x1b[Z",
+    "escape": "\x1b",
+    "backspace": "\x7f",
+    "ctrl-c": "\x03",
+    "ctrl-d": "\x04",
+    "ctrl-l": "\x0c",
+    "ctrl-r": "\x12",
+    "ctrl-u": "\x15",
+    "ctrl-z": "\x1a",
+    "ctrl-\\": "\x1c",
+    "f1": "\x1bOP",
+    "f2": "\x1bOQ",
+}
+
+_ALTERNATE = (1049, 1047, 47)
+_LEFT_ON = {
+    1: "application cursor keys",
+    1000: "mouse reports",
+    1002: "mouse reports",
+    1003: "mouse reports",
+    1004: "focus reports",
+    1006: "mouse reports",
+    2004: "bracketed paste",
+}
+"""DEC private modes that are off in a fresh terminal."""
+
+
+class _Screen(pyte.HistoryScreen):
+    """pyte's screen with an alternate one, which hands back what the program asks for."""
+
+    def __init__(self, columns: int, lines: int, answer: Callable[[str], object]) -> None:
+        self._answer = answer
+        self._main: tuple[Any, Any] | None = None
+        self._shift: set[int] = set()
+        super().__init__(columns, lines, history=5000)
+
+    def write_process_input(self, data: str) -> None:
+        self._answer(data)
+
+    @property
+    def alternate(self) -> bool:
+        return self._main is not None
+
+    @property
+    def private_modes(self) -> set[int]:
+        """The DEC private modes that were set and not reset, the alternate screen's aside."""
+        return set(self._shift)
+
+    def set_mode(self, *modes: int, **kwargs: Any) -> None:
+        if kwargs.get("private"):
+            self._shift.update(m for m in modes if m not in (*_ALTERNATE, 7, 25))
+            if any(m in _ALTERNATE for m in modes) and self._main is None:
+                self._main = (copy.deepcopy(self.buffer), copy.copy(self.cursor))
+                self.erase_in_display(2)
+                self.cursor_position()
+        super().set_mode(*modes, **kwargs)
+
+    def reset_mode(self, *modes: int, **kwargs: Any) -> None:
+        if kwargs.get("private"):
+            self._shift.difference_update(modes)
+            if any(m in _ALTERNATE for m in modes) and self._main is not None:
+                (buffer, self.cursor), self._main = self._main, None
+                self.buffer.clear()
+                self.buffer.update(buffer)
+                self.dirty.update(range(self.lines))
+        super().reset_mode(*modes, **kwargs)
+
+
+class Terminal:
+    """A `pk` command (`words`), or any program (`program`), on a terminal.
+
+    `home` is a folder for the user's config, cache and state (HOME and XDG_*); the test's own by the fixture
+    `terminal`. Further words of the environment come by name (`NO_COLOR="1"`); None takes one away.
+    """
+
+    def __init__(
+        self,
+        *words: str,
+        columns: int = 80,
+        lines: int = 24,
+        home: Path | None = None,
+        program: str | None = None,
+        cwd: Path | None = None,
+        **environment: str | None,
+    ) -> None:
+        command = [program, *words] if program is not None else pk_command(*words)
+        self.screen_of = _Screen(columns, lines, lambda data: self.child.send(data))
+        self._stream = pyte.ByteStream(self.screen_of)
+        self.output = b""
+        """Everything it has written."""
+
+        self.child: pexpect.spawn[bytes] = pexpect.spawn(
+            command[0],
+            command[1:],
+            env=environment_of(home, environment),  # pyright: ignore[reportArgumentType]
+            cwd=None if cwd is None else str(cwd),
+            dimensions=(lines, columns),
+            timeout=WAIT_S,
+            preexec_fn=_as_from_a_shell,
+        )
+        self.child.delaybeforesend = None
+        self.child.delayafterclose = 0.01
+        self.child.delayafterterminate = 0.01
+        self._found = termios.tcgetattr(self.child.child_fd)
+        self._ended: int | None = None
+
+    # What it shows
+
+    def screen(self) -> str:
+        """The lines of the screen as it is now, without blanks at their ends and empty lines below."""
+        return "\n".join(line.rstrip() for line in self.screen_of.display).rstrip("\n")
+
+    @property
+    def text(self) -> str:
+        return self.screen()
+
+    def scrollback(self) -> str:
+        """What scrolled out of the screen, and the screen."""
+        columns = self.screen_of.columns
+        above = [
+            "".join(line[x].data for x in range(columns)).rstrip()
+            for line in self.screen_of.history.top
+        ]
+        return "\n".join((*above, self.screen()))
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Column and line of the cursor, from 0."""
+        return self.screen_of.cursor.x, self.screen_of.cursor.y
+
+    def cell(self, column: int, line: int) -> Any:
+        """The cell there: `data`, `fg`, `bg`, `bold`, `reverse`, `underscore`."""
+        return self.screen_of.buffer[line][column]
+
+    def colour_of(self, text: str) -> Any:
+        """The first cell of `text`, where the screen shows it first."""
+        for y, line in enumerate(self.screen_of.display):
+            if (x := line.find(text)) >= 0:
+                return self.cell(x, y)
+        raise AssertionError(f"{text!r} is not on the screen:\n{self.screen()}")
+
+    @property
+    def colours(self) -> set[str]:
+        """The colours of everything on the screen, text and ground, the default ones aside."""
+        cells = (cell for line in self.screen_of.buffer.values() for cell in line.values())
+        return {c for cell in cells for c in (cell.fg, cell.bg)} - {"default"}
+
+    # What one does
+
+    def send(self, text: str | bytes) -> None:
+        self.child.send(text)
+
+    def line(self, text: str) -> None:
+        """Types `text` and Enter."""
+        self.send(text + "\r")
+
+    def keys(self, *names: str) -> None:
+        """Presses keys by name (`up`, `ctrl-c`, …, see KEYS); any other word is typed as it is."""
+        for name in names:
+            self.send(KEYS.get(name, name))
+
+    def resize(self, columns: int, lines: int) -> None:
+        self.screen_of.resize(lines, columns)
+        self.child.setwinsize(lines, columns)
+
+    def signal(self, number: int) -> None:
+        self.child.kill(number)
+
+    # Waiting
+
+    def read(self, seconds: float = 0.0) -> bool:
+        """Feeds the screen with what comes within `seconds`; whether anything did. False at the end, too."""
+        try:
+            data = self.child.read_nonblocking(65536, timeout=seconds)
+        except (pexpect.TIMEOUT, pexpect.EOF):
+            return False
+        self.output += data
+        self._stream.feed(data)
+        return True
+
+    def wait_for(self, wanted: Wanted, timeout: float = WAIT_S) -> str:
+        """Reads until the screen shows `wanted` (a text, a pattern, a predicate over the screen's text).
+
+        Returns the screen's text. Raises AssertionError, with the screen, when that takes longer than
+        `timeout` seconds or the program ends before.
+        """
+        holds = _predicate(wanted)
+        deadline = time.monotonic() + timeout
+        while not holds(self.screen()):
+            try:
+                data = self.child.read_nonblocking(65536, timeout=0.2)
+            except pexpect.TIMEOUT:
+                if time.monotonic() < deadline:
+                    continue
+                raise AssertionError(f"{wanted!r} does not come:\n{self._told()}") from None
+            except pexpect.EOF:
+                raise AssertionError(f"ended without {wanted!r}:\n{self._told()}") from None
+            self.output += data
+            self._stream.feed(data)
+        return self.screen()
+
+    until = wait_for
+
+    def end(self, timeout: float = WAIT_S) -> int:
+        """Waits for its end; its exit code, or minus the number of the signal that ended it."""
+        if self._ended is not None:
+            return self._ended
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                data = self.child.read_nonblocking(65536, timeout=0.2)
+            except pexpect.TIMEOUT:
+                assert time.monotonic() < deadline, f"does not end:\n{self._told()}"
+                continue
+            except pexpect.EOF:
+                break
+            self.output += data
+            self._stream.feed(data)
+        self.left = termios.tcgetattr(self.child.child_fd)
+        self.child.wait()
+        code, number = self.child.exitstatus, self.child.signalstatus
+        self._ended = code if code is not None else -(number or 0)
+        return self._ended
+
+    def traces(self) -> list[str]:
+        """What it left behind on its terminal, once it has ended; nothing, if it is well-behaved."""
+        assert self._ended is not None, "it has not ended yet"
+        found = [
+            f"{name}: {_shown(was)} became {_shown(now)}"
+            for name, was, now in zip(
+                ("input", "output", "control", "local", "in speed", "out speed", "characters"),
+                self._found,
+                self.left,
+                strict=True,
+            )
+            if was != now
+        ]
+        screen = self.screen_of
+        if screen.alternate:
+            found.append("the alternate screen is on")
+        if screen.cursor.hidden:
+            found.append("the cursor is hidden")
+        found += [name for mode, name in _LEFT_ON.items() if mode in screen.private_modes]
+        if (screen.cursor.attrs.fg, screen.cursor.attrs.bg) != ("default", "default"):
+            found.append("a colour is on")
+        return found
+
+    def close(self) -> None:
+        """Ends it, whatever it does."""
+        self.child.close(force=True)
+
+    def _told(self) -> str:
+        width = self.screen_of.columns
+        rule = "─" * width
+        x, y = self.cursor
+        return f"{rule}\n{self.screen()}\n{rule}\ncursor at column {x}, line {y}"
+
+
+def environment_of(home: Path | None, words: dict[str, str | None]) -> dict[str, str]:
+    """The environment of a program: a colour terminal, its own home, no settings of whoever runs the tests."""
+    env = pk_environment()
+    for name in ("NO_COLOR", "FORCE_COLOR", "PK_PROFILE", "COLUMNS", "LINES", "PAGER", "EDITOR"):
+        env.pop(name, None)
+    env["TERM"] = "xterm-256color"
+    env["LANG"] = env["LC_ALL"] = "C.UTF-8"
+    if home is not None:
+        env["HOME"] = str(home)
+        for name in ("CONFIG", "STATE", "CACHE", "DATA"):
+            env[f"XDG_{name}_HOME"] = str(home / f"xdg_{name.lower()}_home")
+    for name, value in words.items():
+        if value is None:
+            env.pop(name, None)
+        else:
+            env[name] = value
+    return env
+
+
+def _as_from_a_shell() -> None:
+    """A program started in the background of a script inherits an ignored SIGINT; one on a terminal does not."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _predicate(wanted: Wanted) -> Callable[[str], bool]:
+    if isinstance(wanted, str):
+        return lambda text: wanted in text
+    if isinstance(wanted, re.Pattern):
+        return lambda text: wanted.search(text) is not None
+    return wanted
+
+
+def _shown(modes: Any) -> str:
+    return oct(modes) if isinstance(modes, int) else str(modes)
+
+
+def size_name(size: tuple[int, int]) -> str:
+    """`80x24`."""
+    return f"{size[0]}x{size[1]}"
+
+
+__all__ = ["KEYS", "SIZES", "Terminal", "environment_of", "size_name"]
