@@ -1,5 +1,10 @@
 """What every test may use: the brokers that client tests run against. And where nothing may be skipped (PK_NO_SKIPS, which
-.ci/run sets on a machine that has everything), a skip fails: a skip is for a machine that lacks something."""
+.ci/run sets on a machine that has everything), a skip fails: a skip is for a machine that lacks something.
+
+Examples that hypothesis makes are the same in every run, so that a run that was green stays green; with PK_EXPLORE set they
+are new ones each time, and a failure that turns up is kept as a test. No example has a deadline: what a busy machine takes
+is no test's business.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,15 @@ import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["clients.fixtures", "zookeeper_server"]
 
 NO_SKIPS = "PK_NO_SKIPS"
+
+settings.register_profile("explore", deadline=None)
+settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
+settings.load_profile("explore" if os.environ.get("PK_EXPLORE") else "fixed")
 
 
 def _refuse(report: pytest.TestReport | pytest.CollectReport) -> None:

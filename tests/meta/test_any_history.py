@@ -116,6 +116,9 @@ class AnyHistory(RuleBasedStateMachine):
         every = self.image.broker_configs(None).get("min.insync.replicas", "1")
         return min(int(own or every), len(partition.replicas))
 
+    def unclean(self, name: str) -> bool:
+        return self.image.topic_configs(name).get("unclean.leader.election.enable") == "true"
+
     def acknowledge(self) -> None:
         for name, tp, p in self.all_partitions():
             if p.leader >= 0 and len(p.isr) >= self.min_isr(name, p):
@@ -150,15 +153,17 @@ class AnyHistory(RuleBasedStateMachine):
             assert new.leader_epoch > old.leader_epoch
         for node in set(old.replicas) - set(new.replicas):
             self.log.pop((tp, node), None)
+            if self.unclean(found.name) and node in (*old.isr, *old.elr):
+                # Where unclean elections are allowed a reassignment may be cancelled although those that stay have less.
+                self.losses.setdefault(tp, set()).add(node)
         if new.leader < 0 or new.leader == old.leader:
             return
         safe = {*old.isr, *old.elr, *self.joining}
         if new.leader not in safe or (tp, new.leader) in self.emptied:
-            configured = self.image.topic_configs(found.name).get("unclean.leader.election.enable")
             last = old.leader if old.leader >= 0 else (old.last_known_elr or (-1,))[0]
             left = {n for n in safe if (tp, n) not in self.emptied and n != self.unsound}
             alone = not left and (tp, last) not in self.emptied
-            assert asked or configured == "true" or (alone and new.leader == last), (old, new)
+            assert asked or self.unclean(found.name) or (alone and new.leader == last), (old, new)
             assert new.recovering and new.isr == (new.leader,) and not new.elr
             self.acknowledged[tp] = self.common(tp, new.leader)
             self.promised.pop(tp, None)
