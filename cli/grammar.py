@@ -25,9 +25,10 @@ class UsageError(Exception):
 class Option:
     """An option. Without `value` it is a flag; `value` is the word help shows for its value.
 
-    `kind` says how the value is read: text, int, count (an int above 0), pair (KEY=VALUE), list (comma separated), or
-    choice (one of `choices`). `complete` names what completes it. `assumed` is the value of an option that may stand
-    without one (`--compression-codec[=gzip]`); such an option takes a value only after `=`.
+    `kind` says how the value is read: text, int, count (an int above 0), seconds (`2`, `0.5`, `2s`), pair (KEY=VALUE),
+    list (comma separated), or choice (one of `choices`). `complete` names what completes it. `assumed` is the value of
+    an option that may stand without one (`--compression-codec[=gzip]`); such an option takes a value only after `=`, or
+    where the next word is one of its choices or, of kind seconds, a time.
     """
 
     __slots__ = (
@@ -119,7 +120,8 @@ class Argument:
 class Command:
     """A leaf: what it takes, and the function that runs it as "module:function" (imported only then).
 
-    A `blocking` command is a plain function and runs without an event loop.
+    A `blocking` command is a plain function and runs without an event loop. `shows` and `rows` are the shapes of its JSON
+    (see `pk.cli.schema`): every command with -f has them.
     """
 
     __slots__ = (
@@ -132,6 +134,8 @@ class Command:
         "names",
         "notes",
         "options",
+        "rows",
+        "shows",
     )
 
     def __init__(
@@ -145,10 +149,14 @@ class Command:
         notes: str = "",
         blocking: bool = False,
         hidden: bool = False,
+        shows: "str | dict[str, str]" = "",
+        rows: "str | dict[str, str]" = "",
     ) -> None:
         self.names = names
         self.help = help
         self.handler = handler
+        self.shows = shows
+        self.rows = rows
         self.options = tuple(options)
         self.arguments = tuple(arguments)
         self.examples = tuple(examples)
@@ -240,6 +248,14 @@ def _meant(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
+def _seconds(text: str) -> float | None:
+    """The seconds in `2`, `0.5` or `2s`; None where it is no time or none above 0."""
+    number = text.removesuffix("s")
+    if not number.replace(".", "", 1).isdecimal() or not number.isascii():
+        return None
+    return float(number) or None
+
+
 def convert(option: Option | Argument, name: str, text: str) -> Any:
     """The value that `text` stands for. Raises UsageError."""
     kind = option.kind
@@ -256,6 +272,11 @@ def convert(option: Option | Argument, name: str, text: str) -> Any:
             return float(text)
         except ValueError:
             raise UsageError(f"{name} wants a number, not {text!r}") from None
+    if kind == "seconds":
+        seconds = _seconds(text)
+        if seconds is None:
+            raise UsageError(f"{name} wants seconds above 0 such as 2 or 0.5, not {text!r}")
+        return seconds
     if kind == "choice":
         assert isinstance(option, Option)
         if text not in option.choices:
@@ -355,7 +376,7 @@ class _Parser:
             i += 1
             if not option.wait_for_value:
                 inside = word[i:].removeprefix("=")
-                if inside and option.assumed is not None and inside in option.choices:
+                if inside and self.may_take(option, inside):
                     self.store(option, name, inside)
                     return
                 chosen = i == len(word) and self.names_choice(option, rest)
@@ -366,9 +387,15 @@ class _Parser:
             return
 
     def names_choice(self, option: Option, rest: list[str]) -> bool:
-        """Whether an option that may stand alone is followed by one of its values (`-z zstd`), as Apache's parser reads
-        it; a word that is none of them is not the option's."""
-        return option.assumed is not None and bool(rest) and rest[-1] in option.choices
+        """Whether an option that may stand alone is followed by one of its values (`-z zstd`, `-w 5`), as Apache's
+        parser reads it; a word that is none of them is not the option's."""
+        return bool(rest) and self.may_take(option, rest[-1])
+
+    def may_take(self, option: Option, word: str) -> bool:
+        """Whether `word` is a value of an option that may stand without one."""
+        if option.assumed is None:
+            return False
+        return word in option.choices or (option.kind == "seconds" and _seconds(word) is not None)
 
     def next_value(self, name: str, rest: list[str]) -> str:
         if not rest or rest[-1].partition("=")[0] in self.options:

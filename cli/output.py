@@ -90,6 +90,18 @@ def plain(value: Any) -> str:
     return str(value)
 
 
+def show_bytes(number: float | None) -> str:
+    """Bytes for people: `812 B`, `3.1 GB`; `-` where unknown."""
+    if number is None or number < 0:
+        return "-"
+    value = float(number)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 999.5 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
 def narrow(listing: Listing, look: Look) -> Listing:
     """The listing with the rows and columns asked for, in the order asked for. Raises Unusable."""
     keys = [column.key for column in listing.columns]
@@ -199,7 +211,8 @@ def _odd(value: Any) -> Any:
     return str(value)
 
 
-def _cells(listing: Listing) -> list[list[str]]:
+def cells_of(listing: Listing) -> list[list[str]]:
+    """What each cell shows."""
     return [
         [(column.show or plain)(row.get(column.key)) for column in listing.columns]
         for row in listing.rows
@@ -212,13 +225,13 @@ def title(column: Column) -> str:
 
 def _table(listing: Listing, look: Look) -> str:
     if look.terminal:
-        return _rich_table(listing, look)
+        return rich_table(listing, look)
     return _plain_table(listing)
 
 
 def _plain_table(listing: Listing) -> str:
     """Columns lined up by blanks: what scripts cut and nobody has to strip."""
-    cells = _cells(listing)
+    cells = cells_of(listing)
     heads = [title(column).replace(" ", "-") for column in listing.columns]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)] if heads else []
     lines = []
@@ -231,7 +244,8 @@ def _plain_table(listing: Listing) -> str:
     return "".join(lines)
 
 
-def _rich_table(listing: Listing, look: Look) -> str:
+def rich_table(listing: Listing, look: Look, lit: Callable[[int, int], bool] | None = None) -> str:
+    """The table as a terminal shows it. `lit` says of a row and a column whether that cell is to stand out."""
     import io
 
     from rich import box
@@ -247,14 +261,18 @@ def _rich_table(listing: Listing, look: Look) -> str:
             overflow="fold",
             no_wrap=column.right,
         )
-    for row, cells in zip(listing.rows, _cells(listing), strict=True):
+    for i, (row, cells) in enumerate(zip(listing.rows, cells_of(listing), strict=True)):
         style = listing.style(row) if listing.style else None
-        table.add_row(*(Text(cell) for cell in cells), style=style)
+        shown = (
+            Text(cell, "reverse" if lit is not None and lit(i, k) else "")
+            for k, cell in enumerate(cells)
+        )
+        table.add_row(*shown, style=style)
     buffer = io.StringIO()
     console = Console(
         file=buffer,
         width=look.width,
-        force_terminal=look.colour,
+        force_terminal=look.colour or lit is not None,
         no_color=not look.colour,
         color_system="auto" if look.colour else None,
         highlight=False,

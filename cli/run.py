@@ -16,13 +16,49 @@ def load(command: Command) -> Callable[[Context], Any]:
     return getattr(importlib.import_module(module), name)
 
 
+def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
+    """The function that does what was asked for: the command's own; again and again where it is to be watched, with its
+    requests shown where they are to be traced; or, for `-f schema`, one that prints what its JSON looks like."""
+    assert isinstance(parsed.node, Command)
+    values = parsed.args.values()
+    if values.get("format") == "schema":
+        return _show_schema if parsed.node.blocking else _show_schema_soon
+    handler = load(parsed.node)
+    seconds, how = values.get("watch_s"), values.get("trace")
+    if seconds is not None:
+        from pk.cli.watching import watch
+
+        once = handler
+
+        def handler(context: Context) -> Any:
+            return watch(context, once, seconds)
+
+    if how is not None and not parsed.node.blocking:
+        from pk.cli.trace import traced
+
+        return traced(handler, how)
+    return handler
+
+
+def _show_schema(context: Context) -> None:
+    from pk.cli.output import dump
+    from pk.cli.schema import schema_of
+
+    assert context.parsed is not None
+    context.write(dump(schema_of(context.parsed), "json"))
+
+
+async def _show_schema_soon(context: Context) -> None:
+    _show_schema(context)
+
+
 def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
     """Runs the command and returns its exit code; errors are told on standard error."""
     assert isinstance(parsed.node, Command)
     streams = streams or Streams()
     context = Context(parsed.args, parsed.path, streams)
     try:
-        handler = load(parsed.node)
+        handler = handler_of(parsed)
         if parsed.node.blocking:
             code = int(handler(context) or 0)
         else:

@@ -18,7 +18,7 @@ from pk.cli.grammar import Command, Parsed, UsageError, parse
 from pk.cli.help import help_text
 from pk.cli.main import usage
 from pk.cli.paths import make_user_dir
-from pk.cli.run import load, report
+from pk.cli.run import handler_of, report
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.completer import NOT_HERE, ShellCompleter
 from pk.cli.shell.engine import Engine
@@ -137,7 +137,7 @@ class Shell:
         context = Context(parsed.args, parsed.path, streams)
         if not any(parsed.args.given(name) for name in _CONNECTING):
             context.use(self.settings)
-        handler = load(parsed.node)
+        handler = handler_of(parsed)
         if parsed.node.blocking:
             try:
                 return int(handler(context) or context.exit)

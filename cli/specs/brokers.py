@@ -1,7 +1,7 @@
 """`pk brokers` and `pk cluster`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, LISTING
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, WATCHABLE
 
 _IDS = Argument(
     "ID", many=True, optional=True, help="The brokers (default: all).", complete="broker"
@@ -17,7 +17,7 @@ BROKERS = Group(
             "ls",
             help="The brokers, what they hold, and which one is the controller.",
             handler="pk.cli.commands.brokers:list_brokers",
-            options=(*LISTING, *CONNECTION),
+            options=(*WATCHABLE, *CONNECTION),
             examples=("pk brokers list", "pk brokers list -f wide --sort -log_bytes"),
         ),
         Command(
@@ -25,7 +25,7 @@ BROKERS = Group(
             help="Address, rack, features, log directories and own configs of brokers.",
             handler="pk.cli.commands.brokers:describe",
             arguments=(_IDS,),
-            options=(*LISTING, *CONNECTION),
+            options=(*WATCHABLE, *CONNECTION),
             examples=("pk brokers describe 2",),
         ),
         Command(
@@ -47,7 +47,7 @@ BROKERS = Group(
                     complete="topic",
                 ),
                 Option("--replicas", help="Each replica instead of totals."),
-                *LISTING,
+                *WATCHABLE,
                 *CONNECTION,
             ),
             examples=(
@@ -67,21 +67,21 @@ CLUSTER = Group(
             "describe",
             help="Its id, brokers, controller, topics, partitions and their health.",
             handler="pk.cli.commands.cluster:describe",
-            options=(*LISTING, *CONNECTION),
+            options=(*WATCHABLE, *CONNECTION),
             examples=("pk cluster describe",),
         ),
         Command(
             "health",
             help="What is wrong, and why; exit code 1 when something is.",
             handler="pk.cli.commands.health:health",
-            options=(*LISTING, *CONNECTION),
+            options=(*WATCHABLE, *CONNECTION),
             examples=("pk cluster health", "pk cluster health -f json || alert"),
         ),
         Command(
             "quorum",
             help="Who is controller, and how far each node has followed the metadata log.",
             handler="pk.cli.commands.cluster:quorum",
-            options=(*LISTING, *CONNECTION),
+            options=(*WATCHABLE, *CONNECTION),
             examples=("pk cluster quorum",),
         ),
         Command(

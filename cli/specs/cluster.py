@@ -1,7 +1,7 @@
 """`pk configs` and `pk spark-export`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, LISTING
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, WATCHABLE
 
 _ENTITIES = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
 _KINDS = ("topic", "broker", "broker-logger", "group", "client-metrics", *_ENTITIES)
@@ -42,7 +42,7 @@ CONFIGS = Group(
             arguments=(
                 Argument("TYPE", optional=True, help="Only this type.", complete="entity-type"),
             ),
-            options=(*LISTING, *CONNECTION),
+            options=(*WATCHABLE, *CONNECTION),
             examples=("pk configs list", "pk configs list topic"),
         ),
         Command(
@@ -64,7 +64,7 @@ CONFIGS = Group(
                     complete="config-key",
                 ),
                 Option("--docs", help="The documentation of each key."),
-                *LISTING,
+                *WATCHABLE,
                 *CONNECTION,
             ),
             examples=(

@@ -11,9 +11,18 @@ FORMATS = (
     "csv",
     "name",
     "cbor",
+    "schema",
 )
 
 DEBUG = Option("--debug", help="Add the traceback to an error.")
+
+TRACE = Option(
+    "--trace",
+    value="HOW",
+    choices=("table", "json"),
+    assumed="table",
+    help="At the end show every request on standard error: API, version, broker, ms, bytes, error; --trace=json for programs.",
+)
 
 BOOTSTRAP = Option(
     "-b",
@@ -55,6 +64,7 @@ CONNECTION = (
         help="A properties file with config keys of the client.",
         complete="file",
     ),
+    TRACE,
     DEBUG,
 )
 """How to reach a cluster."""
@@ -75,6 +85,7 @@ LISTING = (
         kind="list",
         repeat=True,
         help="Only these columns, in this order; -C leaves one out.",
+        complete="column",
     ),
     Option(
         "--sort",
@@ -82,6 +93,7 @@ LISTING = (
         kind="list",
         repeat=True,
         help="Sort by these columns; -B the other way round.",
+        complete="column",
     ),
     Option(
         "--where",
@@ -91,6 +103,18 @@ LISTING = (
     Option("--limit", value="N", kind="count", help="At most so many rows."),
 )
 """How a list looks."""
+
+WATCH = Option(
+    "-w",
+    "--watch",
+    value="SECONDS",
+    kind="seconds",
+    assumed="2",
+    dest="watch_s",
+    help="Look again every so many seconds (2) and light up what changed; Ctrl-C ends.",
+)
+WATCHABLE = (*LISTING, WATCH)
+"""What a command takes that shows something and changes nothing: `pk.cli.watching` runs it again and again."""
 
 YES = Option("-y", "--yes", "--force", help="Do not ask.")
 DRY_RUN = Option("-d", "--dry-run", help="Say what would be done, and do nothing.")

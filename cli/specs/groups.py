@@ -1,7 +1,7 @@
 """`pk groups`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, LISTING
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, WATCHABLE
 
 _GROUP = Option(
     "-g",
@@ -91,7 +91,7 @@ GROUPS = Group(
                     repeat=True,
                     help="Only groups of these types (Classic, Consumer, …).",
                 ),
-                *LISTING,
+                *WATCHABLE,
                 *CONNECTION,
             ),
             examples=("pk groups list", "pk groups list --where 'state = Empty'"),
@@ -115,7 +115,7 @@ GROUPS = Group(
                 ),
                 Option("--verbose", help="Apache's word for -f wide.", hidden=True),
                 _TOPICS,
-                *LISTING,
+                *WATCHABLE,
                 *CONNECTION,
             ),
             examples=(

@@ -1,7 +1,7 @@
 """`pk partitions` and `pk isr`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, LISTING
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, WATCHABLE
 
 _TOPICS = Argument(
     "TOPIC",
@@ -90,7 +90,7 @@ PARTITIONS = Group(
                     help="Only partitions with a replica on one of these brokers.",
                     complete="broker",
                 ),
-                *LISTING,
+                *WATCHABLE,
                 *CONNECTION,
             ),
             examples=(

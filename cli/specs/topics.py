@@ -1,7 +1,7 @@
 """`pk topics`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, DRY_RUN, LISTING
+from pk.cli.specs.common import CHANGE, CONNECTION, DRY_RUN, LISTING, WATCHABLE
 
 _MODULE = "pk.cli.commands.topics"
 
@@ -58,7 +58,7 @@ TOPICS = Group(
                     help="No internal topics; they are left out anyway.",
                     hidden=True,
                 ),
-                *LISTING,
+                *WATCHABLE,
                 *CONNECTION,
             ),
             examples=("pk topics list", "pk topics list 'orders.*' --sort -partitions -f json"),
@@ -80,7 +80,7 @@ TOPICS = Group(
                 Option("-i", "--internal", help="Internal topics too, where no topic is named."),
                 Option("-a", "--all-configs", help="Every config, not only those that were set."),
                 *_HEALTH,
-                *LISTING,
+                *WATCHABLE,
                 *CONNECTION,
             ),
             examples=("pk topics describe orders", "pk topics describe --under-replicated"),
@@ -221,7 +221,7 @@ TOPICS = Group(
                     default="read_uncommitted",
                     help="Whether the end is the high watermark or the last stable offset.",
                 ),
-                *LISTING,
+                *WATCHABLE,
                 *CONNECTION,
             ),
             examples=("pk topics offsets orders", "pk topics offsets orders -o @-1h..end"),

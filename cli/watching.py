@@ -1,0 +1,372 @@
+"""`-w`: a command looked at again and again.
+
+A watched command runs as it always does, but against a context that keeps what it shows instead of writing it. On a
+terminal each look is painted over the one before, on the alternate screen, with the cells that changed in reverse; at the
+end the terminal is as it was, with the last look below it, whole. Into a pipe or a file, and on a terminal that cannot be
+painted on, each look that differs from the one before is written out: a table below a line with the time; `json` as one
+line a look; `csv` with one head for all.
+
+What cannot be looked at now (a broker that died, a topic that is gone) is told beside the last picture, and looked for
+again. Only the first look may fail.
+
+A cell has changed if its row was there before and showed something else; which row is which is told by the leading columns
+that make rows unique, since every list begins with the names of what it lists.
+"""
+
+import json
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import trio
+
+from pk.cli.commands.interrupts import listen_for_interrupts
+from pk.cli.context import Context
+from pk.cli.exits import CommandError, Exit
+from pk.cli.output import (
+    Document,
+    Listing,
+    Look,
+    cells_of,
+    narrow,
+    render,
+    render_document,
+    rich_table,
+)
+from pk.cli.times import show_span, show_time
+from pk.core.errors import KafkaError, ProtocolError
+from pk.net.client.errors import ClientError
+
+Handler = Callable[[Context], Awaitable[int | None]]
+Part = Listing | Document | bytes
+
+_TICK_S = 0.25
+_LATE_S = 2.0
+"""A look that takes longer than that beyond its time is told."""
+
+_ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l"
+_LEAVE = b"\x1b[?7h\x1b[?25h\x1b[?1049l"
+
+
+class Picture(NamedTuple):
+    """What one run of a command showed."""
+
+    parts: Sequence[Part]
+    said: Sequence[str]
+    at_ms: int
+
+
+class _Captured(Context):
+    """A context that keeps what is shown."""
+
+    def __init__(self, outer: Context) -> None:
+        super().__init__(outer.args, outer.path, outer.streams, outer.session)
+        self.use(outer.settings)
+        self.about = outer.about
+        self.parts: list[Part] = []
+        self.said: list[str] = []
+
+    def write(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    def show(self, listing: Listing) -> None:
+        self.parts.append(listing)
+
+    def show_document(self, document: Document) -> None:
+        self.parts.append(document)
+
+    def say(self, text: str = "") -> None:
+        self.said.append(text)
+
+
+async def watch(context: Context, handler: Handler, seconds: float) -> int:
+    """Runs `handler` every `seconds` and shows what it shows, with what changed lit, until it is interrupted.
+
+    The session of `context` has to be open. In the shell, cancellation ends it. Raises what the first run raises.
+    """
+    look = context.look
+    painted = look.terminal and os.environ.get("TERM", "dumb") not in ("dumb", "")
+    first = await _picture(context, handler)
+    watched = _Painted(context, seconds) if painted else _Written(context)
+    with watched, listen_for_interrupts() as interrupts:
+        watched.see(first)
+        interrupted = await interrupts.or_until(lambda: _follow(watched, context, handler, seconds))
+    return Exit.INTERRUPTED if interrupted else Exit.OK
+
+
+async def _picture(context: Context, handler: Handler) -> Picture:
+    from pk.cli.resolve import now_ms
+
+    captured = _Captured(context)
+    await handler(captured)
+    return Picture(captured.parts, captured.said, now_ms())
+
+
+async def _follow(
+    watched: "_Painted | _Written", context: Context, handler: Handler, seconds: float
+) -> None:
+    """Looks again and again; what fails for now is told."""
+
+    async def tick() -> None:
+        while True:
+            await trio.sleep(_TICK_S)
+            watched.tick()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tick)
+        while True:
+            await trio.sleep(seconds)
+            try:
+                watched.see(await _picture(context, handler))
+            except Exception as error:  # noqa: BLE001 - what is no failure of the cluster is raised again
+                watched.miss(_passing(error))
+
+
+def _passing(error: Exception) -> str:
+    """What to say of a failure that may pass. Raises the others."""
+    from pk.cli.failures import leaf, sentence
+
+    found = leaf(error)
+    if isinstance(found, BrokenPipeError) or not isinstance(
+        found, (KafkaError, ClientError, ProtocolError, CommandError, OSError)
+    ):
+        raise error
+    return sentence(found)
+
+
+# What changed.
+
+
+def lit_cells(before: Listing | None, now: Listing) -> set[tuple[int, int]]:
+    """The cells of `now`, as (row, column), that are new or show something else than in `before`."""
+    if before is None:
+        return set()
+    keys = [column.key for column in now.columns]
+    if keys != [column.key for column in before.columns]:
+        return set()
+    names = _names(before, now, keys)
+    old = dict(zip(names(before), cells_of(before), strict=True))
+    lit: set[tuple[int, int]] = set()
+    for i, (name, cells) in enumerate(zip(names(now), cells_of(now), strict=True)):
+        was = old.get(name)
+        lit.update(
+            (i, k) for k, cell in enumerate(cells) if was is None or k >= len(was) or was[k] != cell
+        )
+    return lit
+
+
+def _names(
+    before: Listing, now: Listing, keys: Sequence[str]
+) -> Callable[[Listing], list[tuple[str, ...]]]:
+    """A function that names the rows of either listing: by as few leading columns as tell all rows apart, else by place."""
+
+    def by(count: int, listing: Listing) -> list[tuple[str, ...]]:
+        return [tuple(str(row.get(key)) for key in keys[:count]) for row in listing.rows]
+
+    for count in range(1, len(keys) + 1):
+        if all(len(set(by(count, one))) == len(one.rows) for one in (before, now)):
+            return lambda listing: by(count, listing)
+    return lambda listing: [(str(i),) for i in range(len(listing.rows))]
+
+
+def _tables(part: Listing | Document, look: Look) -> list[tuple[str, Listing]]:
+    """The tables that a terminal shows of a part, each with its title."""
+    if isinstance(part, Listing):
+        return [("", narrow(part, look))]
+    if look.narrows:
+        return [("", narrow(part.rows, look))]
+    return [(section.title, narrow(section.body, look)) for section in part.sections]
+
+
+def _flat(picture: Picture, look: Look) -> list[tuple[str, Listing] | bytes]:
+    shown: list[tuple[str, Listing] | bytes] = []
+    for part in picture.parts:
+        if isinstance(part, bytes):
+            shown.append(part)
+        elif look.format in ("table", "wide"):
+            shown += _tables(part, look)
+        else:
+            shown.append(_rendered(part, look))
+    return shown
+
+
+def _rendered(part: Listing | Document, look: Look) -> bytes:
+    return render(part, look) if isinstance(part, Listing) else render_document(part, look)
+
+
+def painted_lines(picture: Picture, before: Picture | None, look: Look) -> list[str]:
+    """The lines a terminal shows of a picture, with what is not as in `before` in reverse."""
+    old = _flat(before, look) if before is not None else []
+    lines: list[str] = []
+    for i, shown in enumerate(_flat(picture, look)):
+        was = old[i] if i < len(old) else None
+        if isinstance(shown, bytes):
+            known = (
+                set(was.decode(errors="replace").splitlines()) if isinstance(was, bytes) else None
+            )
+            for line in shown.decode(errors="replace").splitlines():
+                new = known is not None and line not in known
+                lines.append(f"\x1b[7m{line}\x1b[0m" if new else line)
+            continue
+        title, listing = shown
+        if title:
+            lines += [title] if not lines else ["", title]
+        elif lines:
+            lines.append("")
+        lit = lit_cells(was[1] if isinstance(was, tuple) else None, listing)
+        lines += rich_table(listing, look, lambda row, k, lit=lit: (row, k) in lit).splitlines()
+    return lines
+
+
+# The two ways to show it.
+
+
+class _Painted:
+    """Paints each picture over the one before; a context manager that leaves the terminal as it was."""
+
+    def __init__(self, context: Context, seconds: float) -> None:
+        self._context = context
+        self._every = f"every {seconds:g} s"
+        self._seconds = seconds
+        self._picture: Picture | None = None
+        self._before: Picture | None = None
+        self._missing: str | None = None
+        self._size = (0, 0)
+        self._due = trio.current_time()
+
+    def __enter__(self) -> None:
+        self._context.write(_ENTER)
+
+    def __exit__(self, *_: object) -> None:
+        self._context.write(_LEAVE)
+        if self._picture is None:
+            return
+        for part in self._picture.parts:
+            if isinstance(part, bytes):
+                self._context.write(part)
+            else:
+                self._context.write(_rendered(part, self._context.look))
+        for line in (*self._picture.said, self._missing):
+            if line is not None:
+                self._context.say(line)
+
+    def see(self, picture: Picture) -> None:
+        self._before, self._picture = self._picture, picture
+        self._missing = None
+        self._due = trio.current_time() + self._seconds
+        self._paint()
+
+    def miss(self, why: str) -> None:
+        self._missing = why
+        self._due = trio.current_time() + self._seconds
+        self._paint()
+
+    def tick(self) -> None:
+        streams = self._context.streams
+        late = trio.current_time() > self._due + _LATE_S
+        if late or (streams.width, streams.height) != self._size:
+            self._paint()
+
+    def _head(self) -> str:
+        context, picture = self._context, self._picture
+        assert picture is not None
+        what = " ".join(("pk", *context.path))
+        clock = show_time(picture.at_ms)[11:19]
+        return f"{what} · {context.settings.cluster_name} · {self._every} · {clock}"
+
+    def _status(self) -> str | None:
+        picture = self._picture
+        assert picture is not None
+        late_s = trio.current_time() - self._due
+        if self._missing is not None:
+            return f"As of {show_time(picture.at_ms)[11:19]}. {self._missing}"
+        if late_s > _LATE_S:
+            return f"As of {show_time(picture.at_ms)[11:19]}. No answer for {show_span(late_s * 1000)}."
+        return None
+
+    def _paint(self) -> None:
+        context = self._context
+        look = context.look
+        width, height = self._size = (context.streams.width, context.streams.height)
+        picture = self._picture
+        assert picture is not None
+        status = self._status()
+        head = [_cut(self._head(), width), ""]
+        foot = [_cut(line, width) for line in picture.said if line]
+        if status is not None:
+            foot.append(f"\x1b[7m{_cut(status, width)}\x1b[0m")
+        lines = painted_lines(picture, self._before, look)
+        room = max(height - len(head) - len(foot), 1)
+        if len(lines) > room:
+            more = len(lines) - room + 1
+            hint = (
+                f"… {more} more lines (--limit, --where, --sort); Ctrl-C ends and leaves them all."
+            )
+            lines = [*lines[: room - 1], _cut(hint, width)]
+        shown = "\x1b[K\r\n".join([*head, *lines, *foot])
+        context.write(f"\x1b[H{shown}\x1b[K\x1b[J".encode(errors="surrogateescape"))
+
+
+def _cut(text: str, width: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
+
+
+class _Written:
+    """Writes each picture that differs from the one before."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._last: bytes | None = None
+        self._said: Sequence[str] = ()
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def see(self, picture: Picture) -> None:
+        if list(picture.said) != list(self._said):
+            self._said = picture.said
+            for line in picture.said:
+                self._context.say(line)
+        look = self._context.look
+        data = b"".join(
+            part if isinstance(part, bytes) else _block(part, look) for part in picture.parts
+        )
+        if data == self._last:
+            return
+        self._context.write(_framed(data, picture.at_ms, look, first=self._last is None))
+        self._last = data
+
+    def miss(self, why: str) -> None:
+        if list(self._said) != [why]:
+            self._said = [why]
+            self._context.say(why)
+
+    def tick(self) -> None:
+        return
+
+
+def _block(part: Listing | Document, look: Look) -> bytes:
+    """A part as the format has it; `json` on one line."""
+    data = _rendered(part, look)
+    if look.format != "json":
+        return data
+    return json.dumps(json.loads(data), ensure_ascii=False).encode() + b"\n"
+
+
+def _framed(data: bytes, at_ms: int, look: Look, *, first: bool) -> bytes:
+    """One look among others of the same format."""
+    if look.format in ("table", "wide"):
+        return (b"" if first else b"\n") + f"{show_time(at_ms)}\n".encode() + data
+    if look.format == "yaml":
+        return b"---\n" + data
+    if look.format == "csv" and not first:
+        return data.partition(b"\n")[2]
+    return data
+
+
+__all__: list[Any] = ["Picture", "lit_cells", "painted_lines", "watch"]
