@@ -22,17 +22,13 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
     assert isinstance(parsed.node, Command)
     values = parsed.args.values()
     if values.get("format") == "schema":
-        return _show_schema if parsed.node.blocking else _show_schema_soon
-    handler = load(parsed.node)
+        return _schema_shower(parsed)
+    handler = once = load(parsed.node)
     seconds, how = values.get("watch_s"), values.get("trace")
     if seconds is not None:
         from pk.cli.watching import watch
 
-        once = handler
-
-        def handler(context: Context) -> Any:
-            return watch(context, once, seconds)
-
+        handler = lambda context: watch(context, once, seconds)
     if how is not None and not parsed.node.blocking:
         from pk.cli.trace import traced
 
@@ -40,16 +36,19 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
     return handler
 
 
-def _show_schema(context: Context) -> None:
-    from pk.cli.output import dump
-    from pk.cli.schema import schema_of
+def _schema_shower(parsed: Parsed) -> Callable[[Context], Any]:
+    def show(context: Context) -> None:
+        import json
 
-    assert context.parsed is not None
-    context.write(dump(schema_of(context.parsed), "json"))
+        from pk.cli.schema import schema_of
 
+        context.write(json.dumps(schema_of(parsed), indent=2).encode() + b"\n")
 
-async def _show_schema_soon(context: Context) -> None:
-    _show_schema(context)
+    async def show_soon(context: Context) -> None:
+        show(context)
+
+    assert isinstance(parsed.node, Command)
+    return show if parsed.node.blocking else show_soon
 
 
 def run_command(parsed: Parsed, streams: Streams | None = None) -> int:

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import trio
 
 from pk.cli.commands.features import release_of
-from pk.cli.commands.reassign_files import parse_brokers, show_bytes
+from pk.cli.commands.reassign_files import parse_brokers
 from pk.cli.commands.reassign_state import describe_nodes, keep_names
 from pk.cli.context import Context
 from pk.cli.exits import CommandError
 from pk.cli.failures import phrase
-from pk.cli.output import Column, Document, Listing, Row, Section
+from pk.cli.output import Column, Document, Listing, Row, Section, show_bytes
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from pk.cli.commands.reassign_plan import Replicas, shown
 from pk.cli.exits import CommandError, Unusable
+from pk.cli.output import show_bytes
 from pk.cli.paths import make_user_dir, user_dir
 from pk.core.values import TopicPartition
 
@@ -38,18 +39,6 @@ def parse_rate(text: str, option: str) -> int:
             f"{option} wants bytes a second such as 50MB/s, 64MiB/s or 50000000, not {text!r}."
         )
     return rate
-
-
-def show_bytes(number: float | None) -> str:
-    """Bytes for people: `812 B`, `3.1 GB`; `-` where unknown."""
-    if number is None or number < 0:
-        return "-"
-    value = float(number)
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 999.5 or unit == "TB":
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-        value /= 1000
-    raise AssertionError
 
 
 def show_rate(rate: float) -> str:

@@ -10,8 +10,9 @@ The order in which `submit` was called is the order on the wire; that is what an
 
 import errno
 import socket as stdlib_socket
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,6 +60,13 @@ class RequestTrace:
 
 OnRequest = Callable[[RequestTrace], None]
 
+TRACED: Final[ContextVar[OnRequest | None]] = ContextVar("pk_traced", default=None)
+"""Whom the requests are told to that this task, and those it starts, submit over whatever connection: besides the
+`on_request` of the client at hand. A program sets it around what it wants to see."""
+
+CONNECT: Final = "(connect)"
+"""The name under which the making of a connection is told of, with api key -1."""
+
 
 class Pending:
     """A request under way. `wait()` gives its answer; whoever stops waiting may drop it."""
@@ -69,6 +77,7 @@ class Pending:
         "correlation_id",
         "deadline",
         "error",
+        "on_request",
         "request",
         "response",
         "started",
@@ -81,6 +90,7 @@ class Pending:
         self.correlation_id = correlation_id
         self.deadline = deadline
         self.started = trio.current_time()
+        self.on_request = TRACED.get()
         self.bytes_out = 0
         self.response: Any = None
         self.error: Exception | None = None
@@ -352,25 +362,25 @@ class Connection:
         self, pending: Pending, response: Any, bytes_in: int, error: Exception | None
     ) -> None:
         pending.finish(response, error)
-        if self._on_request is None:
+        if self._on_request is None and pending.on_request is None:
             return
-        code = getattr(response, "error_code", 0)
-        self._on_request(
-            RequestTrace(
-                api_key=pending.request.API_KEY,
-                api_name=MESSAGES[pending.request.API_KEY].name,
-                api_version=pending.version,
-                node_id=self.node.node_id,
-                address=self.node.address,
-                correlation_id=pending.correlation_id,
-                started=pending.started,
-                elapsed_ms=(trio.current_time() - pending.started) * 1000,
-                bytes_out=pending.bytes_out,
-                bytes_in=bytes_in,
-                throttle_ms=getattr(response, "throttle_time_ms", 0),
-                error=str(error) if error else (error_name(code) if code else None),
-            )
+        trace = RequestTrace(
+            api_key=pending.request.API_KEY,
+            api_name=MESSAGES[pending.request.API_KEY].name,
+            api_version=pending.version,
+            node_id=self.node.node_id,
+            address=self.node.address,
+            correlation_id=pending.correlation_id,
+            started=pending.started,
+            elapsed_ms=(trio.current_time() - pending.started) * 1000,
+            bytes_out=pending.bytes_out,
+            bytes_in=bytes_in,
+            throttle_ms=getattr(response, "throttle_time_ms", 0),
+            error=str(error) if error else _error_of(response),
         )
+        for told in (self._on_request, pending.on_request):
+            if told is not None:
+                told(trace)
 
     def _move_deadline(self) -> None:
         if self._deadline_scope is not None:
@@ -425,6 +435,31 @@ class Connection:
         self.api_versions = {a.api_key: (a.min_version, a.max_version) for a in response.api_keys}
 
 
+_LOOKED_AT: Final = 2_000
+"""How many parts of an answer are searched for errors: a trace must not cost more than the request."""
+
+
+def _error_of(response: Any) -> str | None:
+    """The names of the errors in an answer: its own, else those of the topics, groups … in it, with how many there are."""
+    code = getattr(response, "error_code", 0)
+    if code:
+        return error_name(code)
+    found: Counter[int] = Counter()
+    parts = deque([response])
+    for _ in range(_LOOKED_AT):
+        if not parts:
+            break
+        part = parts.popleft()
+        if code := getattr(part, "error_code", 0):
+            found[code] += 1
+        for name in getattr(part, "__slots__", ()):
+            inner = getattr(part, name, None)
+            if isinstance(inner, list) and inner and hasattr(inner[0], "__slots__"):
+                parts.extend(inner[:_LOOKED_AT])
+    said = [error_name(c) + (f" ×{n}" if n > 1 else "") for c, n in found.most_common(3)]
+    return ", ".join(said) or None
+
+
 def _software_version() -> str:
     from pk.core import __version__
 
@@ -452,6 +487,19 @@ def _why(error: BaseException) -> str:
     return str(error)
 
 
+def _tell_of_connect(node: Node, started: float, error: str | None) -> None:
+    """Tells whoever traces that a connection was made, or why not; clients' own `on_request` hears of requests alone."""
+    traced = TRACED.get()
+    if traced is None:
+        return
+    took_ms = (trio.current_time() - started) * 1000
+    traced(
+        RequestTrace(
+            -1, CONNECT, 0, node.node_id, node.address, 0, started, took_ms, 0, 0, 0, error
+        )
+    )
+
+
 async def connect(
     node: Node,
     config: ClientConfig,
@@ -465,13 +513,17 @@ async def connect(
     Raises ConnectFailed, which names the address and says what happened. Cancelled: nothing stays behind.
     """
     wait_ms = setup_timeout_ms or config.socket_connection_setup_timeout_ms
+    started = trio.current_time()
     try:
         with trio.fail_after(wait_ms / 1000):
             stream = await trio.open_tcp_stream(node.host, node.port)
     except trio.TooSlowError:
+        _tell_of_connect(node, started, f"no connection within {wait_ms:.0f} ms")
         raise ConnectFailed(node.address, f"no connection within {wait_ms:.0f} ms") from None
     except (OSError, UnicodeError) as e:
+        _tell_of_connect(node, started, _why(e))
         raise ConnectFailed(node.address, _why(e)) from e
+    _tell_of_connect(node, started, None)
     for option, size in (
         (stdlib_socket.SO_RCVBUF, config.receive_buffer_bytes),
         (stdlib_socket.SO_SNDBUF, config.send_buffer_bytes),
