@@ -11,6 +11,7 @@ from pk.cli.specs.process import BROKER, COMPLETION, HELP, PROFILE, SHELL, UP
 from pk.cli.specs.reassign import REASSIGN
 from pk.cli.specs.records import CONSUME, PRODUCE
 from pk.cli.specs.topics import TOPICS
+from pk.cli.specs.undo import HISTORY, UNDO
 
 VERSION = Option("-V", "--version", help="Show the version and stop.")
 
@@ -32,6 +33,8 @@ ROOT = Group(
         BROKERS,
         CLUSTER,
         LOG,
+        UNDO,
+        HISTORY,
         SPARK_EXPORT,
         SHELL,
         PROFILE,

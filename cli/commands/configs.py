@@ -242,15 +242,20 @@ def _after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:
 async def apply_changes(
     context: Context, resources: Sequence[ConfigResource], changes: Sequence[ConfigChange]
 ) -> list[dict[str, Any]]:
-    """Shows what would change, asks, changes it; a row for each resource and key."""
+    """Shows what would change, asks, changes it, and keeps the way back; a row for each resource and key."""
+    from pk.cli.commands.undo_configs import remember_configs, settle_configs
+    from pk.cli.undo import how_to_undo
+
     args = context.args
     admin = await context.admin()
     described = await admin.describe_configs(resources)
     rows: list[dict[str, Any]] = []
+    known: dict[ConfigResource, Sequence[ConfigEntry]] = {}
     for resource in resources:
         answer = described[resource]
         if isinstance(answer, Exception):
             raise CommandError(f"{shown_name(resource)}: {sentence(answer)}")
+        known[resource] = answer
         _remember_keys(resource, answer)
         entries = {entry.name: entry for entry in answer}
         for change in changes:
@@ -277,9 +282,14 @@ async def apply_changes(
             )
         name = rows[0]["resource"] if len(resources) == 1 else context.settings.bootstrap
         await context.agree(f"Change this on {context.settings.cluster_name}?", name=name)
-    answers = await admin.alter_configs(
-        {resource: changes for resource in resources}, validate_only=args.dry_run
-    )
+    wanted = {resource: changes for resource in resources}
+    kept = None if args.dry_run else await remember_configs(context, known, wanted)
+    answers = await admin.alter_configs(wanted, validate_only=args.dry_run)
+    failed = [resource for resource in resources if answers[resource] is not None]
+    if kept is not None:
+        settle_configs(kept, failed)
+        if len(failed) < len(resources):
+            context.say(how_to_undo(kept))
     for resource in resources:
         error = answers[resource]
         if error is not None:

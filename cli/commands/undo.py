@@ -1,0 +1,97 @@
+"""`pk undo` and `pk history`: what was changed from here, and the way back."""
+
+import importlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from pk.cli import undo as store
+from pk.cli.context import Context
+from pk.cli.exits import Refused
+from pk.cli.output import Column, Listing
+from pk.cli.resolve import now_ms
+from pk.cli.times import show_span, show_time
+
+KINDS = {
+    "group-offsets": "pk.cli.commands.undo_offsets:undo",
+    "configs": "pk.cli.commands.undo_configs:undo",
+}
+"""Kind of change → the function that shows what undoing it does, asks and does it; True once it is done."""
+
+Undo = Callable[[Context, store.Change], Awaitable[bool]]
+
+_HISTORY = (
+    Column("id", right=True),
+    Column("time", show=lambda time: time[:19].replace("T", " ") if time else "-"),
+    Column("cluster"),
+    Column("change"),
+    Column("undone", show=lambda time: time[:19].replace("T", " ") if time else "-"),
+    Column("kind", wide=True),
+    Column("cluster_id", wide=True),
+)
+
+
+def _row(change: store.Change) -> dict[str, Any]:
+    return {
+        "id": int(change.id),
+        "time": show_time(change.made_ms),
+        "cluster": change.cluster,
+        "change": change.description,
+        "undone": None if change.undone_ms is None else show_time(change.undone_ms),
+        "kind": change.kind,
+        "cluster_id": change.cluster_id,
+    }
+
+
+def _style(row: Mapping[str, Any]) -> str | None:
+    return "dim" if row.get("undone") else None
+
+
+def _show(context: Context, changes: Sequence[store.Change]) -> None:
+    context.show(Listing(_HISTORY, [_row(change) for change in changes], _style))
+
+
+def history(context: Context) -> None:
+    """`pk history`: every change that was kept, newest first."""
+    _show(context, store.history())
+
+
+async def undo(context: Context) -> None:
+    """`pk undo`: without an id what can be undone, with one the undoing."""
+    await _undo(context, None)
+
+
+async def undo_groups(context: Context) -> None:
+    """`pk groups undo`: the same, of changes to groups."""
+    await _undo(context, "group-offsets")
+
+
+async def _undo(context: Context, kind: str | None) -> None:
+    args = context.args
+    if args.id is None:
+        left = [c for c in store.history() if c.undone_ms is None and kind in (None, c.kind)]
+        _show(context, left)
+        context.say("pk undo ID undoes one." if left else "There is nothing to undo.")
+        return
+    change = store.find(args.id)
+    if change.undone_ms is not None and not args.anyway:
+        raise Refused(
+            f"Change {change.id} was undone {show_span(now_ms() - change.undone_ms)} ago; "
+            "--anyway does it again."
+        )
+    await _check_cluster(context, change)
+    module, _, name = KINDS[change.kind].partition(":")
+    run: Undo = getattr(importlib.import_module(module), name)
+    age = show_span(now_ms() - change.made_ms)
+    context.say(f"Change {change.id}, {age} ago: {change.description}.")
+    if await run(context, change):
+        store.mark_undone(change.id, now_ms())
+
+
+async def _check_cluster(context: Context, change: store.Change) -> None:
+    """Refuses to undo on one cluster what was done on another."""
+    here = await store.cluster_id_of(await context.admin())
+    if here != change.cluster_id:
+        raise Refused(
+            f"Change {change.id} was made on {change.cluster} (cluster {change.cluster_id}), and "
+            f"{context.settings.cluster_name} is cluster {here}; name the other with -b or --profile."
+        )
