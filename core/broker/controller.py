@@ -37,7 +37,7 @@ from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, MetadataStore, StoreFailed
-from pk.core.values import NO_TIMESTAMP
+from pk.core.values import NO_NODE, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
@@ -78,6 +78,8 @@ class Controller:
         day that the feed's records carry."""
         self.controller_id = controller_id
         self.epoch = -1
+        self.predecessor = NO_NODE
+        """Who held the office before this one did; NO_NODE where nobody else."""
         self.image = MetadataImage()
         """The cluster as far as it is safe in the store."""
         self.feed = MetadataFeed()
@@ -136,6 +138,8 @@ class Controller:
             raise StoreFailed(str(e)) from e
         if self._closed is not opening:
             raise StoreFailed(self._closed)
+        before = image.controller_id
+        self.predecessor = before if before != self.controller_id else NO_NODE
         self.feed.restart(image)
         self.observers.clear()
         self._commit_image(image, decision.records, image.apply(decision.records))

@@ -8,7 +8,9 @@ merely broke leaves a broker that answers, and no harm is done. Silence is not r
 gets the rest of its session.
 
 A new controller has heard of nobody. It gives every broker a whole session, and tries all of them at once, because one may
-have died together with the controller before.
+have died together with the controller before. The broker of that controller's own node gets less: its process was silent
+towards the store for so long that it lost the office, so one try that it leaves unanswered is enough. (Without this a node
+that is stopped costs its partitions two sessions, the store's and then the broker's.)
 
 A controller that was itself stopped for a while (SIGSTOP, a suspended machine) would find every session at an end, with the
 heartbeats that prolong them still unread. So when its own timer comes far too late, every session begins anew.
@@ -64,6 +66,8 @@ class _Session:
     connection_id: int = NO_CONNECTION
     """By which the last heartbeat came; -1 before the first, and after it broke."""
     probing: bool = False
+    suspect: bool = False
+    """It was the controller before this one, and has not been heard of since."""
 
 
 @dataclass(slots=True)
@@ -96,6 +100,7 @@ class Liveness:
                 self._nursery = nursery
                 self._follow(MetadataImage(), image)
                 for session in list(self._sessions.values()):
+                    session.suspect = session.broker_id == self._controller.predecessor
                     self._probe_soon(session)
                 while True:
                     await self._expire(await self._wait_for_the_first())
@@ -225,15 +230,13 @@ class Liveness:
     async def _probe(self, session: _Session) -> None:
         """Try the broker's listener until something is known of it."""
         try:
-            if await self._refuses(session):
-                await self._fence(
-                    [session], "its connection broke and nobody listens at its address"
-                )
+            if await self._gone(session):
+                await self._fence([session], "it could not be reached at its address")
         finally:
             session.probing = False
 
-    async def _refuses(self, session: _Session) -> bool:
-        """Whether nobody listens there; False when it is heard of again, or its session ends some other way."""
+    async def _gone(self, session: _Session) -> bool:
+        """Whether nobody listens there, or a suspect does not answer; False when it is heard of again, or its session ends some other way."""
         pause_s = PROBE_AGAIN_S
         while (endpoint := self._endpoint(session)) is not None:
             try:
@@ -241,11 +244,12 @@ class Liveness:
                     endpoint.host, endpoint.port, timeout_ms=PROBE_S * 1000
                 )
             except PeerLost as e:
-                if e.refused:
+                if e.refused or session.suspect:
                     return self._endpoint(session) is not None
             else:
                 # It lives, and may still die before its next heartbeat gives us a connection to watch.
                 channel.close()
+                session.suspect = False
                 pause_s = PROBE_ALIVE_S
             await trio.sleep(pause_s)
             pause_s = min(2 * pause_s, PROBE_ALIVE_S)

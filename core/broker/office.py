@@ -21,6 +21,9 @@ class Office(Protocol):
     """A controller while it is active."""
 
     controller_id: int
+    predecessor: int
+    """Who was the controller before; NO_NODE where nobody was, or this node."""
+
     observers: Observers
     committed: list[Follow]
 

@@ -18,6 +18,7 @@ from pk.core.machine import Decision
 from pk.core.meta.events import Event, ProducerIdsAllocated, TopicCreated
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MemoryLog, MemoryStore, StoreFailed
+from pk.core.values import NO_NODE
 from pk.core.record.batch import iter_headers, records
 
 
@@ -437,6 +438,19 @@ def test_the_next_controller_goes_on_where_the_last_one_ended() -> None:
         async with running(Watched(log)) as other:
             assert other.controller.epoch == epoch + 1 == other.controller.image.controller_epoch
             assert await other.allocate() == 1
+
+    run(main)
+
+
+def test_a_controller_knows_whom_it_follows() -> None:
+    async def main() -> None:
+        log = MemoryLog()
+        async with trio.open_nursery() as nursery:
+            for node, predecessor in ((1, NO_NODE), (2, 1), (2, NO_NODE), (1, 2)):
+                controller = Controller(MemoryStore(log), node)
+                await Running(Watched(log), controller, nursery).reopen()
+                assert controller.predecessor == predecessor
+            nursery.cancel_scope.cancel()
 
     run(main)
 

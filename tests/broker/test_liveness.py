@@ -17,6 +17,7 @@ from pk.core.broker.peers import PeerLost
 from pk.core.config import BrokerConfig
 from pk.core.meta.events import BrokerChanged, BrokerRegistered, Endpoint, Event
 from pk.core.meta.image import MetadataImage
+from pk.core.values import NO_NODE
 
 SESSION_S = 9.0
 OWN = 9
@@ -45,6 +46,7 @@ class Office:
 
     def __init__(self, events: list[Event]) -> None:
         self.controller_id = OWN
+        self.predecessor = NO_NODE
         self.observers = Observers()
         self.committed: list[Follow] = []
         self.image = MetadataImage().apply(events)
@@ -205,6 +207,42 @@ def test_a_new_controller_fences_nobody_blindly_and_tries_everybody() -> None:
             one.heartbeats(3)
             await trio.sleep(0.2)
             assert one.office.fenced == [1, 2, 4], "a whole session, no more"
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
+def test_a_predecessor_that_does_not_answer_gets_no_second_session() -> None:
+    async def main() -> None:
+        one = Watched()
+        one.office.predecessor = 2
+        one.hosts.state = {2: "silent", 3: "silent"}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.liveness.run)
+            await trio.sleep(1.1)
+            assert one.office.fenced == [2], (
+                "its silence cost it the office already; 3 is only slow"
+            )
+            nursery.cancel_scope.cancel()
+
+    run(main)
+
+
+def test_a_predecessor_that_answers_is_like_any_other() -> None:
+    async def main() -> None:
+        one = Watched()
+        one.office.predecessor = 2
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one.liveness.run)
+            await trio.sleep(0.1)
+            one.hosts.state = {2: "silent"}
+            await trio.sleep(8)
+            assert one.office.fenced == [], "only its connection to the store was lost"
+            one.heartbeats(1, 2, 3)
+            await trio.sleep(8)
+            one.heartbeats(1, 3)
+            await trio.sleep(1.1)
+            assert one.office.fenced == [2]
             nursery.cancel_scope.cancel()
 
     run(main)
