@@ -18,8 +18,8 @@ from pk.core.machine import Decision
 from pk.core.meta.events import Event, ProducerIdsAllocated, TopicCreated
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MemoryLog, MemoryStore, StoreFailed
-from pk.core.values import NO_NODE
 from pk.core.record.batch import iter_headers, records
+from pk.core.values import NO_NODE
 
 
 class Watched(MemoryStore):
