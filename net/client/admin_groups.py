@@ -16,6 +16,9 @@ _OFFSET_FETCH = 9
 _NAMED_OFFSETS_MAX = 9
 """OffsetCommit and OffsetFetch name topics by id from version 10 on; by name serves here."""
 
+_GROUPS_A_REQUEST = 500
+"""Groups named in one OffsetFetch: what comes back stays a few megabytes."""
+
 _NOT_THIS_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 CONSUMER_PROTOCOL = "consumer"
 
@@ -111,6 +114,26 @@ class GroupOperations(AdminBase):
         if wanted is not None:
             return {partition: answers.get(partition) for partition in wanted}
         return {p: a for p, a in sorted(answers.items()) if a is not None}
+
+    async def list_groups_offsets(
+        self, group_ids: Iterable[str]
+    ) -> dict[str, dict[TopicPartition, r.OffsetAndMetadata | Failure] | Failure]:
+        """All that each group has committed: one request a coordinator (OffsetFetch 8, 3.0), before that one a group."""
+
+        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
+            if connection.version_of(_OFFSET_FETCH, low=2, high=_NAMED_OFFSETS_MAX) >= 8:
+                return await _fetch_offsets_of(connection, ids)
+            answers: dict[str, Any] = {}
+            for group_id in ids:
+                try:
+                    topics = await _fetch_offsets(connection, group_id, None, False)
+                    answers[group_id] = _commits(topics)
+                except KafkaError as e:
+                    answers[group_id] = e
+            return answers
+
+        answers = await self._by_coordinator(group_ids, ask)
+        return {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, r.OffsetAndMetadata]
@@ -309,6 +332,38 @@ async def _fetch_offsets(
             ):
                 raise KafkaError(partition.error_code, f"group {group_id!r}")
     return answer.topics
+
+
+def _commits(topics: Any) -> dict[TopicPartition, r.OffsetAndMetadata | Failure]:
+    """What an OffsetFetch answer names as committed."""
+    found: dict[TopicPartition, r.OffsetAndMetadata | Failure] = {}
+    for t in topics:
+        for p in t.partitions:
+            tp = TopicPartition(t.name, p.partition_index)
+            if p.error_code:
+                found[tp] = KafkaError(p.error_code, str(tp))
+            elif p.committed_offset >= 0:
+                found[tp] = r.OffsetAndMetadata(
+                    p.committed_offset, p.committed_leader_epoch, p.metadata or ""
+                )
+    return found
+
+
+async def _fetch_offsets_of(connection: Connection, ids: list[str]) -> dict[str, Any]:
+    """All commits of several groups that one broker coordinates."""
+    from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+    answers: dict[str, Any] = {}
+    for at in range(0, len(ids), _GROUPS_A_REQUEST):
+        groups = [
+            OffsetFetchRequestGroup(group_id=group_id, topics=None)
+            for group_id in ids[at : at + _GROUPS_A_REQUEST]
+        ]
+        request = OffsetFetchRequest(groups=groups)
+        response = await connection.request(request, low=8, high=_NAMED_OFFSETS_MAX)
+        for g in response.groups:
+            answers[g.group_id] = failure(g.error_code) or _commits(g.topics)
+    return answers
 
 
 async def _describe_consumer(
