@@ -5,7 +5,7 @@ command to it.
 A shape is a line of fields: `topic partitions:int leader:int? replicas:[int] configs:[{name value?}] ...`. A field is a
 text unless a type follows: int, num, bool, any, `[TYPE]` a list, `<TYPE>` an object with keys of any name, `{FIELDS}` an
 object with these; `?` behind it lets it be null, and `~` lets it be absent. `...` at the end lets there be more. A command's
-`shows` is a shape, or several by the option that chooses: `{"": "...", "members": "..."}`; its `rows` is what --where,
+`shows` is a shape, or several by what chooses, an option or its value: `{"": "...", "members": "...", "by=topic": "..."}`; its `rows` is what --where,
 --columns and their like narrow a description to.
 
 Nothing is imported here: completion reads this while somebody holds the Tab key.
@@ -104,7 +104,13 @@ def shape_of(command: Command, values: Mapping[str, Any], *, narrowed: bool = Fa
     chosen = command.rows if narrowed and command.rows else command.shows
     if isinstance(chosen, str):
         return chosen
-    return next((shape for dest, shape in chosen.items() if values.get(dest)), chosen.get("", ""))
+    return next((shape for key, shape in chosen.items() if _holds(key, values)), chosen.get("", ""))
+
+
+def _holds(key: str, values: Mapping[str, Any]) -> bool:
+    dest, equals, wanted = key.partition("=")
+    value = values.get(dest)
+    return value in wanted.split("|") if equals else bool(value)
 
 
 def columns_of(command: Command, values: Mapping[str, Any] | None = None) -> list[str]:

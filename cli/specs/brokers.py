@@ -17,6 +17,10 @@ BROKERS = Group(
             "ls",
             help="The brokers, what they hold, and which one is the controller.",
             handler="pk.cli.commands.brokers:list_brokers",
+            shows=(
+                "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
+                "log_bytes:int? fenced:bool? supports? metadata_offset:int? usable_bytes:int?"
+            ),
             options=(*WATCHABLE, *CONNECTION),
             examples=("pk brokers list", "pk brokers list -f wide --sort -log_bytes"),
         ),
@@ -24,6 +28,18 @@ BROKERS = Group(
             "describe",
             help="Address, rack, features, log directories and own configs of brokers.",
             handler="pk.cli.commands.brokers:describe",
+            shows=(
+                "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
+                "log_bytes:int? fenced:bool? supports? metadata_offset:int? usable_bytes:int? "
+                "features:[{feature finalized:int min_supported:int max_supported:int}] "
+                "log_dirs:[{broker:int path state replicas:int bytes:int total_bytes:int? "
+                "usable_bytes:int? used_percent:int? arriving:int}] configs:[{config value? "
+                "source}]"
+            ),
+            rows=(
+                "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
+                "log_bytes:int? fenced:bool? supports? metadata_offset:int? usable_bytes:int?"
+            ),
             arguments=(_IDS,),
             options=(*WATCHABLE, *CONNECTION),
             examples=("pk brokers describe 2",),
@@ -33,6 +49,14 @@ BROKERS = Group(
             "log-dirs",
             help="Log directories: room on their disks, and what lies in them.",
             handler="pk.cli.commands.brokers:logdirs",
+            shows={
+                "": (
+                    "broker:int path state replicas:int bytes:int total_bytes:int? usable_bytes:int? "
+                    "used_percent:int? arriving:int"
+                ),
+                "replicas": "broker:int path topic partition:int bytes:int offset_lag:int arriving:bool",
+                "topics": "broker:int path topic partition:int bytes:int offset_lag:int arriving:bool",
+            },
             arguments=(_IDS,),
             options=(
                 Option(
@@ -67,6 +91,15 @@ CLUSTER = Group(
             "describe",
             help="Its id, brokers, controller, topics, partitions and their health.",
             handler="pk.cli.commands.cluster:describe",
+            shows=(
+                "cluster_id? controller_id:int? topics:int partitions:int "
+                "under_replicated:int offline:int brokers:[{broker:int host? port:int? rack? "
+                "controller:bool state leaders:int replicas:int fenced:bool?}]"
+            ),
+            rows=(
+                "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
+                "fenced:bool?"
+            ),
             options=(*WATCHABLE, *CONNECTION),
             examples=("pk cluster describe",),
         ),
@@ -74,6 +107,8 @@ CLUSTER = Group(
             "health",
             help="What is wrong, and why; exit code 1 when something is.",
             handler="pk.cli.commands.health:health",
+            shows="healthy:bool problems:int warnings:int checks:[{check state what next?}]",
+            rows="check state what next?",
             options=(*WATCHABLE, *CONNECTION),
             examples=("pk cluster health", "pk cluster health -f json || alert"),
         ),
@@ -81,6 +116,16 @@ CLUSTER = Group(
             "quorum",
             help="Who is controller, and how far each node has followed the metadata log.",
             handler="pk.cli.commands.cluster:quorum",
+            shows=(
+                "cluster_id? leader_id:int leader_epoch:int high_watermark:int lag_max:int? "
+                "snapshot_offset:int? snapshot_age_ms:int? nodes:[{node:int role "
+                "log_end_offset:int? lag:int? caught_up_ms:int? fetched_ms:int? "
+                "applied_offset:int? endpoints:[str] directory_id?}]"
+            ),
+            rows=(
+                "node:int role log_end_offset:int? lag:int? caught_up_ms:int? fetched_ms:int? "
+                "applied_offset:int? endpoints:[str] directory_id?"
+            ),
             options=(*WATCHABLE, *CONNECTION),
             examples=("pk cluster quorum",),
         ),
@@ -88,6 +133,10 @@ CLUSTER = Group(
             "features",
             help="Features: list, upgrade, downgrade.",
             handler="pk.cli.commands.features:features",
+            shows={
+                "": "feature level:int name? min_supported:int? max_supported:int? epoch:int? note?",
+                "action=upgrade|downgrade|disable": "feature from:int to:int result error?",
+            },
             arguments=(
                 Argument(
                     "ACTION",

@@ -39,6 +39,7 @@ CONFIGS = Group(
             "ls",
             help="What has configs that were set.",
             handler="pk.cli.commands.configs:list_resources",
+            shows="name type",
             arguments=(
                 Argument("TYPE", optional=True, help="Only this type.", complete="entity-type"),
             ),
@@ -49,6 +50,13 @@ CONFIGS = Group(
             "describe",
             help="Config values and where each comes from.",
             handler="pk.cli.commands.configs:describe",
+            shows={
+                "": "resource name value? source type read_only:bool sensitive:bool synonyms:<str?>",
+                "docs": (
+                    "resource name value? source type read_only:bool sensitive:bool synonyms:<str?> "
+                    "documentation?"
+                ),
+            },
             arguments=_RESOURCE,
             options=(
                 *_APACHE_RESOURCE,
@@ -77,6 +85,7 @@ CONFIGS = Group(
             "set",
             help="Set, extend or remove configs.",
             handler="pk.cli.commands.configs:alter",
+            shows="resource name from? to? result error?",
             arguments=_RESOURCE,
             options=(
                 *_APACHE_RESOURCE,

@@ -213,6 +213,7 @@ PROFILE = Group(
             "ls",
             help="The profiles there are.",
             handler="pk.cli.commands.profile:list_profiles",
+            shows="profile bootstrap? guard colour? cluster_id? chosen:bool properties:<str>",
             options=(*LISTING, DEBUG),
             blocking=True,
         ),

@@ -43,6 +43,7 @@ TOPICS = Group(
             "ls",
             help="The topics of the cluster.",
             handler=f"{_MODULE}:list_topics",
+            shows="topic partitions:int replication_factor:int internal:bool topic_id?",
             arguments=(
                 Argument(
                     "PATTERN",
@@ -67,6 +68,34 @@ TOPICS = Group(
             "describe",
             help="Partitions, replicas, in-sync replicas and configs of topics.",
             handler=f"{_MODULE}:describe_topics_command",
+            shows={
+                "": (
+                    "topic topic_id? internal:bool partition_count:int replication_factor:int "
+                    "partitions:[{partition:int leader:int? replicas:[int] isr:[int] "
+                    "under_replicated:bool leader_epoch:int elr:[int]? last_known_elr:[int]? "
+                    "offline_replicas:[int]}] configs:[{name value? source}]"
+                ),
+                "under_replicated": (
+                    "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+                    "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+                ),
+                "offline": (
+                    "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+                    "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+                ),
+                "under_min_isr": (
+                    "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+                    "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+                ),
+                "at_min_isr": (
+                    "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+                    "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+                ),
+            },
+            rows=(
+                "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+                "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+            ),
             arguments=(
                 Argument(
                     "TOPIC",
@@ -89,6 +118,7 @@ TOPICS = Group(
             "create",
             help="Create topics.",
             handler="pk.cli.commands.topic_changes:create",
+            shows="topic partitions:int? replication_factor:int? result topic_id? error?",
             arguments=(Argument("TOPIC", many=True, help="Their names."),),
             options=(
                 Option(
@@ -156,6 +186,7 @@ TOPICS = Group(
             "rm",
             help="Delete topics and all their records.",
             handler="pk.cli.commands.topic_changes:delete",
+            shows="topic result error?",
             arguments=(
                 Argument("TOPIC", many=True, help="Their names, to the letter.", complete="topic"),
             ),
@@ -196,6 +227,13 @@ TOPICS = Group(
             "offsets",
             help="Start, end and any other position of each partition, as offsets.",
             handler=f"{_MODULE}:offsets",
+            shows={
+                "": "topic partition:int start:int end:int records:int leader_epoch:int?",
+                "offset": (
+                    "topic partition:int start:int end:int records:int begin:int until:int? "
+                    "leader_epoch:int?"
+                ),
+            },
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
                 Option(
