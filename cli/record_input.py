@@ -3,7 +3,9 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from pk.cli.exits import Unusable
@@ -31,11 +33,35 @@ class BadLine(ValueError):
 LineReader = Callable[[bytes], NewRecord]
 
 
+Pair = tuple[bytes | None, bytes | None]
+
+
 class Reading(NamedTuple):
-    """How lines are read. Where `plain` holds, a line is a value and nothing else."""
+    """How lines are read."""
 
     read: LineReader
     plain: bool
+    """Whether a line is a value and nothing else."""
+
+    pairs: Callable[[Sequence[bytes]], list[Pair] | None] | None = None
+    """Reads many lines at once into (key, value), where a line holds no more than these; None where one of the lines
+    does not fit, and `read` says why."""
+
+    shape: str = "value"
+    """What a line holds, in words."""
+
+
+_CUT = itemgetter(1)
+
+
+def _cut_all(separator: bytes) -> Callable[[Sequence[bytes]], list[Pair] | None]:
+    def pairs(lines: Sequence[bytes]) -> list[Pair] | None:
+        found = [line.partition(separator) for line in lines]
+        if not all(map(_CUT, found)):
+            return None
+        return [(key, value) for key, _, value in found]
+
+    return pairs
 
 
 _FIELDS = frozenset(
@@ -145,8 +171,8 @@ _PROPERTIES = {
 }
 
 
-def apache_reader(pairs: Iterable[tuple[str, str]]) -> LineReader:
-    """The reader that Apache's LineMessageReader is with these properties. Raises Unusable."""
+def apache_reading(pairs: Iterable[tuple[str, str]]) -> Reading:
+    """How Apache's LineMessageReader reads with these properties. Raises Unusable."""
     given = dict(pairs)
     for name in given:
         if name not in _PROPERTIES:
@@ -164,16 +190,31 @@ def apache_reader(pairs: Iterable[tuple[str, str]]) -> LineReader:
             raise Unusable(f"--property: {name} is empty.")
         return text
 
-    return _apache(
-        keyed=on("parse.key"),
-        headed=on("parse.headers"),
+    keyed, headed = on("parse.key"), on("parse.headers")
+    key_end, headers_end = separator("key.separator"), separator("headers.delimiter")
+    null = values["null.marker"].encode() if "null.marker" in given else None
+    read = _apache(
+        keyed=keyed,
+        headed=headed,
         lenient=on("ignore.error"),
-        key_end=separator("key.separator"),
-        headers_end=separator("headers.delimiter"),
+        key_end=key_end,
+        headers_end=headers_end,
         between=separator("headers.separator"),
         name_end=separator("headers.key.separator"),
-        null=values["null.marker"].encode() if "null.marker" in given else None,
+        null=null,
     )
+    shape = "value"
+    if keyed:
+        shape = f"key{_visible(key_end)}{shape}"
+    if headed:
+        shape = f"headers{_visible(headers_end)}{shape}"
+    bulk = keyed and not headed and null is None
+    plain = not keyed and not headed and null is None
+    return Reading(read, plain, _cut_all(key_end) if bulk else None, shape)
+
+
+def _visible(separator: bytes) -> str:
+    return {b"\t": " TAB ", b" ": " BLANK "}.get(separator) or separator.decode(errors="replace")
 
 
 def _apache(
@@ -222,6 +263,18 @@ def _apache(
         return NewRecord(None if key == null else key, None if line == null else line, headers)
 
     return read
+
+
+_KEY_AND_VALUE = re.compile(r"%k([^%{]+)%[vs]")
+
+
+def token_reading(form: str) -> Reading:
+    """How lines are read by %-tokens. Raises Unusable."""
+    text = unescape(form).removesuffix("\n")
+    found = _KEY_AND_VALUE.fullmatch(text)
+    pairs = _cut_all(found[1].encode()) if found else None
+    shape = form.removesuffix("\\n")
+    return Reading(token_reader(form), text in ("%v", "%s"), pairs, shape)
 
 
 def token_reader(form: str) -> LineReader:
@@ -284,11 +337,9 @@ def reading(form: str | None, properties: Iterable[tuple[str, str]]) -> Reading:
     if form is not None and form != "value" and pairs:
         raise Unusable("--property belongs to Apache's reader; it does not go with -f.")
     if form == "jsonl":
-        return Reading(read_json, False)
+        return Reading(read_json, False, None, "a JSON object with key, value, headers, …")
     if form is not None and "%" in form:
-        return Reading(token_reader(form), False)
+        return token_reading(form)
     if form not in (None, "value"):
         raise Unusable(f"-f is value, jsonl or %-tokens such as '%k\\t%v\\n', not {form!r}.")
-    if pairs:
-        return Reading(apache_reader(pairs), False)
-    return Reading(lambda line: NewRecord(None, line), True)
+    return apache_reading(pairs)

@@ -12,13 +12,16 @@ import trio
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import HEADER_BYTES, SEQUENCES, records, write_crc
-from pk.core.record.build import BATCH_BYTES_MAX, BatchBuilder
+from pk.core.record.build import BATCH_BYTES_MAX, BatchBuilder, Headers
 from pk.core.record.compress import Codec
 from pk.core.record.varint import VARINTS
 from pk.core.values import TopicPartition
 
 Pair = tuple[bytes | None, bytes | None]
 """(key, value) of a record."""
+
+Row = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
+"""(key, value, headers, time in ms or None for now, partition or None for the partitioner's) of a record."""
 
 RECORD_OVERHEAD: Final = 21 + HEADER_BYTES
 """More than a record alone in a batch takes beside its key, value and headers."""
@@ -130,6 +133,15 @@ class Batch(BatchBuilder):
         self.count = count
         self._latest = max(self._latest, timestamp_ms)
         return index
+
+    def extend_rows(self, now_ms: int, rows: Sequence[Row], start: int) -> int:
+        """As `extend`, for records with headers and times of their own; `now_ms` is for those without a time."""
+        append = self.append
+        for index in range(start, len(rows)):
+            key, value, headers, timestamp_ms, _ = rows[index]
+            if not append(now_ms if timestamp_ms is None else timestamp_ms, key, value, headers):
+                return index
+        return len(rows)
 
     @property
     def size_bytes(self) -> int:

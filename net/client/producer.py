@@ -10,10 +10,8 @@ the block raises, what was not sent is dropped and its deliveries fail with `Clo
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple
 
 import trio
 
@@ -27,121 +25,17 @@ from pk.net.client.accumulator import (
     Batch,
     Pair,
     PartitionQueue,
+    Row,
     too_large,
 )
 from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.config import ProducerConfig, idempotence, parse
 from pk.net.client.connection import OnRequest
+from pk.net.client.delivery import BatchDelivered, Deliveries, Delivery
 from pk.net.client.errors import BufferExhausted, ClientError, Closed
 from pk.net.client.metadata import TopicInfo
 from pk.net.client.partitioner import KeyCache, Partitioner, Sticky, round_robin
 from pk.net.client.sender import Sender
-
-
-class RecordMetadata(NamedTuple):
-    """Where a record is now. `offset` is -1 where the broker did not say (acks=0, or a repetition it recognised)."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Records of a `send_many` that lie together: `count` of them from `offset` on (-1: the broker did not say)."""
-
-    partition: TopicPartition
-    offset: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class BatchDelivered:
-    """A batch whose fate is known, as `on_delivery` is told: `error` is None when it was acknowledged."""
-
-    partition: TopicPartition
-    base_offset: int
-    count: int
-    error: Exception | None
-
-
-class Delivery:
-    """A record on its way. Awaiting it is awaiting `wait()`."""
-
-    __slots__ = ("_batch", "_index", "_timestamp_ms")
-
-    def __init__(self, batch: Batch, index: int, timestamp_ms: int) -> None:
-        self._batch = batch
-        self._index = index
-        self._timestamp_ms = timestamp_ms
-
-    @property
-    def done(self) -> bool:
-        """Whether `wait` would return (or raise) at once."""
-        return _settled(self._batch, self._index)[0].settled.is_set()
-
-    async def wait(self) -> RecordMetadata:
-        """Wait until the record is acknowledged. Raises KafkaError or ClientError when it was given up."""
-        batch, index = self._batch, self._index
-        while True:
-            await batch.settled.wait()
-            if not batch.splits:
-                break
-            batch, index = _settled(batch, index)
-        if batch.error is not None:
-            raise batch.error
-        offset = batch.base_offset + index if batch.base_offset >= 0 else -1
-        appended_ms = batch.log_append_time_ms
-        topic, partition = batch.partition
-        timestamp_ms = appended_ms if appended_ms >= 0 else self._timestamp_ms
-        return RecordMetadata(topic, partition, offset, timestamp_ms)
-
-    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
-        return self.wait().__await__()
-
-
-def _settled(batch: Batch, index: int) -> tuple[Batch, int]:
-    """The batch that holds record `index` of `batch` now that it may have been split, and its index there."""
-    while batch.splits:
-        first, part = next(s for s in reversed(batch.splits) if s[0] <= index)
-        batch, index = part, index - first
-    return batch, index
-
-
-class Deliveries:
-    """The records of one `send_many` on their way."""
-
-    __slots__ = ("_runs",)
-
-    def __init__(self) -> None:
-        self._runs: list[tuple[Batch, int, int]] = []
-
-    def add(self, batch: Batch, first: int, count: int) -> None:
-        self._runs.append((batch, first, count))
-
-    async def wait(self) -> list[Run]:
-        """Wait until all are settled; where they lie. Raises the first error, after all are settled."""
-        runs: list[Run] = []
-        error: Exception | None = None
-        pieces = list(reversed(self._runs))
-        while pieces:
-            batch, first, count = pieces.pop()
-            await batch.settled.wait()
-            if batch.splits:
-                (_, low), (middle, high) = batch.splits
-                if first + count > middle:
-                    begin = max(first, middle)
-                    pieces.append((high, begin - middle, first + count - begin))
-                if first < middle:
-                    pieces.append((low, first, min(count, middle - first)))
-                continue
-            error = error or batch.error
-            offset = batch.base_offset + first if batch.base_offset >= 0 else -1
-            runs.append(Run(batch.partition, offset, count))
-        if error is not None:
-            raise error
-        return runs
 
 
 class Producer:
@@ -241,6 +135,29 @@ class Producer:
             queue = self._queue(topic, sticky.partition)
             before = self._accumulator.used_bytes
             start = self._extend(queue, unkeyed, start, timestamp_ms, deliveries)
+            sticky.took(self._accumulator.used_bytes - before)
+        await trio.lowlevel.checkpoint()
+        return deliveries
+
+    async def send_rows(self, topic: str, rows: Sequence[Row]) -> Deliveries:
+        """As `send_many`, for records that have headers, times and partitions of their own."""
+        info = self._topic_now(topic) or await self._topic(topic)
+        deliveries = Deliveries()
+        now_ms = time.time_ns() // 1_000_000
+        groups, unkeyed = self._grouped_rows(info, topic, rows)
+        for number, group in groups.items():
+            queue = self._queue(topic, number)
+            start = 0
+            while start < len(group):
+                await self._room(self._accumulator.batch_bytes)
+                start = self._extend_rows(queue, group, start, now_ms, deliveries)
+        start = 0
+        while start < len(unkeyed):
+            await self._room(self._accumulator.batch_bytes)
+            sticky = self._stick(info, topic)
+            before = self._accumulator.used_bytes
+            queue = self._queue(topic, sticky.partition)
+            start = self._extend_rows(queue, unkeyed, start, now_ms, deliveries)
             sticky.took(self._accumulator.used_bytes - before)
         await trio.lowlevel.checkpoint()
         return deliveries
@@ -383,24 +300,52 @@ class Producer:
         deliveries: Deliveries,
     ) -> int:
         """Append to one batch as many as fit; the index of the first record left."""
+        batch, first = self._batch_for(queue, _size(*records[start], ()))
+        size_before = batch.size_estimate
+        index = batch.extend(timestamp_ms, records, start)
+        self._extended(queue, batch, size_before, all_in=index == len(records))
+        if index > start:
+            deliveries.add(batch, first, index - start)
+        return index
+
+    def _extend_rows(
+        self,
+        queue: PartitionQueue,
+        rows: Sequence[Row],
+        start: int,
+        now_ms: int,
+        deliveries: Deliveries,
+    ) -> int:
+        """As `_extend`, for records with headers and times of their own."""
+        key, value, headers, _, _ = rows[start]
+        batch, first = self._batch_for(queue, _size(key, value, headers))
+        size_before = batch.size_estimate
+        index = batch.extend_rows(now_ms, rows, start)
+        self._extended(queue, batch, size_before, all_in=index == len(rows))
+        if index > start:
+            deliveries.add(batch, first, index - start)
+        return index
+
+    def _batch_for(self, queue: PartitionQueue, size: int) -> tuple[Batch, int]:
+        """The batch that a record of `size` bytes goes into, and how many are in it. One that does not fit into a batch
+        with others is the first of the next, so checking the first of each is enough."""
         self._check()
-        key, value = records[start]
-        size = _size(key, value, ())
         if size > self.config.max_request_size:
             raise too_large(size, self.config.max_request_size, "max.request.size")
+        batch, _ = self._accumulator.open_batch(queue, trio.current_time())
+        return batch, batch.count
+
+    def _extended(
+        self, queue: PartitionQueue, batch: Batch, size_before: int, *, all_in: bool
+    ) -> None:
+        """Count what a batch has grown by; one that could not take all is closed."""
         accumulator = self._accumulator
-        batch, _ = accumulator.open_batch(queue, trio.current_time())
-        size_before, first = batch.size_estimate, batch.count
-        index = batch.extend(timestamp_ms, records, start)
         accumulator.used_bytes += batch.size_estimate - size_before
-        if index < len(records):
+        if not all_in:
             size_before = batch.size_bytes
             batch.seal()
             accumulator.sealed(size_before, batch)
-        if index > start:
-            deliveries.add(batch, first, index - start)
         self._sender.place(queue)
-        return index
 
     def _grouped(
         self, info: TopicInfo, topic: str, records: Sequence[Pair], partition: int | None
@@ -438,6 +383,33 @@ class Producer:
                 else:
                     group.append(record)
         return dict(groups), unkeyed
+
+    def _grouped_rows(
+        self, info: TopicInfo, topic: str, rows: Sequence[Row]
+    ) -> tuple[dict[int, list[Row]], list[Row]]:
+        """Records that name a partition or have a key, by partition; and the others."""
+        groups: dict[int, list[Row]] = {}
+        unkeyed: list[Row] = []
+        partitions = len(info.partitions)
+        by_key = not self.config.partitioner_ignore_keys
+        partition_of = self._key_cache(topic, info)
+        for row in rows:
+            key, value, _, _, number = row
+            if number is None:
+                if self._partitioner is not None:
+                    number = self._partitioner(topic, key, value, partitions)
+                elif key is not None and by_key:
+                    number = partition_of[key]
+                else:
+                    unkeyed.append(row)
+                    continue
+            group = groups.get(number)
+            if group is None:
+                _check_partition(topic, number, info)
+                groups[number] = [row]
+            else:
+                group.append(row)
+        return groups, unkeyed
 
     def _key_cache(self, topic: str, info: TopicInfo) -> KeyCache:
         cache = self._keys.get(topic)

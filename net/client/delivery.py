@@ -1,0 +1,114 @@
+"""What becomes of records on their way: one (`Delivery`), those of one call (`Deliveries`), a batch (`BatchDelivered`)."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pk.core.values import TopicPartition
+from pk.net.client.accumulator import Batch
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is now. `offset` is -1 where the broker did not say (acks=0, or a repetition it recognised)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Records of a `send_many` that lie together: `count` of them from `offset` on (-1: the broker did not say)."""
+
+    partition: TopicPartition
+    offset: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDelivered:
+    """A batch whose fate is known, as `on_delivery` is told: `error` is None when it was acknowledged."""
+
+    partition: TopicPartition
+    base_offset: int
+    count: int
+    error: Exception | None
+
+
+class Delivery:
+    """A record on its way. Awaiting it is awaiting `wait()`."""
+
+    __slots__ = ("_batch", "_index", "_timestamp_ms")
+
+    def __init__(self, batch: Batch, index: int, timestamp_ms: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp_ms = timestamp_ms
+
+    @property
+    def done(self) -> bool:
+        """Whether `wait` would return (or raise) at once."""
+        return _settled(self._batch, self._index)[0].settled.is_set()
+
+    async def wait(self) -> RecordMetadata:
+        """Wait until the record is acknowledged. Raises KafkaError or ClientError when it was given up."""
+        batch, index = self._batch, self._index
+        while True:
+            await batch.settled.wait()
+            if not batch.splits:
+                break
+            batch, index = _settled(batch, index)
+        if batch.error is not None:
+            raise batch.error
+        offset = batch.base_offset + index if batch.base_offset >= 0 else -1
+        appended_ms = batch.log_append_time_ms
+        topic, partition = batch.partition
+        timestamp_ms = appended_ms if appended_ms >= 0 else self._timestamp_ms
+        return RecordMetadata(topic, partition, offset, timestamp_ms)
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        return self.wait().__await__()
+
+
+def _settled(batch: Batch, index: int) -> tuple[Batch, int]:
+    """The batch that holds record `index` of `batch` now that it may have been split, and its index there."""
+    while batch.splits:
+        first, part = next(s for s in reversed(batch.splits) if s[0] <= index)
+        batch, index = part, index - first
+    return batch, index
+
+
+class Deliveries:
+    """The records of one `send_many` on their way."""
+
+    __slots__ = ("_runs",)
+
+    def __init__(self) -> None:
+        self._runs: list[tuple[Batch, int, int]] = []
+
+    def add(self, batch: Batch, first: int, count: int) -> None:
+        self._runs.append((batch, first, count))
+
+    async def wait(self) -> list[Run]:
+        """Wait until all are settled; where they lie. Raises the first error, after all are settled."""
+        runs: list[Run] = []
+        error: Exception | None = None
+        pieces = list(reversed(self._runs))
+        while pieces:
+            batch, first, count = pieces.pop()
+            await batch.settled.wait()
+            if batch.splits:
+                (_, low), (middle, high) = batch.splits
+                if first + count > middle:
+                    begin = max(first, middle)
+                    pieces.append((high, begin - middle, first + count - begin))
+                if first < middle:
+                    pieces.append((low, first, min(count, middle - first)))
+                continue
+            error = error or batch.error
+            offset = batch.base_offset + first if batch.base_offset >= 0 else -1
+            runs.append(Run(batch.partition, offset, count))
+        if error is not None:
+            raise error
+        return runs
