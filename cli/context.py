@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pk.net.client.admin import Admin
     from pk.net.client.config import ClientConfig
 
+_ANSI = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
+
 
 class Streams:
     """Standard input, output and error, and what they are."""
@@ -168,16 +170,20 @@ class Context:
             return await self.session.admin(self.settings)
         return await self.session.admin(self.settings, self.about)
 
+    def allow(self) -> None:
+        """Returns if the profile lets anything be changed: for commands that act without asking. Raises Refused."""
+        if self.settings.guard == "readonly":
+            raise Refused(
+                f"{self.settings.cluster_name} is guarded as read-only; nothing was changed."
+            )
+
     async def agree(self, question: str, *, name: str | None = None) -> None:
         """Returns if the change may be made. `name` is what a profile guarded by `type-name` wants typed.
 
         Raises Refused where the answer is no, where there is nobody to ask, or where the profile is read-only.
         """
-        guard = self.settings.guard
-        if guard == "readonly":
-            raise Refused(
-                f"{self.settings.cluster_name} is guarded as read-only; nothing was changed."
-            )
+        self.allow()
+        guard, profile = self.settings.guard, self.settings.profile
         values = self.args.values()
         if values.get("yes") or values.get("execute") or guard == "none":
             return
@@ -185,20 +191,29 @@ class Context:
             raise Refused(
                 "There is no terminal to ask on, so nothing was changed; -y does it without asking."
             )
-        if guard == "type-name" and name is not None:
-            answer = await self.ask(f"{question} Type {name} to go on: ")
-            if answer.strip() != name:
+        if guard == "type-name":
+            wanted = name or (profile.name if profile else "yes")
+            answer = await self.ask(f"{question} Type {wanted} to go on: ")
+            if answer.strip() != wanted:
                 raise Refused("Nothing was changed.")
             return
         answer = await self.ask(f"{question} [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
             raise Refused("Nothing was changed.")
 
+    def painted(self, text: str) -> str:
+        """`text` for standard error, with the cluster's name in the colour of its profile."""
+        profile = self.settings.profile
+        if profile is None or profile.colour is None or not self.streams.err_colour:
+            return text
+        name = self.settings.cluster_name
+        return text.replace(name, f"\x1b[1;{_ANSI[profile.colour]}m{name}\x1b[0m")
+
     async def ask(self, prompt: str) -> str:
         """A line from the terminal, waited for without holding up the loop. Empty at the end of input."""
         import trio
 
-        self.streams.err.write(prompt)
+        self.streams.err.write(self.painted(prompt))
         self.streams.err.flush()
         fd = self.streams.stdin.fileno()
         line = bytearray()

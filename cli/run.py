@@ -17,8 +17,9 @@ def load(command: Command) -> Callable[[Context], Any]:
 
 
 def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
-    """The function that does what was asked for: the command's own; again and again where it is to be watched, with its
-    requests shown where they are to be traced; or, for `-f schema`, one that prints what its JSON looks like."""
+    """The function that does what was asked for: the command's own, under what the profile forbids; again and again
+    where it is to be watched, with its requests shown where they are to be traced; or, for `-f schema`, one that prints
+    what its JSON looks like."""
     assert isinstance(parsed.node, Command)
     values = parsed.args.values()
     if values.get("format") == "schema":
@@ -29,10 +30,16 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
         from pk.cli.watching import watch
 
         handler = lambda context: watch(context, once, seconds)
-    if how is not None and not parsed.node.blocking:
+    if parsed.node.blocking:
+        return handler
+    if any(option.dest == "profile" for option in parsed.node.options):
+        from pk.cli.guards import guarded
+
+        handler = guarded(handler)
+    if how is not None:
         from pk.cli.trace import traced
 
-        return traced(handler, how)
+        handler = traced(handler, how)
     return handler
 
 

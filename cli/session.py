@@ -24,6 +24,8 @@ class Session:
         self._nursery = nursery
         self._opening = trio.Lock()
         self._admins: dict[tuple[str, tuple[tuple[str, str], ...]], Admin] = {}
+        self.answered: dict[str, str] = {}
+        """The cluster that was found to answer at each address, where a profile wants to know."""
 
     async def admin(self, settings: Settings, about: type[ClientConfig] = AdminConfig) -> Admin:
         """The admin client for a cluster. `about` is the kind of client that the command's -X keys are for.

@@ -10,6 +10,9 @@ from pk.cli.paths import user_dir
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 GUARDS = ("none", "confirm", "type-name", "readonly")
+COLOURS = ("red", "yellow", "green", "blue", "magenta", "cyan")
+KEYS = ("bootstrap", "guard", "colour", "cluster_id", "properties", "secrets")
+"""What the table of a profile may hold."""
 
 
 class Profile(NamedTuple):
@@ -20,6 +23,11 @@ class Profile(NamedTuple):
     properties: Mapping[str, str] = {}
     guard: str = "confirm"
     colour: str | None = None
+    cluster_id: str | None = None
+    """The cluster it is meant for; where another answers, nothing is done."""
+
+    secrets: Mapping[str, str] = {}
+    """Client keys whose values are asked for when they are needed: `prompt`, `keyring`, or `command:WORDS`."""
 
 
 class Settings(NamedTuple):
@@ -74,8 +82,38 @@ def _profile(path: str, name: str, table: Any) -> Profile:
         raise CommandError(
             f"{path}: the guard of profile {name!r} is one of {', '.join(GUARDS)}, not {guard!r}"
         )
+    colour = table.get("colour")
+    if colour is not None and colour not in COLOURS:
+        raise CommandError(
+            f"{path}: the colour of profile {name!r} is one of {', '.join(COLOURS)}, not {colour!r}"
+        )
+    unknown = [key for key in table if key not in KEYS]
+    if unknown:
+        near = nearest(unknown[0], KEYS)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}."
+        raise CommandError(f"{path}: profile {name!r} has no key {unknown[0]!r}; {hint}")
     properties = {str(k): _text(v) for k, v in table.get("properties", {}).items()}
-    return Profile(name, table.get("bootstrap"), properties, guard, table.get("colour"))
+    secrets = {str(k): check_secret(str(k), str(v)) for k, v in table.get("secrets", {}).items()}
+    return Profile(
+        name,
+        table.get("bootstrap"),
+        properties,
+        guard,
+        colour,
+        table.get("cluster_id"),
+        secrets,
+    )
+
+
+def check_secret(key: str, source: str) -> str:
+    """`source`, if a secret may come from there. Raises Unusable."""
+    kind, _, words = source.partition(":")
+    if source in ("prompt", "keyring") or (kind == "command" and words.strip()):
+        return source
+    raise Unusable(
+        f"The secret {key} comes from prompt, keyring or command:WORDS, not {source!r}: "
+        "a secret itself stands neither in a file of pk's nor on a command line."
+    )
 
 
 def _text(value: Any) -> str:
@@ -121,6 +159,10 @@ def settings_of(args: Args) -> Settings:
         profile.bootstrap if profile else None
     )
     properties: dict[str, str] = dict(profile.properties) if profile else {}
+    if profile and profile.secrets:
+        from pk.cli.secret_values import secret_values
+
+        properties.update(secret_values(profile.name, profile.secrets))
     if args.config_file:
         properties.update(read_properties(args.config_file))
     given = dict(args.client_properties)

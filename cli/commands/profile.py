@@ -1,15 +1,22 @@
 """`pk profile`: clusters by name, kept in a TOML file of the user's."""
 
 import os
-import shlex
-import subprocess
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from pk.cli.context import Context
-from pk.cli.exits import CommandError, Refused
-from pk.cli.output import Column, Listing
+from pk.cli.exits import CommandError, Refused, Unusable
+from pk.cli.output import Column, Document, Listing, Row, Section
 from pk.cli.paths import make_user_dir
-from pk.cli.settings import choose_profile, profiles_file, read_profiles
+from pk.cli.settings import (
+    DEFAULT_BOOTSTRAP,
+    Profile,
+    check_secret,
+    choose_profile,
+    profiles_file,
+    read_profiles,
+)
 
 _PROFILES = (
     Column("profile"),
@@ -17,28 +24,55 @@ _PROFILES = (
     Column("guard"),
     Column("colour"),
     Column("chosen"),
+    Column("cluster_id", wide=True),
     Column("properties", wide=True),
+    Column("secrets", wide=True),
 )
+_PAIRS = (Column("name"), Column("value"))
+
+_SECRET = re.compile(r"password|secret|jaas\.config|oauthbearer.*assertion", re.IGNORECASE)
+"""Client keys whose values are nobody's business but the user's."""
+
+
+def _row(profile: Profile, chosen: str | None) -> dict[str, Any]:
+    return {
+        "profile": profile.name,
+        "bootstrap": profile.bootstrap,
+        "guard": profile.guard,
+        "colour": profile.colour,
+        "cluster_id": profile.cluster_id,
+        "chosen": profile.name == chosen,
+        "properties": {
+            k: "(hidden)" if _SECRET.search(k) else v for k, v in profile.properties.items()
+        },
+        "secrets": dict(profile.secrets),
+    }
 
 
 def list_profiles(context: Context) -> None:
     """`pk profile list`."""
     profiles, chosen = read_profiles()
-    context.show(
-        Listing(
-            _PROFILES,
-            [
-                {
-                    "profile": p.name,
-                    "bootstrap": p.bootstrap,
-                    "guard": p.guard,
-                    "colour": p.colour,
-                    "chosen": p.name == chosen,
-                    "properties": dict(p.properties),
-                }
-                for p in profiles.values()
-            ],
+    if not profiles and context.streams.out_terminal:
+        context.say("There is none yet; `pk profile add NAME -b HOST:PORT` makes one.")
+    context.show(Listing(_PROFILES, [_row(p, chosen) for p in profiles.values()], _style))
+
+
+def _style(row: Row) -> str | None:
+    return row.get("colour")
+
+
+def show(context: Context) -> None:
+    """`pk profile show`."""
+    profile = choose_profile(context.args.name)
+    if profile is None:
+        raise CommandError(
+            "No profile is chosen; `pk profile list` shows which there are, `pk profile use NAME` chooses one."
         )
+    _, chosen = read_profiles()
+    row = _row(profile, chosen)
+    named = [{"name": k.replace("_", " "), "value": v} for k, v in row.items()]
+    context.show_document(
+        Document([row], [Section("", Listing(_PAIRS, named))], Listing(_PROFILES, [row], _style))
     )
 
 
@@ -65,30 +99,64 @@ def _save(document: Any) -> None:
     os.replace(scratch, path)
 
 
-def add(context: Context) -> None:
+async def add(context: Context) -> None:
     """`pk profile add`."""
     import tomlkit
 
     args = context.args
+    for key, _ in args.client_properties:
+        if _SECRET.search(key):
+            raise Unusable(
+                f"{key} is a secret, which does not belong on a command line: --secret {key}=prompt asks for it when it "
+                f"is needed, {key}=keyring keeps it in the system's keyring, {key}=command:WORDS asks a program."
+            )
+    secrets = {key: check_secret(key, source) for key, source in args.secrets}
+    if args.pin and args.cluster_id:
+        raise Unusable("--pin finds the id out; --cluster-id does not go with it.")
     document = _document()
     profiles = document.setdefault("profiles", tomlkit.table(is_super_table=True))
     known = args.name in profiles
     table = profiles.setdefault(args.name, tomlkit.table())
+    bootstrap = args.bootstrap_server or table.get("bootstrap") or DEFAULT_BOOTSTRAP
+    cluster_id = await _cluster_id(str(bootstrap)) if args.pin else args.cluster_id
     for key, value in (
         ("bootstrap", args.bootstrap_server),
         ("guard", args.guard),
         ("colour", args.colour),
+        ("cluster_id", cluster_id),
     ):
         if value is not None:
             table[key] = value
-    if args.client_properties:
-        properties = table.setdefault("properties", tomlkit.table())
-        for key, value in args.client_properties:
-            properties[key] = value
+    for name, pairs in (("properties", args.client_properties), ("secrets", secrets.items())):
+        if pairs:
+            inner = table.setdefault(name, tomlkit.table())
+            for key, value in pairs:
+                inner[key] = value
+    _keep_in_keyring(args.name, secrets)
     _save(document)
     context.say(
         f"Profile {args.name} was {'changed' if known else 'added'}; `pk profile use {args.name}` chooses it."
     )
+
+
+async def _cluster_id(bootstrap: str) -> str:
+    """The id of the cluster that answers there."""
+    from pk.net.client.admin import open_admin
+
+    async with open_admin(bootstrap, {"default.api.timeout.ms": "15000"}) as admin:
+        found = (await admin.describe_cluster()).cluster_id
+    if not found:
+        raise CommandError(f"The cluster at {bootstrap} tells no id.")
+    return found
+
+
+def _keep_in_keyring(name: str, secrets: Mapping[str, str]) -> None:
+    """Asks for the secrets that are to lie in the keyring, and puts them there."""
+    for key, source in secrets.items():
+        if source == "keyring":
+            from pk.cli.secret_values import SERVICE, ask_secret, keyring
+
+            keyring().set_password(SERVICE, f"{name}/{key}", ask_secret(f"{key}: "))
 
 
 def use(context: Context) -> None:
@@ -108,6 +176,9 @@ def delete(context: Context) -> None:
     """`pk profile delete`."""
     name = context.args.name
     choose_profile(name)
+    if context.args.dry_run:
+        context.say(f"Profile {name} would be removed.")
+        return
     if not context.args.yes:
         if not context.streams.in_terminal or not context.streams.err_terminal:
             raise Refused(
@@ -126,16 +197,12 @@ def delete(context: Context) -> None:
 
 def edit(context: Context) -> None:
     """`pk profile edit`."""
+    from pk.cli.editor import edit_file
+
     make_user_dir("config")
     path = profiles_file()
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    try:
-        ended = subprocess.run([*shlex.split(editor), path], check=False)
-    except OSError as e:
-        raise CommandError(
-            f"{editor} cannot be started ({e.strerror}); $EDITOR names another."
-        ) from None
-    if ended.returncode:
-        raise CommandError(f"{editor} ended with {ended.returncode}.")
+    if not os.path.exists(path):
+        _save(_document())
+    edit_file(path)
     read_profiles()
     context.say(f"{path} is well-formed.")

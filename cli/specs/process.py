@@ -1,7 +1,7 @@
 """`pk up`, `pk broker`, `pk shell`, `pk help`, `pk completion`, `pk profile`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CONNECTION, DEBUG, FORMAT, LISTING, YES
+from pk.cli.specs.common import CONNECTION, DEBUG, DRY_RUN, FORMAT, LISTING, YES
 
 _BROKER_PROPERTY = Option(
     "-X",
@@ -202,23 +202,47 @@ COMPLETION = Command(
     examples=("source <(pk completion bash)",),
 )
 
+_PROFILE_SHAPE = (
+    "profile bootstrap? guard colour? cluster_id? chosen:bool properties:<str> secrets:<str>"
+)
+
 PROFILE = Group(
     "profile",
     "profiles",
     "context",
-    help="Named clusters: add, use, list, edit.",
+    help="Named clusters, each with its guard: list, show, add, use, edit, delete.",
     children=(
         Command(
             "list",
             "ls",
             help="The profiles there are.",
             handler="pk.cli.commands.profile:list_profiles",
-            shows="profile bootstrap? guard colour? cluster_id? chosen:bool properties:<str>",
+            shows=_PROFILE_SHAPE,
+            examples=("pk profile list",),
             options=(*LISTING, DEBUG),
             blocking=True,
         ),
         Command(
+            "show",
+            "describe",
+            help="One profile, and what a command would take from it.",
+            handler="pk.cli.commands.profile:show",
+            arguments=(
+                Argument(
+                    "NAME",
+                    optional=True,
+                    help="Its name (default: the one that commands use).",
+                    complete="profile",
+                ),
+            ),
+            options=(*LISTING, DEBUG),
+            shows=_PROFILE_SHAPE,
+            examples=("pk profile show prod",),
+            blocking=True,
+        ),
+        Command(
             "add",
+            "set",
             help="Add a profile, or change one.",
             handler="pk.cli.commands.profile:add",
             arguments=(Argument("NAME", help="Its name."),),
@@ -242,19 +266,37 @@ PROFILE = Group(
                     "--guard",
                     value="GUARD",
                     choices=("none", "confirm", "type-name", "readonly"),
-                    help="How changes are guarded: none, confirm, type-name or readonly.",
+                    help="What a change wants: nothing, a yes (the default), the thing's name typed; or none may be made.",
                 ),
                 Option(
                     "--colour",
                     "--color",
                     value="COLOUR",
                     choices=("red", "yellow", "green", "blue", "magenta", "cyan"),
-                    help="Its colour in the shell's prompt.",
+                    help="Its colour in questions and in the shell's prompt.",
+                ),
+                Option(
+                    "--cluster-id",
+                    value="ID",
+                    help="The cluster it is meant for: commands refuse where another answers.",
+                ),
+                Option("--pin", help="The same, with the id of the cluster that answers now."),
+                Option(
+                    "--secret",
+                    value="KEY=SOURCE",
+                    kind="pair",
+                    repeat=True,
+                    dest="secrets",
+                    help="A client key whose value comes from prompt, keyring or command:WORDS when it is needed.",
                 ),
                 DEBUG,
             ),
-            examples=("pk profile add prod -b k1:9092,k2:9092 --guard type-name --colour red",),
-            blocking=True,
+            examples=(
+                "pk profile add prod -b k1:9092,k2:9092 --guard type-name --colour red",
+                "pk profile add dev -b 127.0.0.1:9092 --guard none",
+                "pk profile add prod --secret 'sasl.jaas.config=command:pass show kafka/prod'",
+            ),
+            notes="Guards hold for every command: `readonly` also lets no record be produced and no group be joined.",
         ),
         Command(
             "use",
@@ -262,13 +304,14 @@ PROFILE = Group(
             handler="pk.cli.commands.profile:use",
             arguments=(Argument("NAME", help="Its name; - for none.", complete="profile"),),
             options=(DEBUG,),
-            blocking=True,
+            examples=("pk profile use prod", "pk profile use -"),
         ),
         Command(
             "edit",
             help="Open the profiles' file in $EDITOR.",
             handler="pk.cli.commands.profile:edit",
             options=(DEBUG,),
+            examples=("pk profile edit",),
             blocking=True,
         ),
         Command(
@@ -277,7 +320,8 @@ PROFILE = Group(
             help="Remove a profile.",
             handler="pk.cli.commands.profile:delete",
             arguments=(Argument("NAME", help="Its name.", complete="profile"),),
-            options=(YES, DEBUG),
+            options=(DRY_RUN, YES, DEBUG),
+            examples=("pk profile delete old -y",),
             blocking=True,
         ),
     ),

@@ -64,6 +64,10 @@ TRACED: Final[ContextVar[OnRequest | None]] = ContextVar("pk_traced", default=No
 """Whom the requests are told to that this task, and those it starts, submit over whatever connection: besides the
 `on_request` of the client at hand. A program sets it around what it wants to see."""
 
+FORBIDS: Final[ContextVar[Callable[[Any], None] | None]] = ContextVar("pk_forbids", default=None)
+"""Who looks at a request before it is sent by this task, or by those it starts, and raises where it must not be: the last
+guard of a program that has promised to change nothing."""
+
 CONNECT: Final = "(connect)"
 """The name under which the making of a connection is told of, with api key -1."""
 
@@ -193,9 +197,13 @@ class Connection:
         """Queue a request behind those submitted before. Raises Closed or Disconnected if the connection has ended.
 
         `answered=False` is for a produce with acks=0, which has no answer: it is done once it is handed to the socket.
+        What `FORBIDS` raises comes out as it is.
         """
         if self._closed is not None:
             raise self._closed
+        forbids = FORBIDS.get()
+        if forbids is not None:
+            forbids(request)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         frame = frame_request(request, version, self._correlation_id, self.config.client_id)
         now = self.last_used = trio.current_time()

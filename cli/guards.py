@@ -1,0 +1,103 @@
+"""What a profile forbids, whatever command is run under it: talking to another cluster than its own, and, where it is
+read-only, every request that changes something. The commands ask before they change anything and say so in their own
+words; this is what holds where one forgot.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from pk.cli.context import Context
+from pk.cli.exits import Refused
+from pk.cli.settings import Settings
+from pk.net.client.connection import FORBIDS
+
+Handler = Callable[[Context], Awaitable[int | None]]
+
+CHANGING: Final = frozenset(
+    (
+        0,  # Produce
+        8,  # OffsetCommit
+        11,  # JoinGroup: a member more makes the others share anew
+        13,  # LeaveGroup
+        19,  # CreateTopics
+        20,  # DeleteTopics
+        21,  # DeleteRecords
+        22,  # InitProducerId
+        24,  # AddPartitionsToTxn
+        25,  # AddOffsetsToTxn
+        26,  # EndTxn
+        27,  # WriteTxnMarkers
+        28,  # TxnOffsetCommit
+        30,  # CreateAcls
+        31,  # DeleteAcls
+        33,  # AlterConfigs
+        34,  # AlterReplicaLogDirs
+        37,  # CreatePartitions
+        38,  # CreateDelegationToken
+        39,  # RenewDelegationToken
+        40,  # ExpireDelegationToken
+        42,  # DeleteGroups
+        43,  # ElectLeaders
+        44,  # IncrementalAlterConfigs
+        45,  # AlterPartitionReassignments
+        47,  # OffsetDelete
+        49,  # AlterClientQuotas
+        51,  # AlterUserScramCredentials
+        57,  # UpdateFeatures
+        64,  # UnregisterBroker
+        68,  # ConsumerGroupHeartbeat
+        76,  # ShareGroupHeartbeat
+        79,  # ShareAcknowledge
+        80,  # AddRaftVoter
+        81,  # RemoveRaftVoter
+        85,  # WriteShareGroupState
+        86,  # DeleteShareGroupState
+        88,  # StreamsGroupHeartbeat
+        91,  # AlterShareGroupOffsets
+        92,  # DeleteShareGroupOffsets
+    )
+)
+"""The APIs whose requests change something, unless they say that they only ask whether they might."""
+
+
+def forbid_changes(context: Context) -> Callable[[Any], None]:
+    """A look at a request before it is sent, which refuses one that changes something."""
+
+    def look(request: Any) -> None:
+        if request.API_KEY in CHANGING and not getattr(request, "validate_only", False):
+            context.allow()
+
+    return look
+
+
+def guarded(handler: Handler) -> Handler:
+    """`handler`, under what the profile forbids."""
+
+    async def run(context: Context) -> int | None:
+        settings = context.settings
+        if settings.profile is None:
+            return await handler(context)
+        token = FORBIDS.set(forbid_changes(context) if settings.guard == "readonly" else None)
+        try:
+            await _check_cluster(context, settings)
+            return await handler(context)
+        finally:
+            FORBIDS.reset(token)
+
+    return run
+
+
+async def _check_cluster(context: Context, settings: Settings) -> None:
+    """Raises Refused where another cluster answers than the profile is meant for."""
+    assert settings.profile is not None and context.session is not None
+    wanted = settings.profile.cluster_id
+    if wanted is None or context.session.answered.get(settings.bootstrap) == wanted:
+        return
+    admin = await context.admin()
+    found = (await admin.describe_cluster()).cluster_id
+    if found != wanted:
+        raise Refused(
+            f"Profile {settings.profile.name} is meant for cluster {wanted}, but cluster {found} answers at "
+            f"{settings.bootstrap}; nothing was done. `pk profile edit` changes where it points or what it is meant for."
+        )
+    context.session.answered[settings.bootstrap] = wanted
