@@ -1,0 +1,167 @@
+"""Checks of what brokers must agree on: the controller, metadata, versions, time, and transactions that end."""
+
+from collections.abc import Iterator
+
+from pk.cli.context import count, join
+from pk.cli.diagnosis.picture import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Picture,
+    brokers_named,
+    name_of,
+    names,
+    number,
+    partitions_counted,
+)
+from pk.cli.diagnosis.readers import duration
+
+_METADATA_LAG = 1000
+"""A node that lacks more metadata records than this is behind."""
+_SKEW_MS = 2_000
+_FUTURE_MS = 60_000
+"""A record that much in the future is no matter of clocks that drift."""
+_MAX_TRANSACTION_MS = 900_000
+"""Apache's default of transaction.max.timeout.ms."""
+_HANGING_AFTER_MS = 300_000
+"""Beyond the longest timeout a coordinator has this long to abort (as Apache's find-hanging)."""
+
+
+def controller(picture: Picture) -> Iterator[Finding]:
+    """A cluster without a controller."""
+    if picture.controller == -1:
+        yield Finding(
+            "controller",
+            ERROR,
+            "There is no controller.",
+            "No topic can be made, no leader elected, no broker joins until there is one.",
+            "pk cluster quorum",
+        )
+
+
+def metadata_lag(picture: Picture) -> Iterator[Finding]:
+    """Nodes that are behind in the metadata log."""
+    end = max((f.end for f in picture.followers), default=0)
+    live = set(picture.live)
+    behind = [
+        f for f in picture.followers if end - f.end > _METADATA_LAG and (f.voter or f.node in live)
+    ]
+    if behind:
+        told = join([f"{f.node} by {end - f.end:,} records" for f in behind])
+        yield Finding(
+            "metadata-lag",
+            WARNING,
+            f"{count(len(behind), 'node')} behind in the metadata log: {told}.",
+            "They know old leaders and old configs.",
+            "pk cluster quorum",
+            tuple(str(f.node) for f in behind),
+        )
+
+
+def mixed_versions(picture: Picture) -> Iterator[Finding]:
+    """Brokers of different releases, or that serve different APIs."""
+    by_release: dict[str, list[int]] = {}
+    for broker in picture.live:
+        release = picture.brokers[broker].release
+        if release is not None:
+            by_release.setdefault(release, []).append(broker)
+    apis = {b: picture.brokers[b].apis for b in picture.live if picture.brokers[b].apis is not None}
+    if len(by_release) > 1:
+        told = "; ".join(f"{brokers_named(ids)} {r}" for r, ids in sorted(by_release.items()))
+        what = f"Brokers are of different releases: {told}."
+    elif len(set(apis.values())) > 1:
+        what = "Brokers serve different versions of the protocol, though of one release."
+    else:
+        return
+    yield Finding(
+        "mixed-versions",
+        WARNING,
+        what,
+        "As it is in the midst of an upgrade; left so, clients see other features as leaders move.",
+        "pk brokers list --columns broker,state,supports",
+        tuple(str(b) for ids in by_release.values() for b in ids),
+    )
+
+
+def features_behind(picture: Picture) -> Iterator[Finding]:
+    """Features that every broker supports in a newer level than the cluster has settled on."""
+    behind = {
+        name: (picture.finalized.get(name, 0), level)
+        for name, level in picture.common.items()
+        if picture.finalized.get(name, 0) < level and name in picture.finalized
+    }
+    if behind:
+        told = join([f"{n} at {was}, {to} is possible" for n, (was, to) in sorted(behind.items())])
+        yield Finding(
+            "features-behind",
+            NOTE,
+            f"The cluster has not settled on all that its brokers support: {told}.",
+            "An upgrade ends with raising the features; some levels cannot be lowered again.",
+            f"pk cluster features upgrade {' '.join(sorted(behind))} --dry-run",
+            tuple(sorted(behind)),
+        )
+
+
+def clock_skew(picture: Picture) -> Iterator[Finding]:
+    """The controller's clock against the one of this machine."""
+    ahead = picture.controller_ahead_ms
+    if ahead is not None and abs(ahead) > _SKEW_MS:
+        way = "ahead of" if ahead > 0 else "behind"
+        yield Finding(
+            "clock-skew",
+            WARNING,
+            f"The controller's clock is {duration(abs(ahead))} {way} this machine's.",
+            "Records are deleted too early or too late, and positions by time miss; whichever of the two "
+            "is wrong needs NTP.",
+            "pk cluster quorum",
+            ("controller",),
+        )
+
+
+def future_records(picture: Picture) -> Iterator[Finding]:
+    """Records with a time that is still to come."""
+    ahead = {
+        tp: p.newest_ms - picture.now_ms
+        for tp, _, p in picture.partitions
+        if p.newest_ms is not None and p.newest_ms - picture.now_ms > _FUTURE_MS
+    }
+    if ahead:
+        tps = sorted(ahead)
+        most = max(ahead.values())
+        yield Finding(
+            "future-records",
+            WARNING,
+            f"{partitions_counted(tps)} with records from the future, up to {duration(most)} ahead.",
+            "Retention by time keeps their segments until then, and what is written beside them; a producer's clock, "
+            "or its unit (seconds for milliseconds), is wrong.",
+            f"pk consume {tps[0].topic} -o @now..end -n 5 -f jsonl",
+            tuple(map(name_of, tps)),
+        )
+
+
+def hanging_transactions(picture: Picture) -> Iterator[Finding]:
+    """Transactions that are open for longer than any may be."""
+    longest = max(
+        (
+            number(b.configs.get("transaction.max.timeout.ms"), _MAX_TRANSACTION_MS)
+            for b in picture.brokers.values()
+        ),
+        default=_MAX_TRANSACTION_MS,
+    )
+    limit = longest + _HANGING_AFTER_MS
+    bad = [t for t in picture.transactions if picture.now_ms - t.last_ms > limit]
+    for producer in sorted({t.producer_id for t in bad}):
+        mine = [t for t in bad if t.producer_id == producer]
+        oldest = min(t.last_ms for t in mine)
+        topics = sorted({t.partition.topic for t in mine})
+        yield Finding(
+            "hanging-transactions",
+            ERROR,
+            f"A transaction of producer {producer} hangs for {duration(picture.now_ms - oldest)} "
+            f"({names(t.partition for t in mine)}).",
+            "Readers with read_committed stop there, and compaction too. Its coordinator has forgotten it, or it would "
+            "have been aborted.",
+            f"pk producers describe {' '.join(topics[:6])}",
+            tuple(name_of(t.partition) for t in mine),
+        )

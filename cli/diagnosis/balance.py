@@ -1,0 +1,171 @@
+"""Checks of load and room: who leads, who holds how much, and which disks fill."""
+
+from collections.abc import Iterator, Mapping
+
+from pk.cli.commands.reassign_files import show_bytes
+from pk.cli.context import count, join
+from pk.cli.diagnosis.picture import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Picture,
+    name_of,
+    partitions_counted,
+)
+
+_SKEWED = 1.5
+"""A broker with more than so many times its share carries too much."""
+_SKEW_MIN = 4
+"""… and at least so many partitions more than its share: 3 against 1 is no skew worth a move."""
+_SKEW_BYTES_MIN = 1 << 30
+_FULL, _NEARLY = 0.95, 0.85
+
+
+def preferred_leaders(picture: Picture) -> Iterator[Finding]:
+    """Partitions that another than the preferred replica leads, though it is in sync."""
+    bad = [
+        tp
+        for tp, _, p in picture.partitions
+        if p.leader >= 0 and p.replicas and p.leader != p.replicas[0] and p.replicas[0] in p.isr
+    ]
+    if bad:
+        yield Finding(
+            "preferred-leaders",
+            WARNING,
+            f"{partitions_counted(bad)} led by another than the preferred replica, which is in sync.",
+            "After a restart leaders gather on the brokers that stayed up; an election spreads them again, "
+            "without moving a byte.",
+            "pk partitions elect-leaders",
+            tuple(name_of(tp) for tp in sorted(bad)),
+        )
+
+
+def _heaviest(shares: Mapping[int, float], least: float) -> tuple[int, float] | None:
+    """The broker with the most and the fair share, where it is too much."""
+    if len(shares) < 2:
+        return None
+    fair = sum(shares.values()) / len(shares)
+    broker = max(shares, key=lambda b: shares[b])
+    most = shares[broker]
+    return (broker, fair) if most > fair * _SKEWED and most - fair >= least else None
+
+
+def _per_broker(shares: Mapping[int, float]) -> str:
+    return join([f"{b}: {int(n):,}" for b, n in sorted(shares.items())], 12)
+
+
+def leader_skew(picture: Picture) -> Iterator[Finding]:
+    """Leaders that sit on few brokers."""
+    live = picture.live
+    leads: dict[int, float] = dict.fromkeys(live, 0)
+    prefers: dict[int, float] = dict.fromkeys(live, 0)
+    for _, _, p in picture.partitions:
+        if p.leader in leads:
+            leads[p.leader] += 1
+        if p.replicas and p.replicas[0] in prefers:
+            prefers[p.replicas[0]] += 1
+    found = _heaviest(leads, _SKEW_MIN)
+    if found:
+        broker, fair = found
+        elect = _heaviest(prefers, _SKEW_MIN) is None
+        yield Finding(
+            "leader-skew",
+            WARNING,
+            f"Broker {broker} leads {int(leads[broker]):,} partitions, its share is {fair:.0f} "
+            f"({_per_broker(leads)}).",
+            "All reads and writes go to leaders: that broker is busy while others idle.",
+            "pk partitions elect-leaders" if elect else "pk reassign apply --balance leaders",
+            (str(broker),),
+        )
+
+
+def replica_skew(picture: Picture) -> Iterator[Finding]:
+    """Replicas that sit on few brokers."""
+    holds: dict[int, float] = dict.fromkeys(picture.live, 0)
+    for _, _, p in picture.partitions:
+        for broker in p.replicas:
+            if broker in holds:
+                holds[broker] += 1
+    found = _heaviest(holds, _SKEW_MIN)
+    if found:
+        broker, fair = found
+        yield Finding(
+            "replica-skew",
+            WARNING,
+            f"Broker {broker} holds {int(holds[broker]):,} replicas, its share is {fair:.0f} "
+            f"({_per_broker(holds)}).",
+            "Its disk and network carry more than the others'.",
+            "pk reassign apply --balance replicas",
+            (str(broker),),
+        )
+
+
+def disk_skew(picture: Picture) -> Iterator[Finding]:
+    """Bytes that sit on few brokers."""
+    holds: dict[int, float] = dict.fromkeys(picture.live, 0)
+    for _, _, p in picture.partitions:
+        for broker in p.replicas:
+            if broker in holds and p.size_bytes is not None:
+                holds[broker] += p.size_bytes
+    found = _heaviest(holds, _SKEW_BYTES_MIN)
+    if found:
+        broker, fair = found
+        yield Finding(
+            "disk-skew",
+            WARNING,
+            f"Broker {broker} holds {show_bytes(int(holds[broker]))}, its share is {show_bytes(int(fair))}.",
+            "Its disk fills first, though the others have room.",
+            "pk reassign apply --balance bytes",
+            (str(broker),),
+        )
+
+
+def offline_directories(picture: Picture) -> Iterator[Finding]:
+    """Log directories that failed."""
+    bad = [d for d in picture.directories if d.error]
+    for d in bad:
+        yield Finding(
+            "offline-directories",
+            ERROR,
+            f"Log directory {d.path} of broker {d.broker} failed ({d.error}).",
+            "Its replicas are out of sync until the disk is mended and the broker started again.",
+            f"pk brokers logdirs {d.broker}",
+            (f"{d.broker}:{d.path}",),
+        )
+
+
+def full_disks(picture: Picture) -> Iterator[Finding]:
+    """Disks with little room left."""
+    for d in picture.directories:
+        if d.error or d.total <= 0 or d.usable < 0:
+            continue
+        used = 1 - d.usable / d.total
+        if used < _NEARLY:
+            continue
+        yield Finding(
+            "full-disks",
+            ERROR if used >= _FULL else WARNING,
+            f"The disk of {d.path} on broker {d.broker} is {used:.0%} full, "
+            f"{show_bytes(d.usable)} are left.",
+            "A broker whose disk is full takes its log directory offline.",
+            f"pk brokers logdirs {d.broker} --replicas --sort -size_bytes --limit 20",
+            (f"{d.broker}:{d.path}",),
+        )
+
+
+def empty_brokers(picture: Picture) -> Iterator[Finding]:
+    """Brokers that were added and never got a replica."""
+    holds = {b for _, _, p in picture.partitions for b in p.replicas}
+    idle = [b for b in picture.live if b not in holds]
+    busy = sum(1 for _ in picture.partitions)
+    if idle and busy >= len(picture.live) and len(picture.live) > 1:
+        ids = ",".join(map(str, idle))
+        yield Finding(
+            "empty-brokers",
+            NOTE,
+            f"{count(len(idle), 'broker')} without any replica ({ids}).",
+            "Kafka places only new topics on a new broker; what is there already stays where it is.",
+            f"pk reassign apply --add {ids}",
+            tuple(map(str, idle)),
+        )

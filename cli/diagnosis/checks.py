@@ -1,0 +1,64 @@
+"""Every check of `pk doctor`, in the order in which they are told."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pk.cli.diagnosis import agreement, balance, readers, replication
+from pk.cli.diagnosis.picture import SEVERITIES, Check, Finding, Picture
+
+QUORUM: Final = "quorum"
+CONFIGS: Final = "configs"
+BROKERS: Final = "brokers"
+DIRS: Final = "log directories"
+THROTTLES: Final = "throttles"
+OFFSETS: Final = "offsets"
+TIMES: Final = "record times"
+GROUPS: Final = "groups"
+TRANSACTIONS: Final = "transactions"
+"""What a check may need to be asked, beyond the brokers, topics and reassignments that are always asked."""
+
+
+def _check(name: str, run: Callable[[Picture], Iterable[Finding]], *needs: str) -> Check:
+    assert run.__doc__ is not None
+    return Check(name, run.__doc__.strip().rstrip("."), frozenset(needs), run)
+
+
+CHECKS: Final = (
+    _check("controller", agreement.controller, QUORUM),
+    _check("brokers-down", replication.brokers_down),
+    _check("offline-partitions", replication.offline),
+    _check("under-min-isr", replication.under_min_isr, CONFIGS),
+    _check("under-replicated", replication.under_replicated, CONFIGS),
+    _check("offline-directories", balance.offline_directories, DIRS),
+    _check("full-disks", balance.full_disks, DIRS),
+    _check("stuck-moves", replication.stuck_moves),
+    _check("orphan-throttles", replication.orphan_throttles, THROTTLES),
+    _check("offset-out-of-range", readers.out_of_range, GROUPS, OFFSETS),
+    _check("retention-risk", readers.retention_risk, GROUPS, OFFSETS, CONFIGS, DIRS),
+    _check("hanging-transactions", agreement.hanging_transactions, TRANSACTIONS, OFFSETS, BROKERS),
+    _check("no-spare-replica", replication.no_spare_replica, CONFIGS),
+    _check("single-replica", replication.single_replica),
+    _check("internal-topics", replication.internal_topics),
+    _check("one-rack", replication.one_rack),
+    _check("unclean-election", replication.unclean_election, CONFIGS),
+    _check("one-copy-acks", replication.one_copy_acks, CONFIGS),
+    _check("preferred-leaders", balance.preferred_leaders),
+    _check("leader-skew", balance.leader_skew),
+    _check("replica-skew", balance.replica_skew),
+    _check("disk-skew", balance.disk_skew, DIRS),
+    _check("empty-brokers", balance.empty_brokers),
+    _check("groups-without-members", readers.groups_without_members, GROUPS, OFFSETS),
+    _check("dead-groups", readers.dead_groups, GROUPS, OFFSETS),
+    _check("unread-topics", readers.unread_topics, GROUPS, OFFSETS),
+    _check("mixed-versions", agreement.mixed_versions, BROKERS),
+    _check("features-behind", agreement.features_behind, BROKERS),
+    _check("metadata-lag", agreement.metadata_lag, QUORUM),
+    _check("clock-skew", agreement.clock_skew, QUORUM),
+    _check("future-records", agreement.future_records, TIMES),
+)
+
+
+def diagnose(picture: Picture, checks: Iterable[Check] = CHECKS) -> list[Finding]:
+    """What the checks find, the gravest first."""
+    found = [finding for check in checks for finding in check.run(picture)]
+    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

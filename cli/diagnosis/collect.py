@@ -1,0 +1,428 @@
+"""Asks a cluster for the picture that `pk doctor` looks at: only what the checks that run have a use for, all at once.
+
+Nothing here changes anything, joins a group or makes a topic. What a broker does not answer, or may not, is left out and noted.
+"""
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+import trio
+
+from pk.cli.commands.features import common_range, release_of
+from pk.cli.commands.reassign_state import describe_nodes, running_reassignments
+from pk.cli.commands.throttles import describe as describe_throttles
+from pk.cli.commands.throttles import everything, read_throttles
+from pk.cli.context import Context
+from pk.cli.diagnosis import checks as c
+from pk.cli.diagnosis.picture import (
+    Broker,
+    Commit,
+    Directory,
+    Follower,
+    Group,
+    OpenTransaction,
+    Partition,
+    Picture,
+    Topic,
+)
+from pk.cli.diagnosis.readers import horizon_ms, retention_ms
+from pk.cli.failures import phrase
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+_ANSWER_S = 8.0
+_AT_ONCE = 16
+"""Groups asked about at the same time."""
+_PEEKS = 200
+"""The time of the next record is looked up for so many commits that may be late; the others are told without."""
+_CONFIGS = (
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+)
+_DATA_NEEDS = frozenset((c.OFFSETS, c.TRANSACTIONS, c.GROUPS))
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Collector:
+    """Puts a picture together, part by part."""
+
+    def __init__(self, context: Context, admin: Admin, needs: frozenset[str]) -> None:
+        self.context = context
+        self.admin = admin
+        self.needs = needs
+        self.unseen: dict[str, Exception] = {}
+        self.nodes: dict[int, r.Node] = {}
+        self.topics: dict[str, r.TopicDescription] = {}
+        self.running: Mapping[TopicPartition, r.Reassignment] = {}
+        self.configs: dict[str, dict[str, str]] = {}
+        self.releases: dict[int, str | None] = {}
+        self.features: dict[int, r.FeatureDescription] = {}
+        self.apis: dict[int, frozenset[tuple[str, int, int]]] = {}
+        self.broker_configs: dict[int, dict[str, str]] = {}
+        self.quorum: r.QuorumDescription | None = None
+        self.ahead_ms: int | None = None
+        self.dirs: dict[int, tuple[r.LogDirDescription, ...]] = {}
+        self.throttled: str | None = None
+        self.throttles_unowned = False
+        self.offsets: dict[str, dict[TopicPartition, r.ListedOffset]] = {}
+        self.groups: dict[str, tuple[str, int, dict[TopicPartition, r.OffsetAndMetadata]]] = {}
+        self.transactions: list[OpenTransaction] = []
+        self.expiring: dict[tuple[str, TopicPartition], int | None] = {}
+
+    async def collect(self) -> Picture:
+        """Asks for everything. Raises KafkaError and ClientError where not even the topics can be had."""
+        _, self.nodes = await describe_nodes(self.admin)
+        described = await self.admin.describe_topics()
+        for name, topic in described.items():
+            if isinstance(topic, r.TopicDescription):
+                self.topics[name] = topic
+            else:
+                self.unseen[f"topic {name}"] = topic
+        await self._part("reassignments", self._running)
+        parts: tuple[tuple[str, Callable[[], Awaitable[None]], frozenset[str]], ...] = (
+            (c.CONFIGS, self._topic_configs, frozenset((c.CONFIGS,))),
+            (c.BROKERS, self._brokers, frozenset((c.BROKERS,))),
+            (c.QUORUM, self._quorum, frozenset((c.QUORUM,))),
+            (c.DIRS, self._directories, frozenset((c.DIRS,))),
+            (c.THROTTLES, self._throttles, frozenset((c.THROTTLES,))),
+            (c.OFFSETS, self._log_ends, _DATA_NEEDS),
+            (c.TIMES, self._newest, frozenset((c.TIMES,))),
+            (c.GROUPS, self._groups, frozenset((c.GROUPS,))),
+        )
+        async with trio.open_nursery() as nursery:
+            for name, ask, wanted_by in parts:
+                if wanted_by & self.needs:
+                    nursery.start_soon(self._part, name, ask)
+        if c.TRANSACTIONS in self.needs:
+            await self._part(c.TRANSACTIONS, self._transactions)
+        if {c.GROUPS, c.CONFIGS} <= self.needs:
+            await self._part(c.TIMES, self._expiring)
+        return self.picture()
+
+    async def _part(self, name: str, ask: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await ask()
+        except (KafkaError, ClientError) as e:
+            if not (isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION):
+                self.unseen[name] = e
+
+    async def _running(self) -> None:
+        self.running = await running_reassignments(self.admin)
+
+    @property
+    def live(self) -> list[int]:
+        return sorted(b for b, node in self.nodes.items() if not node.fenced)
+
+    async def _topic_configs(self) -> None:
+        resources = [r.ConfigResource(r.ResourceType.TOPIC, name) for name in self.topics]
+        answers = await self.admin.describe_configs(
+            resources, keys=_CONFIGS, include_synonyms=False
+        )
+        for resource, answer in answers.items():
+            if isinstance(answer, Exception):
+                self.unseen[f"configs of topic {resource.name}"] = answer
+            else:
+                self.configs[resource.name] = {e.name: e.value for e in answer if e.value}
+
+    async def _brokers(self) -> None:
+        async def ask(broker: int) -> None:
+            with trio.move_on_after(_ANSWER_S) as scope:
+                try:
+                    self.features[broker] = await self.admin.describe_features(broker)
+                    self.releases[broker] = release_of(self.features[broker])
+                    ranges = await self.admin.api_versions(broker)
+                    self.apis[broker] = frozenset(
+                        (a.name, a.min_version, a.max_version) for a in ranges
+                    )
+                    resource = r.ConfigResource(r.ResourceType.BROKER, str(broker))
+                    told = await self.admin.describe_configs(
+                        [resource], keys=("transaction.max.timeout.ms",), include_synonyms=False
+                    )
+                    entries = told[resource]
+                    if not isinstance(entries, Exception):
+                        self.broker_configs[broker] = {e.name: e.value for e in entries if e.value}
+                except (KafkaError, ClientError) as e:
+                    self.unseen[f"broker {broker}"] = e
+            if scope.cancelled_caught:
+                self.unseen[f"broker {broker}"] = TimeoutError(
+                    f"no answer within {_ANSWER_S:.0f} s"
+                )
+
+        async with trio.open_nursery() as nursery:
+            for broker in self.live:
+                nursery.start_soon(ask, broker)
+
+    async def _quorum(self) -> None:
+        before = now_ms()
+        self.quorum = await self.admin.describe_quorum()
+        between = (before + now_ms()) // 2
+        # The leader tells of itself with its own clock, at the moment of the answer.
+        for voter in self.quorum.voters:
+            if voter.replica_id == self.quorum.leader_id and voter.last_caught_up_timestamp_ms > 0:
+                self.ahead_ms = voter.last_caught_up_timestamp_ms - between
+
+    async def _directories(self) -> None:
+        with trio.move_on_after(_ANSWER_S):
+            for broker, answer in (await self.admin.describe_log_dirs(self.live)).items():
+                if isinstance(answer, Exception):
+                    self.unseen[f"log directories of broker {broker}"] = answer
+                else:
+                    self.dirs[broker] = answer
+
+    async def _throttles(self) -> None:
+        present = await read_throttles(self.admin, self.live, self.topics)
+        if present.any:
+            self.throttled = describe_throttles(everything(present, ()))
+            self.throttles_unowned = not self.running
+        self.unseen.update(present.unread)
+
+    def _led(self) -> list[TopicPartition]:
+        return [
+            TopicPartition(topic.name, p.partition)
+            for topic in self.topics.values()
+            for p in topic.partitions
+            if p.leader_id >= 0
+        ]
+
+    async def _list(
+        self,
+        name: str,
+        wanted: Mapping[TopicPartition, int],
+        isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
+    ) -> None:
+        answers = await self.admin.list_offsets(wanted, isolation=isolation) if wanted else {}
+        self.offsets[name] = {
+            tp: answer for tp, answer in answers.items() if isinstance(answer, r.ListedOffset)
+        }
+        failed = [
+            e
+            for e in answers.values()
+            if isinstance(e, Exception)
+            and not (isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION)
+        ]
+        if failed:
+            self.unseen[f"offsets of {len(failed)} partitions"] = failed[0]
+
+    async def _log_ends(self) -> None:
+        tps = self._led()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._list, "start", dict.fromkeys(tps, r.EARLIEST))
+            nursery.start_soon(self._list, "end", dict.fromkeys(tps, r.LATEST))
+            if c.TRANSACTIONS in self.needs:
+                nursery.start_soon(
+                    self._list,
+                    "stable",
+                    dict.fromkeys(tps, r.LATEST),
+                    r.IsolationLevel.READ_COMMITTED,
+                )
+
+    async def _newest(self) -> None:
+        user = {t.name for t in self.topics.values() if not t.internal}
+        await self._list("newest", {tp: r.MAX_TIMESTAMP for tp in self._led() if tp.topic in user})
+
+    async def _groups(self) -> None:
+        listed = await self.admin.list_groups()
+        for broker, error in listed.errors.items():
+            self.unseen[f"groups of broker {broker}"] = error
+        names = [g.group_id for g in listed.groups if g.type.lower() != "share"]
+        described = await self.admin.describe_groups(names) if names else {}
+        limit = trio.CapacityLimiter(_AT_ONCE)
+
+        async def ask(name: str, group: r.GroupDescription) -> None:
+            async with limit:
+                try:
+                    commits = await self.admin.list_group_offsets(name)
+                except (KafkaError, ClientError) as e:
+                    self.unseen[f"offsets of group {name}"] = e
+                    return
+            kept = {tp: o for tp, o in commits.items() if isinstance(o, r.OffsetAndMetadata)}
+            self.groups[name] = (group.state, len(group.members), kept)
+
+        async with trio.open_nursery() as nursery:
+            for name, group in described.items():
+                if isinstance(group, r.GroupDescription):
+                    nursery.start_soon(ask, name, group)
+                else:
+                    self.unseen[f"group {name}"] = group
+
+    async def _transactions(self) -> None:
+        """Only a partition whose last stable offset is not its end has a transaction open."""
+        ends, stable = self.offsets.get("end", {}), self.offsets.get("stable", {})
+        held = [tp for tp, at in stable.items() if tp in ends and at.offset < ends[tp].offset]
+        answers = await self.admin.describe_producers(held) if held else {}
+        for tp, answer in answers.items():
+            if isinstance(answer, Exception):
+                self.unseen[f"producers of {tp}"] = answer
+                continue
+            self.transactions += [
+                OpenTransaction(tp, p.producer_id, p.last_timestamp_ms, p.transaction_start_offset)
+                for p in answer
+                if p.transaction_start_offset >= 0
+            ]
+
+    async def _expiring(self) -> None:
+        """Which commits stand at records that retention deletes soon, and when those were made."""
+        now = now_ms()
+        ends = self.offsets.get("end", {})
+        kept: dict[TopicPartition, int] = {}
+        for _, _, commits in self.groups.values():
+            for tp, commit in commits.items():
+                if tp in kept or tp not in ends or commit.offset >= ends[tp].offset:
+                    continue
+                configs = self.configs.get(tp.topic)
+                lives = None if configs is None else retention_ms(Topic({}, False, configs))
+                if lives is not None:
+                    kept[tp] = now - lives + horizon_ms(lives)
+        await self._list("fresh", kept)
+        fresh = self.offsets["fresh"]
+        starts = self.offsets.get("start", {})
+        late: dict[TopicPartition, set[int]] = {}
+        for name, (_, _, commits) in self.groups.items():
+            for tp, commit in commits.items():
+                if tp not in fresh or commit.offset >= ends[tp].offset:
+                    continue
+                if fresh[tp].offset < 0 or commit.offset < fresh[tp].offset:
+                    self.expiring[name, tp] = None
+                    if tp in starts and commit.offset >= starts[tp].offset:
+                        late.setdefault(tp, set()).add(commit.offset)
+        await self._times(late)
+
+    async def _times(self, late: Mapping[TopicPartition, set[int]]) -> None:
+        """The times of the records at these offsets, a round for as many as one partition has."""
+        from pk.cli.peek import record_times
+
+        todo = {tp: sorted(offsets) for tp, offsets in list(late.items())[:_PEEKS]}
+        times: dict[tuple[TopicPartition, int], int] = {}
+        while todo:
+            now = {tp: offsets.pop() for tp, offsets in todo.items()}
+            found = await record_times(self.context, now)
+            times.update({(tp, now[tp]): at for tp, at in found.items()})
+            todo = {tp: offsets for tp, offsets in todo.items() if offsets}
+        for name, tp in self.expiring:
+            self.expiring[name, tp] = times.get((tp, self.groups[name][2][tp].offset))
+
+    # The picture
+
+    def picture(self) -> Picture:
+        sizes = _sizes(self.dirs)
+        quorum = self.quorum
+        told = self.features
+        common = {}
+        if told and set(told) >= set(self.live):
+            for name in {f.name for d in told.values() for f in d.supported}:
+                levels = common_range(told, name)
+                if levels is not None:
+                    common[name] = levels[1]
+        newest = max(told.values(), key=lambda d: d.finalized_epoch, default=None)
+        return Picture(
+            now_ms=now_ms(),
+            brokers={b: self._broker(b, node) for b, node in sorted(self.nodes.items())},
+            topics={name: self._topic(topic, sizes) for name, topic in sorted(self.topics.items())},
+            controller=quorum.leader_id if quorum else None,
+            controller_ahead_ms=self.ahead_ms,
+            followers=_followers(quorum) if quorum else (),
+            groups={name: self._group(name) for name in sorted(self.groups)},
+            directories=_directories(self.dirs),
+            throttled=self.throttled,
+            throttles_unowned=self.throttles_unowned,
+            finalized={f.name: f.max_version_level for f in newest.finalized} if newest else {},
+            common=common,
+            transactions=self.transactions,
+            unseen=self.unseen,
+        )
+
+    def _broker(self, broker: int, node: r.Node) -> Broker:
+        return Broker(
+            node.rack,
+            node.fenced,
+            self.releases.get(broker),
+            self.apis.get(broker),
+            self.broker_configs.get(broker, {}),
+        )
+
+    def _topic(self, topic: r.TopicDescription, sizes: Mapping[TopicPartition, int]) -> Topic:
+        def offset(name: str, tp: TopicPartition) -> int | None:
+            found = self.offsets.get(name, {}).get(tp)
+            return found.offset if found else None
+
+        partitions = {}
+        for p in topic.partitions:
+            tp = TopicPartition(topic.name, p.partition)
+            moving = self.running.get(tp)
+            newest = self.offsets.get("newest", {}).get(tp)
+            partitions[p.partition] = Partition(
+                p.leader_id,
+                p.replicas,
+                p.isr,
+                moving.adding_replicas if moving else (),
+                moving.removing_replicas if moving else (),
+                offset("start", tp),
+                offset("end", tp),
+                offset("stable", tp),
+                newest.timestamp_ms if newest and newest.timestamp_ms >= 0 else None,
+                sizes.get(tp),
+            )
+        return Topic(partitions, topic.internal, self.configs.get(topic.name, {}))
+
+    def _group(self, name: str) -> Group:
+        state, members, commits = self.groups[name]
+        return Group(
+            state,
+            members,
+            {
+                tp: Commit(o.offset, (name, tp) in self.expiring, self.expiring.get((name, tp)))
+                for tp, o in commits.items()
+            },
+        )
+
+
+def _sizes(dirs: Mapping[int, Iterable[r.LogDirDescription]]) -> dict[TopicPartition, int]:
+    """The largest replica of each partition: the others may still be catching up."""
+    sizes: dict[TopicPartition, int] = {}
+    for told in dirs.values():
+        for directory in told:
+            for replica in directory.replicas:
+                tp = replica.partition
+                sizes[tp] = max(sizes.get(tp, 0), replica.size_bytes)
+    return sizes
+
+
+def _directories(dirs: Mapping[int, Iterable[r.LogDirDescription]]) -> list[Directory]:
+    return [
+        Directory(
+            broker,
+            d.path,
+            phrase(KafkaError(d.error_code)) if d.error_code else None,
+            d.total_bytes,
+            d.usable_bytes,
+        )
+        for broker, told in sorted(dirs.items())
+        for d in told
+    ]
+
+
+def _followers(quorum: r.QuorumDescription) -> list[Follower]:
+    def one(state: r.QuorumReplica, voter: bool) -> Follower:
+        return Follower(
+            state.replica_id,
+            state.log_end_offset,
+            voter,
+            state.last_fetch_timestamp_ms,
+            state.last_caught_up_timestamp_ms,
+        )
+
+    return [one(v, True) for v in quorum.voters] + [one(o, False) for o in quorum.observers]
+
+
+async def collect(context: Context, admin: Admin, needs: frozenset[str]) -> Picture:
+    """The picture of the cluster. Raises KafkaError and ClientError where not even its topics can be asked."""
+    return await Collector(context, admin, needs).collect()

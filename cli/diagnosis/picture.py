@@ -1,0 +1,236 @@
+"""What `pk doctor` looks at, and what it finds: plain values, so that every check is a function from one to the other.
+
+`pk.cli.diagnosis.collect` asks a cluster for the picture. What it could not learn stays empty and is named in `unseen`; a check
+never takes silence for a fault.
+"""
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from pk.cli.context import count, join
+from pk.core.values import TopicPartition
+
+ERROR: Final = "error"
+"""Records cannot be written or read, are lost, or will be soon."""
+WARNING: Final = "warning"
+"""The next fault of one machine becomes an outage, or the cluster works against itself."""
+NOTE: Final = "note"
+"""Worth knowing; perhaps as it is meant to be."""
+SEVERITIES: Final = (ERROR, WARNING, NOTE)
+
+_NAMED = 6
+"""A command for more topics than this names the first ones only."""
+
+
+class Broker(NamedTuple):
+    """A broker as the cluster knows it, and what it answered."""
+
+    rack: str | None = None
+    fenced: bool = False
+    release: str | None = None
+    """The newest metadata.version it supports, by Apache's name for it."""
+
+    apis: frozenset[tuple[str, int, int]] | None = None
+    """Its APIs with their first and last version; None where it did not answer."""
+
+    configs: Mapping[str, str] = {}
+
+
+class Partition(NamedTuple):
+    """A partition; `leader` is -1 where it has none, offsets are None where they are not known."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    start: int | None = None
+    end: int | None = None
+    stable: int | None = None
+    """The last stable offset: what a read_committed reader may read to."""
+
+    newest_ms: int | None = None
+    """The greatest timestamp of its records."""
+
+    size_bytes: int | None = None
+
+    @property
+    def moving(self) -> bool:
+        return bool(self.adding or self.removing)
+
+
+class Topic(NamedTuple):
+    """A topic and the configs that checks look at (min.insync.replicas, retention.ms, …), by name."""
+
+    partitions: Mapping[int, Partition]
+    internal: bool = False
+    configs: Mapping[str, str] = {}
+
+    @property
+    def factor(self) -> int:
+        """The replicas that its partition with the fewest is to have."""
+        settled = [len(set(p.replicas) - set(p.removing)) for p in self.partitions.values()]
+        return min(settled, default=0)
+
+    @property
+    def min_isr(self) -> int:
+        return number(self.configs.get("min.insync.replicas"), 1)
+
+
+class Commit(NamedTuple):
+    """What a group committed for a partition."""
+
+    offset: int
+    expiring: bool = False
+    """Whether the record there is older than most of what retention.ms keeps."""
+
+    next_ms: int | None = None
+    """The time of the record at the committed offset, where that was looked up."""
+
+
+class Group(NamedTuple):
+    """A group, its members' count, and its commits."""
+
+    state: str
+    members: int = 0
+    commits: Mapping[TopicPartition, Commit] = {}
+
+
+class Directory(NamedTuple):
+    """A log directory of a broker; `total` and `usable` (bytes) are -1 where it does not say."""
+
+    broker: int
+    path: str
+    error: str | None
+    total: int = -1
+    usable: int = -1
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that a partition's leader still holds open."""
+
+    partition: TopicPartition
+    producer_id: int
+    last_ms: int
+    start_offset: int
+
+
+class Follower(NamedTuple):
+    """A node that follows the metadata log, as the controller tells of it. Times are -1 where it does not say."""
+
+    node: int
+    end: int
+    voter: bool
+    fetched_ms: int = -1
+    caught_up_ms: int = -1
+
+
+class Picture(NamedTuple):
+    """A cluster at one moment."""
+
+    now_ms: int
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, Topic]
+    controller: int | None = None
+    """The node that leads the metadata quorum, -1 where there is none, None where nobody would say."""
+
+    controller_ahead_ms: int | None = None
+    """How far the controller's clock is ahead of ours."""
+
+    followers: Sequence[Follower] = ()
+    groups: Mapping[str, Group] = {}
+    directories: Sequence[Directory] = ()
+    throttled: str | None = None
+    """The brokers and topics with replication throttles, as words; None without any."""
+
+    throttles_unowned: bool = False
+    """Whether throttles are set while nothing is being moved."""
+
+    finalized: Mapping[str, int] = {}
+    """Feature → the level the cluster has settled on."""
+
+    common: Mapping[str, int] = {}
+    """Feature → the highest level that every broker supports."""
+
+    transactions: Sequence[OpenTransaction] = ()
+    unseen: Mapping[str, Exception] = {}
+    """What could not be asked → why."""
+
+    @property
+    def partitions(self) -> Iterable[tuple[TopicPartition, Topic, Partition]]:
+        for name, topic in self.topics.items():
+            for index, partition in topic.partitions.items():
+                yield TopicPartition(name, index), topic, partition
+
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        topic = self.topics.get(tp.topic)
+        return topic.partitions.get(tp.partition) if topic else None
+
+    @property
+    def live(self) -> list[int]:
+        return sorted(b for b, broker in self.brokers.items() if not broker.fenced)
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong: what, why it matters, and a command that mends it or shows more."""
+
+    check: str
+    severity: str
+    what: str
+    why: str
+    fix: str | None
+    subjects: tuple[str, ...] = ()
+
+
+class Check(NamedTuple):
+    """A check: its name, one line on what it looks for, what it needs to be asked, and the function."""
+
+    name: str
+    help: str
+    needs: frozenset[str]
+    run: Callable[[Picture], Iterable[Finding]]
+
+
+def number(text: str | None, otherwise: int) -> int:
+    try:
+        return int(text) if text else otherwise
+    except ValueError:
+        return otherwise
+
+
+def name_of(tp: TopicPartition) -> str:
+    """`orders/0`."""
+    return f"{tp.topic}/{tp.partition}"
+
+
+def names(tps: Iterable[TopicPartition], limit: int = 4) -> str:
+    """`orders/0, orders/1 and 3 more`."""
+    return join([name_of(tp) for tp in sorted(tps)], limit)
+
+
+def topic_words(topics: Iterable[str], before: str = "") -> str:
+    """Topics as words of a command line, each after `before` (`-t `)."""
+    chosen = sorted(topics)[:_NAMED]
+    return " ".join(f"{before}{shlex.quote(topic)}" for topic in chosen)
+
+
+def brokers_named(brokers: Iterable[int]) -> str:
+    """`broker 3`, `brokers 1 and 2`."""
+    ids = [str(b) for b in sorted(set(brokers))]
+    return f"{'broker' if len(ids) == 1 else 'brokers'} {join(ids)}"
+
+
+def partitions_counted(tps: Sequence[TopicPartition]) -> str:
+    """`3 partitions (orders/0, orders/1 and orders/2)`."""
+    return f"{count(len(tps), 'partition')} ({names(tps)})"
+
+
+def topics_counted(topics: Iterable[str]) -> str:
+    """`2 topics (orders and users)`."""
+    listed = sorted(topics)
+    return f"{count(len(listed), 'topic')} ({join(listed, 4)})"
+
+
+def as_row(finding: Finding) -> dict[str, Any]:
+    return {**finding._asdict(), "subjects": list(finding.subjects)}

@@ -1,0 +1,237 @@
+"""Checks of who reads: groups that lose records or are about to, groups nobody works for, topics nobody reads.
+
+A group is *about to lose* records when the next one it will read is deleted soon. Retention deletes whole segments once their
+newest record is older than retention.ms, so a record lives at least until its own time plus retention.ms: that is the time
+left that is told, a lower bound. Under retention.bytes there is no such bound, only how near the log's start has come.
+"""
+
+from collections.abc import Iterator
+
+from pk.cli.context import count, join
+from pk.cli.diagnosis.picture import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Commit,
+    Finding,
+    Partition,
+    Picture,
+    Topic,
+    name_of,
+    names,
+    number,
+    topics_counted,
+)
+from pk.core.values import TopicPartition
+
+HOUR_MS = 3_600_000
+_SOON_MS = HOUR_MS
+"""Less than that left is an error, not a warning."""
+_NEAR_START = 0.1
+"""A commit within this share of the log from its start is near it, under retention.bytes."""
+_EMPTY_STATES = frozenset(("Empty", "Dead"))
+
+
+def horizon_ms(retention_ms: int) -> int:
+    """How long before a record may be deleted a reader is warned: a quarter of the retention, a day at most."""
+    return min(retention_ms // 4, 24 * HOUR_MS)
+
+
+def retention_ms(topic: Topic) -> int | None:
+    """How long records live at least; None where time deletes nothing."""
+    if "delete" not in topic.configs.get("cleanup.policy", "delete"):
+        return None
+    kept = number(topic.configs.get("retention.ms"), -1)
+    return kept if kept >= 0 else None
+
+
+def _behind(picture: Picture) -> Iterator[tuple[str, TopicPartition, Commit, Topic, Partition]]:
+    for name, group in sorted(picture.groups.items()):
+        for tp, commit in sorted(group.commits.items()):
+            p = picture.partition(tp)
+            if p is not None and p.start is not None and p.end is not None:
+                yield name, tp, commit, picture.topics[tp.topic], p
+
+
+def out_of_range(picture: Picture) -> Iterator[Finding]:
+    """Groups whose committed offset is no longer in the log."""
+    lost: dict[str, list[tuple[TopicPartition, int]]] = {}
+    beyond: dict[str, list[tuple[TopicPartition, int]]] = {}
+    for name, tp, commit, _, p in _behind(picture):
+        assert p.start is not None and p.end is not None
+        if commit.offset < p.start and p.end > p.start:
+            lost.setdefault(name, []).append((tp, p.start - commit.offset))
+        elif commit.offset > p.end:
+            beyond.setdefault(name, []).append((tp, commit.offset - p.end))
+    for name, found in lost.items():
+        total = sum(n for _, n in found)
+        yield Finding(
+            "offset-out-of-range",
+            ERROR,
+            f"Group {name} has missed records: {total:,} were deleted before it read them "
+            f"({names(tp for tp, _ in found)}).",
+            "It goes on where auto.offset.reset says: from the oldest record, from the newest (skipping all "
+            "there is), or with an error.",
+            f"pk groups reset-offsets {_word(name)} {_topics(found)} --to start",
+            (name, *(name_of(tp) for tp, _ in found)),
+        )
+    for name, found in beyond.items():
+        yield Finding(
+            "offset-out-of-range",
+            ERROR,
+            f"Group {name} has committed offsets beyond the end ({names(tp for tp, _ in found)}).",
+            "The topic was deleted and made again, or lost its newest records: until the log has grown that far, "
+            "the group starts where auto.offset.reset says.",
+            f"pk groups reset-offsets {_word(name)} {_topics(found)} --to end",
+            (name, *(name_of(tp) for tp, _ in found)),
+        )
+
+
+def _word(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)
+
+
+def _topics(found: list[tuple[TopicPartition, int]]) -> str:
+    return " ".join(f"-t {_word(t)}" for t in sorted({tp.topic for tp, _ in found}))
+
+
+def retention_risk(picture: Picture) -> Iterator[Finding]:
+    """Groups whose next records retention deletes soon."""
+    by_group: dict[str, list[tuple[TopicPartition, int | None, int]]] = {}
+    by_size: dict[str, list[TopicPartition]] = {}
+    for name, tp, commit, topic, p in _behind(picture):
+        assert p.start is not None and p.end is not None
+        if not p.start <= commit.offset < p.end:
+            continue
+        kept = retention_ms(topic)
+        if commit.expiring and kept is not None:
+            left = None if commit.next_ms is None else commit.next_ms + kept - picture.now_ms
+            by_group.setdefault(name, []).append((tp, left, kept))
+        elif _near_size_limit(topic, p, commit):
+            by_size.setdefault(name, []).append(tp)
+    for name, found in by_group.items():
+        lefts = [left for _, left, _ in found if left is not None]
+        soonest = min(lefts, default=None)
+        kept = max(k for _, _, k in found)
+        yield Finding(
+            "retention-risk",
+            ERROR if soonest is None or soonest < _SOON_MS else WARNING,
+            f"Group {name} is about to lose records to retention: {_left(soonest)} "
+            f"({names(tp for tp, _, _ in found)}, retention {duration(kept)}).",
+            "What it has not read by then is deleted unread. Speed it up, or keep records longer.",
+            f"pk configs alter topic {' '.join(_word(t) for t in sorted({tp.topic for tp, _, _ in found}))} "
+            f"-c retention.ms={kept * 2}",
+            (name, *(name_of(tp) for tp, _, _ in found)),
+        )
+    for name, tps in by_size.items():
+        yield Finding(
+            "retention-risk",
+            WARNING,
+            f"Group {name} reads near the start of logs that are as large as retention.bytes allows "
+            f"({names(tps)}).",
+            "As new records come, the oldest are deleted, and those it has not read yet are next.",
+            f"pk groups describe {_word(name)}",
+            (name, *map(name_of, tps)),
+        )
+
+
+def _near_size_limit(topic: Topic, p: Partition, commit: Commit) -> bool:
+    limit = number(topic.configs.get("retention.bytes"), -1)
+    if limit < 0 or p.size_bytes is None or p.start is None or p.end is None:
+        return False
+    if "delete" not in topic.configs.get("cleanup.policy", "delete"):
+        return False
+    near = commit.offset - p.start < (p.end - p.start) * _NEAR_START
+    return near and p.size_bytes > limit * 0.9
+
+
+def _left(ms: int | None) -> str:
+    if ms is None:
+        return "the next one is deleted within hours"
+    if ms <= 0:
+        return "the next one may be deleted at any moment"
+    return f"the next one may be deleted in {duration(ms)}"
+
+
+def duration(ms: int) -> str:
+    """`7 d`, `5 h 20 min`, `42 s`."""
+    parts = []
+    left = max(ms, 0)
+    for unit, size in (("d", 24 * HOUR_MS), ("h", HOUR_MS), ("min", 60_000), ("s", 1000)):
+        n, left = divmod(left, size)
+        if n:
+            parts.append(f"{n} {unit}")
+    return " ".join(parts[:2]) or f"{ms} ms"
+
+
+def lag_of(picture: Picture, group: str) -> int:
+    """The records that a group has not read."""
+    total = 0
+    for tp, commit in picture.groups[group].commits.items():
+        p = picture.partition(tp)
+        if p is not None and p.end is not None:
+            total += max(p.end - max(commit.offset, p.start or 0), 0)
+    return total
+
+
+def groups_without_members(picture: Picture) -> Iterator[Finding]:
+    """Groups that have work and nobody to do it."""
+    bad = {
+        name: lag
+        for name, group in picture.groups.items()
+        if group.state in _EMPTY_STATES and (lag := lag_of(picture, name))
+    }
+    if bad:
+        worst = sorted(bad, key=lambda name: -bad[name])
+        told = join([f"{name} (lag {bad[name]:,})" for name in worst], 4)
+        yield Finding(
+            "groups-without-members",
+            WARNING,
+            f"{count(len(bad), 'group')} with unread records and no member: {told}.",
+            "Its consumers are stopped or cannot join; or it is a leftover, and counts in every alarm on lag.",
+            f"pk why lag {_word(worst[0])}",
+            tuple(worst),
+        )
+
+
+def dead_groups(picture: Picture) -> Iterator[Finding]:
+    """Groups without members that have nothing to read, or only topics that are gone."""
+    bad = [
+        name
+        for name, group in sorted(picture.groups.items())
+        if group.state in _EMPTY_STATES
+        and group.commits
+        and all((p := picture.partition(tp)) is None or p.end == p.start for tp in group.commits)
+    ]
+    if bad:
+        yield Finding(
+            "dead-groups",
+            NOTE,
+            f"{count(len(bad), 'group')} without members whose topics are empty or gone: {join(bad, 4)}.",
+            "Leftovers; their offsets go by themselves after offsets.retention.minutes.",
+            f"pk groups delete {' '.join(map(_word, bad[:6]))}",
+            tuple(bad),
+        )
+
+
+def unread_topics(picture: Picture) -> Iterator[Finding]:
+    """Topics with records of which no group has committed an offset."""
+    read = {tp.topic for group in picture.groups.values() for tp in group.commits}
+    bad = [
+        name
+        for name, topic in picture.topics.items()
+        if not topic.internal
+        and name not in read
+        and any((p.end or 0) > (p.start or 0) for p in topic.partitions.values())
+    ]
+    if bad:
+        yield Finding(
+            "unread-topics",
+            NOTE,
+            f"{topics_counted(bad)} with records that no group reads.",
+            "By committed offsets: a reader without a group is not seen. Perhaps nobody needs what is written there.",
+            f"pk topics describe {' '.join(map(_word, sorted(bad)[:6]))}",
+            tuple(sorted(bad)),
+        )

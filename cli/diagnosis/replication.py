@@ -1,0 +1,294 @@
+"""Checks of copies: what cannot be written or read now, and what one more fault would take away."""
+
+from collections.abc import Iterable, Iterator
+
+from pk.cli.context import count, join
+from pk.cli.diagnosis.picture import (
+    ERROR,
+    NOTE,
+    WARNING,
+    Finding,
+    Partition,
+    Picture,
+    brokers_named,
+    name_of,
+    partitions_counted,
+    topic_words,
+    topics_counted,
+)
+from pk.core.values import TopicPartition
+
+
+def _found(
+    check: str,
+    severity: str,
+    what: str,
+    why: str,
+    fix: str | None,
+    subjects: Iterable[str] = (),
+) -> Finding:
+    return Finding(check, severity, what, why, fix, tuple(subjects))
+
+
+def _subjects(tps: Iterable[TopicPartition]) -> list[str]:
+    return [name_of(tp) for tp in sorted(tps)]
+
+
+def missing(p: Partition) -> list[int]:
+    """Replicas that ought to be in sync and are not; one that is just being added is expected to lag."""
+    return [b for b in p.replicas if b not in p.isr and b not in p.adding]
+
+
+def brokers_down(picture: Picture) -> Iterator[Finding]:
+    """Brokers that hold replicas and are not there, and fenced ones."""
+    holding: dict[int, int] = {}
+    for _, _, p in picture.partitions:
+        for broker in p.replicas:
+            holding[broker] = holding.get(broker, 0) + 1
+    gone = sorted(b for b in holding if b not in picture.brokers)
+    fenced = sorted(b for b, broker in picture.brokers.items() if broker.fenced)
+    for bad, state in ((gone, "not in the cluster"), (fenced, "fenced")):
+        if bad:
+            replicas = sum(holding.get(b, 0) for b in bad)
+            yield _found(
+                "brokers-down",
+                ERROR,
+                f"{brokers_named(bad).capitalize()} {'is' if len(bad) == 1 else 'are'} {state}.",
+                f"{count(replicas, 'replica')} there fall behind until it is back: start it again, or move "
+                f"them away (`pk reassign apply --drain {','.join(map(str, bad))}`).",
+                "pk brokers list",
+                map(str, bad),
+            )
+
+
+def offline(picture: Picture) -> Iterator[Finding]:
+    """Partitions without a leader."""
+    bad = [tp for tp, _, p in picture.partitions if p.leader < 0]
+    if bad:
+        holders = {b for tp in bad if (p := picture.partition(tp)) for b in p.replicas}
+        away = sorted(holders - set(picture.live))
+        start = f" Start {brokers_named(away)} first." if away else ""
+        yield _found(
+            "offline-partitions",
+            ERROR,
+            f"{partitions_counted(bad)} without a leader.",
+            f"Nobody can write to them or read from them.{start}",
+            f"pk why partition {topic_words([name_of(min(bad))])}",
+            _subjects(bad),
+        )
+
+
+def under_min_isr(picture: Picture) -> Iterator[Finding]:
+    """Partitions with fewer in-sync replicas than min.insync.replicas."""
+    bad = [
+        tp for tp, topic, p in picture.partitions if p.leader >= 0 and len(p.isr) < topic.min_isr
+    ]
+    if bad:
+        yield _found(
+            "under-min-isr",
+            ERROR,
+            f"{partitions_counted(bad)} below min.insync.replicas.",
+            "Producers with acks=all are refused there (NOT_ENOUGH_REPLICAS).",
+            f"pk why partition {topic_words([name_of(min(bad))])}",
+            _subjects(bad),
+        )
+
+
+def under_replicated(picture: Picture) -> Iterator[Finding]:
+    """Partitions with replicas out of sync."""
+    bad = [tp for tp, _, p in picture.partitions if missing(p)]
+    if not bad:
+        return
+    out = {b for tp in bad if (p := picture.partition(tp)) for b in missing(p)}
+    edge = [
+        tp
+        for tp in bad
+        if (p := picture.partition(tp)) and len(p.isr) == picture.topics[tp.topic].min_isr
+    ]
+    worse = (
+        f"; at {partitions_counted(edge)} one more loss refuses producers with acks=all"
+        if edge
+        else ""
+    )
+    yield _found(
+        "under-replicated",
+        ERROR,
+        f"{partitions_counted(bad)} lack a copy: out of sync on {brokers_named(out)}.",
+        f"What is written now is on fewer brokers than it should be{worse}.",
+        f"pk why partition {topic_words([name_of(min(bad))])}",
+        _subjects(bad),
+    )
+
+
+def single_replica(picture: Picture) -> Iterator[Finding]:
+    """Topics with one replica where there are several brokers."""
+    if len(picture.brokers) < 2:
+        return
+    bad = [
+        n for n, t in picture.topics.items() if t.partitions and t.factor == 1 and not t.internal
+    ]
+    if bad:
+        factor = min(3, len(picture.live) or 1)
+        yield _found(
+            "single-replica",
+            WARNING,
+            f"{topics_counted(bad)} with a single replica.",
+            "When its broker stops, a partition cannot be read or written; when its disk dies, the records "
+            "are gone.",
+            f"pk reassign apply {topic_words(bad, '-t ')} --rf {factor}",
+            sorted(bad),
+        )
+
+
+def internal_topics(picture: Picture) -> Iterator[Finding]:
+    """Internal topics with fewer replicas than the cluster could give them."""
+    wanted = min(3, len(picture.live))
+    bad = {
+        n: t.factor
+        for n, t in picture.topics.items()
+        if t.internal and t.partitions and t.factor < wanted
+    }
+    if bad:
+        single = any(factor == 1 for factor in bad.values())
+        told = join([f"{n}: {count(f, 'replica')}" for n, f in sorted(bad.items())])
+        yield _found(
+            "internal-topics",
+            ERROR if single else WARNING,
+            f"Internal topics are kept in too few copies ({told}; {len(picture.live)} brokers).",
+            "Committed offsets and transactions are lost with the broker that holds them.",
+            f"pk reassign apply {topic_words(bad, '-t ')} --rf {wanted}",
+            sorted(bad),
+        )
+
+
+def no_spare_replica(picture: Picture) -> Iterator[Finding]:
+    """Topics whose replicas are as many as min.insync.replicas, or fewer."""
+    never = [n for n, t in picture.topics.items() if 0 < t.factor < t.min_isr]
+    tight = [n for n, t in picture.topics.items() if 1 < t.factor == t.min_isr]
+    for bad, severity, what, why in (
+        (
+            never,
+            ERROR,
+            "fewer replicas than min.insync.replicas",
+            "Producers with acks=all are always refused.",
+        ),
+        (
+            tight,
+            WARNING,
+            "no replica to spare above min.insync.replicas",
+            "Whenever one broker stops, even to be upgraded, producers with acks=all are refused.",
+        ),
+    ):
+        if bad:
+            factor = max(picture.topics[n].min_isr for n in bad) + 1
+            fix = f"pk reassign apply {topic_words(bad, '-t ')} --rf {factor}"
+            if factor > len(picture.live):
+                fix = _lower_min_isr(picture, bad)
+            yield _found(
+                "no-spare-replica",
+                severity,
+                f"{topics_counted(bad)} with {what}.",
+                why,
+                fix,
+                sorted(bad),
+            )
+
+
+def _lower_min_isr(picture: Picture, topics: list[str]) -> str:
+    """The other way out, where there are too few brokers for another replica."""
+    to = max(min(picture.topics[n].factor for n in topics) - 1, 1)
+    return f"pk configs alter topic {topic_words(topics)} -c min.insync.replicas={to}"
+
+
+def one_copy_acks(picture: Picture) -> Iterator[Finding]:
+    """Replicated topics whose acks=all is content with one copy."""
+    bad = [
+        n
+        for n, t in picture.topics.items()
+        if not t.internal
+        and t.factor >= 3
+        and "min.insync.replicas" in t.configs
+        and t.min_isr == 1
+    ]
+    if bad:
+        yield _found(
+            "one-copy-acks",
+            NOTE,
+            f"{topics_counted(bad)} with three replicas and min.insync.replicas=1.",
+            "acks=all is answered although only the leader may have the record; 2 keeps what was "
+            "acknowledged through the loss of a broker.",
+            f"pk configs alter topic {topic_words(bad)} -c min.insync.replicas=2",
+            sorted(bad),
+        )
+
+
+def one_rack(picture: Picture) -> Iterator[Finding]:
+    """Partitions whose replicas are all in one rack, where there are several racks."""
+    racks = {b: broker.rack for b, broker in picture.brokers.items() if broker.rack is not None}
+    if len(set(racks.values())) < 2:
+        return
+    bad = [
+        tp
+        for tp, _, p in picture.partitions
+        if len(p.replicas) > 1
+        and all(b in racks for b in p.replicas)
+        and len({racks[b] for b in p.replicas}) == 1
+    ]
+    if bad:
+        topics = {tp.topic for tp in bad}
+        factor = max(picture.topics[t].factor for t in topics)
+        yield _found(
+            "one-rack",
+            WARNING,
+            f"{partitions_counted(bad)} with every replica in one rack.",
+            "When that rack is out, so are they.",
+            f"pk reassign apply {topic_words(topics, '-t ')} --rf {factor}",
+            _subjects(bad),
+        )
+
+
+def unclean_election(picture: Picture) -> Iterator[Finding]:
+    """Topics that elect replicas that were out of sync."""
+    bad = [
+        n
+        for n, t in picture.topics.items()
+        if t.configs.get("unclean.leader.election.enable") == "true" and t.factor > 1
+    ]
+    if bad:
+        yield _found(
+            "unclean-election",
+            WARNING,
+            f"{topics_counted(bad)} with unclean.leader.election.enable=true.",
+            "A replica that is behind may become leader, and what it lacks is lost, acknowledged or not.",
+            f"pk configs alter topic {topic_words(bad)} -c unclean.leader.election.enable=false",
+            sorted(bad),
+        )
+
+
+def stuck_moves(picture: Picture) -> Iterator[Finding]:
+    """Reassignments to brokers that are not there."""
+    live = set(picture.live)
+    bad = [tp for tp, _, p in picture.partitions if p.adding and not live >= set(p.adding)]
+    if bad:
+        away = {b for tp in bad if (p := picture.partition(tp)) for b in p.adding} - live
+        yield _found(
+            "stuck-moves",
+            ERROR,
+            f"{partitions_counted(bad)} being moved to {brokers_named(away)}, which cannot take them.",
+            "They move no further until the broker is back, and hold up other changes.",
+            f"pk reassign cancel {topic_words(_subjects(bad))}",
+            _subjects(bad),
+        )
+
+
+def orphan_throttles(picture: Picture) -> Iterator[Finding]:
+    """Replication throttles though nothing is being moved."""
+    if picture.throttles_unowned and picture.throttled:
+        yield _found(
+            "orphan-throttles",
+            WARNING,
+            f"Replication throttles are left on {picture.throttled}, and nothing is being moved.",
+            "The next replica that falls behind catches up at that rate, if ever.",
+            "pk reassign throttle --remove",
+            (picture.throttled,),
+        )
