@@ -154,6 +154,13 @@ SPARK_EXPORT = Command(
     "spark-export",
     help="Write a topic to parquet files with Spark.",
     handler="pk.cli.commands.spark:export",
+    shows={
+        "": (
+            "topic directory records:int files:int bytes:int records_before:int "
+            "elapsed_ms:num topic_id?"
+        ),
+        "dry_run": "topic partition:int begin:int end:int offsets:int",
+    },
     blocking=True,
     arguments=(Argument("TOPIC", help="The topic.", complete="topic"),),
     options=(

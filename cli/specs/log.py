@@ -36,6 +36,7 @@ DUMP = Command(
     "dump",
     help="Show what files hold: batches, records, indexes, producers, epochs, checkpoints, metadata.",
     handler="pk.cli.commands.log_dump:dump",
+    shows="...",
     blocking=True,
     arguments=(
         Argument(
@@ -123,6 +124,7 @@ VERIFY = Command(
     "verify",
     help="Check files: every batch's CRC, offsets, records, epochs, and every index entry; exit 1 if something is wrong.",
     handler="pk.cli.commands.log_verify:verify_command",
+    shows="file position:int? offset:int? what",
     blocking=True,
     arguments=(
         Argument(
@@ -200,6 +202,7 @@ ADOPT = Command(
     "adopt",
     help="Take over the topics of a data directory that Apache Kafka wrote.",
     handler="pk.cli.commands.log_adopt:adopt",
+    shows="topic partitions:int bytes:int topic_id? configs:<str>",
     arguments=(
         Argument(
             "DIR",

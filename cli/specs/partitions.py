@@ -34,6 +34,12 @@ ISR = Command(
     "isr",
     help="Every partition's replicas, in-sync replicas, leader, and how far each replica is behind.",
     handler="pk.cli.commands.isr:isr",
+    shows=(
+        "topic partition:int leader:int? leader_epoch:int replicas:[int] isr:[int] "
+        "in_sync:int out_of_sync:[int] elr:[int]? last_known_elr:[int]? "
+        "log_end_offset:int? high_watermark:int? behind:<int?>? lag_max:int? since? "
+        "log_end_offsets:<int>? offline_replicas:[int]"
+    ),
     arguments=(_TOPICS,),
     options=(
         _INTERNAL,
@@ -66,6 +72,11 @@ PARTITIONS = Group(
             "ls",
             help="Partitions with leader, replicas, in-sync replicas and what ails them.",
             handler="pk.cli.commands.partitions:list_partitions",
+            shows=(
+                "topic partition:int leader:int? preferred_leader:int? replicas:[int] isr:[int] "
+                "min_isr:int? state out_of_sync:[int] leader_epoch:int elr:[int]? "
+                "last_known_elr:[int]? offline_replicas:[int]"
+            ),
             arguments=(_TOPICS,),
             options=(
                 _INTERNAL,
@@ -104,6 +115,7 @@ PARTITIONS = Group(
             "elect",
             help="Make the preferred replicas lead, or any live one where all in sync are lost.",
             handler="pk.cli.commands.elections:elect_leaders",
+            shows="topic partition:int from:int? to:int? isr:[int] result error?",
             arguments=(
                 Argument(
                     "PARTITION",

@@ -156,6 +156,10 @@ BROKER = Group(
             "status",
             help="Whether a detached broker runs; without options, how the nodes of the running cluster are.",
             handler="pk.cli.commands.broker:status",
+            shows=(
+                "directory running:bool~ pid:int? log:str?~ node:int~ role~ state~ address:str?~ "
+                "starts:int~"
+            ),
             options=(_PROPERTIES_FILE, _BROKER_PROPERTY, _DATA, FORMAT, DEBUG),
             examples=("pk broker status --data /var/lib/pk", "pk broker status"),
             blocking=True,

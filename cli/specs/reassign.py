@@ -98,6 +98,13 @@ REASSIGN = Group(
             "generate",
             help="What would have to move, with the least movement. Changes nothing.",
             handler=f"{_MODULE}:plan_command",
+            shows=(
+                "partitions:[{topic partition:int before:[int] after:[int] change leader? "
+                "bytes:int?}] brokers:[{broker:int rack? replicas_before:int replicas_after:int "
+                "leaders_before:int leaders_after:int bytes_before:int bytes_after:int "
+                "bytes_in:int bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
+            ),
+            rows="topic partition:int before:[int] after:[int] change leader? bytes:int?",
             options=(
                 *_WANTED,
                 _THROTTLE,
@@ -123,6 +130,19 @@ REASSIGN = Group(
             "execute",
             help="Do it: shown before it is done, throttled, watched to the end, tidied up.",
             handler=f"{_MODULE}:apply",
+            shows={
+                "": "topic partition:int before:[int] after:[int] result error?",
+                "dry_run": (
+                    "partitions:[{topic partition:int before:[int] after:[int] change leader? "
+                    "bytes:int?}] brokers:[{broker:int rack? replicas_before:int replicas_after:int "
+                    "leaders_before:int leaders_after:int bytes_before:int bytes_after:int "
+                    "bytes_in:int bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
+                ),
+            },
+            rows={
+                "": "topic partition:int before:[int] after:[int] result error?",
+                "dry_run": "topic partition:int before:[int] after:[int] change leader? bytes:int?",
+            },
             arguments=(_FILE,),
             options=(
                 *_WANTED,
@@ -154,6 +174,15 @@ REASSIGN = Group(
             "list",
             help="What is being moved and how far it is; throttles that were left behind.",
             handler=f"{_STATUS}:status",
+            shows=(
+                "reassignments:[{topic partition:int replicas:[int] adding:[int] removing:[int] "
+                "copied:int? total:int? percent:num? note?}] throttles:[{resource name value}] "
+                "throttles_orphaned:bool"
+            ),
+            rows=(
+                "topic partition:int replicas:[int] adding:[int] removing:[int] copied:int? "
+                "total:int? percent:num? note?"
+            ),
             options=(
                 Option("-w", "--watch", help="Stay until nothing moves any more."),
                 *LISTING,
@@ -165,6 +194,7 @@ REASSIGN = Group(
             "throttle",
             help="Show, change or remove the throttle of what moves.",
             handler=f"{_STATUS}:throttle",
+            shows="resource name value? ...",
             arguments=(Argument("RATE", optional=True, help="Bytes a second, such as 80MB/s."),),
             options=(
                 Option("--remove", "--off", help="Take every replication throttle away."),
@@ -178,6 +208,7 @@ REASSIGN = Group(
             "cancel",
             help="Take back what still moves; each partition stays where it was.",
             handler=f"{_STATUS}:cancel",
+            shows="topic partition:int replicas:[int] adding:[int] result error?",
             arguments=(
                 Argument(
                     "PARTITION",
@@ -199,6 +230,19 @@ REASSIGN = Group(
             "rollback",
             help="Put everything back to where it was before an apply.",
             handler=f"{_MODULE}:rollback",
+            shows={
+                "": "topic partition:int before:[int] after:[int] result error?",
+                "dry_run": (
+                    "partitions:[{topic partition:int before:[int] after:[int] change leader? "
+                    "bytes:int?}] brokers:[{broker:int rack? replicas_before:int replicas_after:int "
+                    "leaders_before:int leaders_after:int bytes_before:int bytes_after:int "
+                    "bytes_in:int bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
+                ),
+            },
+            rows={
+                "": "topic partition:int before:[int] after:[int] result error?",
+                "dry_run": "topic partition:int before:[int] after:[int] change leader? bytes:int?",
+            },
             arguments=(
                 Argument(
                     "FILE",

@@ -155,6 +155,7 @@ TOPICS = Group(
             "alter",
             help="Change configs of topics, or grow them to a number of partitions.",
             handler="pk.cli.commands.topic_changes:alter",
+            shows="topic name from? to? result error?",
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
                 _CONFIG,
@@ -206,6 +207,7 @@ TOPICS = Group(
             "add-partitions",
             help="Add partitions to topics.",
             handler="pk.cli.commands.topic_changes:add_partitions",
+            shows="topic from:int to:int result error?",
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
                 Option("-n", "--num", value="N", kind="count", help="How many more."),

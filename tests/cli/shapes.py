@@ -1,0 +1,24 @@
+"""Holds the JSON of a command to the schema that the command itself prints for it."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import jsonschema
+
+from pk.cli.grammar import Command, parse
+from pk.cli.schema import schema_of
+from pk.cli.tree import ROOT
+
+
+def check_json(words: Sequence[str], printed: bytes | str) -> Any:
+    """What a command line with `-f json` or `-f jsonl` printed, once it has proved to be what `-f schema` says of it."""
+    parsed = parse(ROOT, words)
+    assert isinstance(parsed.node, Command)
+    schema = schema_of(parsed)
+    form = parsed.args.format
+    assert form in ("json", "jsonl"), form
+    text = printed.decode() if isinstance(printed, bytes) else printed
+    data = [json.loads(line) for line in text.splitlines()] if form == "jsonl" else json.loads(text)
+    jsonschema.Draft202012Validator(schema).validate(data)
+    return data

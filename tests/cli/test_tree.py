@@ -1,0 +1,172 @@
+"""What the whole command tree keeps to: the same options everywhere, a way back from every change, a shape for all JSON."""
+
+import jsonschema
+import pytest
+
+from pk.cli.grammar import Command, Group, commands, parse
+from pk.cli.schema import columns_of, read_shape, schema_of, shape_of
+from pk.cli.specs.common import CONNECTION, DRY_RUN, LISTING, YES
+from pk.cli.tree import ROOT
+
+ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(ROOT)]
+BY_PATH = dict(commands(ROOT))
+
+STARTS = frozenset(
+    (
+        "up",
+        *(f"broker {verb}" for verb in ("start", "stop", "kill", "restart", "pause", "resume")),
+        "shell",
+    )
+)
+"""Commands that start or stop something of the user's own, and change no cluster."""
+
+OWN = frozenset(("profile add", "profile use", "profile edit"))
+"""Commands that change a file of the user's, which the next one changes back."""
+
+AT_ONCE = frozenset(("topics create", "console-producer"))
+"""Changes that are made without asking, as Apache's tools of that name make them."""
+
+LOOKS = frozenset(
+    (
+        "topics list",
+        "topics describe",
+        "topics offsets",
+        "console-consumer",
+        "groups list",
+        "groups describe",
+        "groups lag",
+        "groups members",
+        "groups watch",
+        "partitions list",
+        "isr",
+        "reassign plan",
+        "reassign status",
+        "configs list",
+        "configs describe",
+        "brokers list",
+        "brokers describe",
+        "brokers logdirs",
+        "cluster describe",
+        "cluster health",
+        "cluster quorum",
+        "producers describe",
+        "log dump",
+        "log verify",
+        "log cat",
+        "broker status",
+        "profile list",
+        "profile show",
+        "doctor",
+        "why partition",
+        "why lag",
+        "why config",
+        "history",
+        "top",
+        "completion",
+        "help",
+        *(f"wait {what}" for what in ("topic", "isr", "lag", "group-empty", "reassign", "broker")),
+    )
+)
+"""Commands that look and change nothing; what is not here, and in none of the sets above, changes something."""
+
+
+def name(path: tuple[str, ...]) -> str:
+    return " ".join(path)
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_a_change_can_be_tried_first_and_need_not_ask(
+    path: tuple[str, ...], command: Command
+) -> None:
+    if name(path) in STARTS | OWN | LOOKS:
+        assert DRY_RUN not in command.options
+        return
+    dests = {option.dest for option in command.options}
+    assert "dry_run" in dests, f"{name(path)} changes something: where is -d? Or does it only look?"
+    if name(path) not in AT_ONCE:
+        assert "yes" in dests, name(path)
+
+
+def test_the_sets_above_name_nothing_that_is_gone() -> None:
+    unknown = (STARTS | OWN | AT_ONCE | LOOKS) - {name(path) for path in BY_PATH}
+    assert not unknown
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_what_takes_one_option_of_a_set_takes_them_all(
+    path: tuple[str, ...], command: Command
+) -> None:
+    options = set(command.options)
+    if LISTING[0] in options and len(options & set(LISTING)) > 1:
+        assert set(LISTING) <= options, name(path)
+    if CONNECTION[0] in options:
+        assert set(CONNECTION) <= options, name(path)
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_every_list_can_be_filtered(path: tuple[str, ...], command: Command) -> None:
+    if path[-1] in ("list", "describe", "status", "health", "history") and path[0] != "broker":
+        assert set(LISTING) <= set(command.options), name(path)
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_json_has_a_shape(path: tuple[str, ...], command: Command) -> None:
+    """Whatever takes -f says what its JSON looks like, in a schema that is one."""
+    if LISTING[0] not in command.options:
+        assert not command.shows
+        return
+    shapes = command.shows if isinstance(command.shows, dict) else {"": command.shows}
+    assert shapes[""], f"{name(path)} takes -f and says nothing of its JSON"
+    dests = {option.dest for option in command.options} | {a.dest for a in command.arguments}
+    for key, shape in shapes.items():
+        assert not key or key.partition("=")[0] in dests, (name(path), key)
+        jsonschema.Draft202012Validator.check_schema(read_shape(shape))
+
+
+def test_names_are_singular_and_plural() -> None:
+    for child in ROOT.children:
+        if isinstance(child, Group) and child.name.endswith("s") and child.name not in ("acls",):
+            assert child.name.removesuffix("s") in child.names, child.name
+    for path, command in commands(ROOT):
+        for verb, alias in (("list", "ls"), ("delete", "rm")):
+            if path[-1] == verb:
+                assert alias in command.names, name(path)
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_every_command_has_an_example(path: tuple[str, ...], command: Command) -> None:
+    assert command.examples, name(path)
+    assert any("pk " in example for example in command.examples)
+
+
+def test_a_schema_follows_the_columns_and_the_options() -> None:
+    described = parse(ROOT, ["topics", "describe", "orders", "-f", "schema"])
+    assert "partitions" in schema_of(described)["items"]["properties"]
+    narrowed = parse(ROOT, ["topics", "describe", "orders", "--where", "leader = 1"])
+    assert "partition" in schema_of(narrowed)["items"]["properties"]
+    some = parse(ROOT, ["topics", "list", "--columns", "topic,-topic_id"])
+    assert list(schema_of(some)["items"]["properties"]) == ["topic"]
+    without = parse(ROOT, ["topics", "list", "--columns", "-topic-id"])
+    assert list(schema_of(without)["items"]["properties"])[-1] == "internal"
+
+
+def test_a_shape_is_read() -> None:
+    shape = read_shape("a b:int? c:[{d e:<num>}]? f:any g:bool~ ...")
+    assert shape["required"] == ["a", "b", "c", "f"]
+    assert shape["additionalProperties"] is True
+    assert shape["properties"]["b"] == {"type": ["integer", "null"]}
+    assert shape["properties"]["c"]["type"] == ["array", "null"]
+    inner = shape["properties"]["c"]["items"]["properties"]["e"]
+    assert inner == {"type": "object", "additionalProperties": {"type": "number"}}
+    assert shape["properties"]["f"] == {}
+
+
+def test_columns_are_known_without_running_anything() -> None:
+    command = BY_PATH["topics", "list"]
+    assert columns_of(command)[:2] == ["topic", "partitions"]
+    health = BY_PATH["cluster", "health"]
+    assert columns_of(health) == ["check", "state", "what", "next"]
+    assert shape_of(health, {}) != shape_of(health, {}, narrowed=True)
+
+
+assert YES.names[0] == "-y"
