@@ -328,6 +328,8 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
     """A function that fills `{field}`, `{a.b}` and `{field:>10}` from a row. Raises Unusable."""
     import string
 
+    from pk.cli.where import MISSING, look
+
     known = None if keys is None else list(keys)
     parts: list[tuple[str, list[str] | None, str]] = []
     try:
@@ -348,9 +350,8 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
             out.append(literal)
             if path is None:
                 continue
-            value: Any = row
-            for name in path:
-                value = value.get(name) if isinstance(value, Mapping) else None
+            value = look(row, path)
+            value = None if value is MISSING else value
             try:
                 shown = (
                     value

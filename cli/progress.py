@@ -1,5 +1,6 @@
 """A bar on standard error for what takes more than a second. Nothing is imported or drawn before that."""
 
+import os
 import time
 from types import TracebackType
 from typing import Any, Self
@@ -11,11 +12,24 @@ _EVERY_S = 0.1
 
 
 class Progress:
-    """Shows how far something is, on a terminal only, once a second has passed."""
+    """Shows how far something is, on a terminal only, once a second has passed.
 
-    def __init__(self, context: Context, what: str, total: int, *, unit: str = "records") -> None:
-        # A bar among the records on the same terminal would only be in the way.
-        self._shows = context.streams.err_colour and not context.streams.out_terminal
+    Where standard output is a terminal too there is no bar, unless whoever writes there takes it away first (`hide`):
+    `over_output`.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        what: str,
+        total: int,
+        *,
+        unit: str = "records",
+        over_output: bool = False,
+    ) -> None:
+        streams = context.streams
+        shares = streams.out_terminal and not over_output
+        self._shows = streams.err_terminal and os.environ.get("TERM") != "dumb" and not shares
         self._what = what
         self._total = total
         self._unit = unit
@@ -23,6 +37,7 @@ class Progress:
         self._last = 0.0
         self._bar: Any = None
         self._task: Any = None
+        self._drawn = False
 
     def __enter__(self) -> Self:
         return self
@@ -33,46 +48,69 @@ class Progress:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
+        self.hide()
+
+    def hide(self) -> None:
+        """Takes the bar off the terminal until the next update."""
+        if self._drawn:
+            self._drawn = False
             self._bar.stop()
 
-    def update(self, done: int, note: str = "", *, total: int | None = None) -> None:
-        """Says that `done` of the total is done."""
+    def update(
+        self,
+        done: int,
+        note: str = "",
+        *,
+        total: int | None = None,
+        bytes_done: int | None = None,
+    ) -> None:
+        """Says that `done` of the total is done; of bytes read or written the rate is shown."""
         if not self._shows:
             return
         now = time.monotonic()
         if now - self._since < _QUIET_S or now - self._last < _EVERY_S:
             return
         self._last = now
-        if self._bar is None:
-            self._bar = self._start()
         self._total = total if total is not None else self._total
-        self._bar.update(self._task, completed=done, note=note, total=self._total or None)
+        if self._bar is None:
+            self._bar, self._task = self._make(now - self._since)
+        if not self._drawn:
+            self._drawn = True
+            self._bar.start()
+        rate = ""
+        if bytes_done is not None:
+            rate = f"{bytes_done / 1e6 / (now - self._since):,.1f} MB/s"
+        whole = f"{done:,} of {self._total:,}" if self._total else f"{done:,}"
+        self._bar.update(
+            self._task,
+            completed=done,
+            total=self._total or None,
+            whole=f"{whole} {self._unit}",
+            rate=rate,
+            note=note,
+        )
+        self._bar.refresh()
 
-    def _start(self) -> Any:
+    def _make(self, passed_s: float) -> tuple[Any, Any]:
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            TaskProgressColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import (
-            Progress as RichProgress,
-        )
+        from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
 
         bar = RichProgress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=12),
             TaskProgressColumn(),
-            MofNCompleteColumn(),
-            TextColumn(self._unit),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[whole]}"),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[note]}"),
             console=Console(stderr=True),
             transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            # The estimate counts from the start, also what passed before there was a bar.
+            speed_estimate_period=max(30.0, passed_s),
         )
-        self._task = bar.add_task(self._what, total=self._total or None, note="")
-        bar.start()
-        return bar
+        task = bar.add_task(self._what, total=self._total or None, whole="", rate="", note="")
+        return bar, task

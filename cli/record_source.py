@@ -12,3 +12,5 @@ class Source(NamedTuple):
     """0: the producer's time, 1: the time of the append."""
 
     leader_epoch: int = -1
+    profile: str | None = None
+    """The profile of the cluster, where there is one: permalinks name it."""

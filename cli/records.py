@@ -12,13 +12,20 @@ from typing import Any, Protocol
 
 from pk.cli.exits import Unusable
 from pk.cli.output import check_format, template, yaml
+from pk.cli.record_row import (
+    RECORD_FIELDS,
+    ROW_FIELDS,
+    TIMESTAMP_TYPES,
+    RecordRow,
+    header_value,
+)
 from pk.cli.record_source import Source
 from pk.cli.specs.common import FORMATS
 from pk.cli.times import show_time
 from pk.core.record.batch import Record
 
 RECORD_FORMATS = ("value", *FORMATS)
-TIMESTAMP_TYPES = ("create_time", "log_append_time")
+Values = Callable[[Sequence[bytes | None]], bytes]
 
 
 class Writer(Protocol):
@@ -32,12 +39,16 @@ class Writer(Protocol):
 
 
 class Simple:
-    """A writer without a frame."""
+    """A writer without a frame. With `values` it wants no more of a record than its value."""
 
     def __init__(
-        self, batch: Callable[[Source, Sequence[Record]], bytes], head: bytes = b""
+        self,
+        batch: Callable[[Source, Sequence[Record]], bytes],
+        head: bytes = b"",
+        values: Values | None = None,
     ) -> None:
         self.batch = batch
+        self.values = values
         self._head = head
 
     def begin(self) -> bytes:
@@ -47,57 +58,24 @@ class Simple:
         return b""
 
 
-def text_or_b64(name: str, data: bytes | None) -> tuple[str, str | None]:
-    """`name` and the text of `data`; where that is not UTF-8, `name_b64` and its base64."""
-    if data is None:
-        return name, None
-    try:
-        return name, data.decode()
-    except UnicodeDecodeError:
-        return f"{name}_b64", base64.b64encode(data).decode()
+def value_lines(end: bytes, null: bytes) -> Simple:
+    """Values alone, each followed by `end`; `null` for those that are null."""
 
+    def lines(values: Sequence[bytes | None]) -> bytes:
+        if not values:
+            return b""
+        try:
+            return end.join(values) + end  # pyright: ignore[reportArgumentType, reportCallIssue]
+        except TypeError:  # a null among them
+            return end.join([null if v is None else v for v in values]) + end
 
-def header_value(data: bytes | None) -> Any:
-    """A header's value in JSON: its text, null, or {"b64": …} where it is not UTF-8."""
-    name, text = text_or_b64("", data)
-    return {"b64": text} if name else text
+    return Simple(lambda _, records: lines([r.value for r in records]), values=lines)
 
 
 def record_dict(source: Source, record: Record) -> dict[str, Any]:
     """All there is of a record, as `jsonl` shows it."""
-    key, key_text = text_or_b64("key", record.key)
-    value, value_text = text_or_b64("value", record.value)
-    return {
-        "topic": source.topic,
-        "partition": source.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "timestamp_type": TIMESTAMP_TYPES[source.timestamp_type],
-        key: key_text,
-        value: value_text,
-        "headers": [[name, header_value(data)] for name, data in record.headers],
-    }
-
-
-RECORD_FIELDS = (
-    "topic",
-    "partition",
-    "offset",
-    "timestamp",
-    "timestamp_type",
-    "key",
-    "key_b64",
-    "value",
-    "value_b64",
-    "headers",
-)
-
-
-def _values(_: Source, records: Sequence[Record]) -> bytes:
-    try:
-        return b"\n".join([r.value for r in records]) + b"\n" if records else b""  # pyright: ignore[reportArgumentType, reportCallIssue]
-    except TypeError:  # a null among them
-        return b"".join([(b"null" if r.value is None else r.value) + b"\n" for r in records])
+    row = RecordRow(source, record)
+    return {name: row[name] for name in RECORD_FIELDS if name in row}
 
 
 def _json_field(name: str, data: bytes | None) -> str:
@@ -267,12 +245,11 @@ def visible(data: bytes | None) -> str:
 
 
 def _filled(text: str) -> Callable[[Source, Sequence[Record]], bytes]:
-    fill = template(text, RECORD_FIELDS)
-    return lambda source, records: "".join(fill(record_dict(source, r)) for r in records).encode()
+    fill = template(text, ROW_FIELDS)
+    return lambda source, records: "".join(fill(RecordRow(source, r)) for r in records).encode()
 
 
 _SIMPLE: dict[str, Callable[[Source, Sequence[Record]], bytes]] = {
-    "value": _values,
     "jsonl": _jsonl,
     "cbor": _cbor,
     "yaml": _yaml,
@@ -282,6 +259,8 @@ _SIMPLE: dict[str, Callable[[Source, Sequence[Record]], bytes]] = {
 
 def writer(form: str, *, terminal: bool = False, width: int = 80) -> Writer:
     """The writer for a format by name, a template, or %-tokens. Raises Unusable."""
+    if form == "value":
+        return value_lines(b"\n", b"null")
     if form in _SIMPLE:
         return Simple(_SIMPLE[form])
     if form == "json":
@@ -291,9 +270,10 @@ def writer(form: str, *, terminal: bool = False, width: int = 80) -> Writer:
     if form in ("table", "wide"):
         return _Table(wide=form == "wide", terminal=terminal, width=width)
     if "%" in form and not form.startswith("template="):
-        from pk.cli.tokens import token_writer
+        from pk.cli.tokens import only_value_then, token_writer
 
-        return Simple(token_writer(form))
+        end = only_value_then(form)
+        return Simple(token_writer(form)) if end is None else value_lines(end, b"")
     return Simple(_filled(check_format(form, RECORD_FORMATS)))
 
 
@@ -408,4 +388,6 @@ def apache_writer(pairs: Iterable[tuple[str, str]]) -> Writer:
             out.append(field.join(parts) + line)
         return b"".join(out)
 
+    if on == {"value"} and read_value is bytes:
+        return value_lines(line, null)
     return Simple(batch)

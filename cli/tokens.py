@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from pk.cli.exits import Unusable
+from pk.cli.links import link_to
 from pk.cli.output import unescape
 from pk.cli.record_source import Source
 from pk.cli.times import show_time
@@ -136,6 +137,8 @@ def _piece(token: str, modifier: str | None) -> Piece:
         return _headers(modifier)
     if token == "d":
         return _time(modifier)
+    if token == "L" and modifier is None:
+        return lambda s, r, i: link_to(s.profile, s.topic, s.partition, r.offset).encode()
     raise Unusable(
         f"-f: there is no token {'%' + token!r}; `pk help formats` lists them, and %% is a percent."
     )
@@ -185,6 +188,14 @@ def token_writer(form: str) -> Callable[[Source, Sequence[Record]], bytes]:
         return b"".join(out)
 
     return batch
+
+
+def only_value_then(form: str) -> bytes | None:
+    """What follows each value, where `form` is a value and constant text after it; else None. Raises Unusable."""
+    found = re.fullmatch(r"%[vs]((?:[^%]|%[%{}])*)", form, re.DOTALL)
+    if found is None or found[1].startswith("{"):
+        return None
+    return re.sub(r"%(.)", r"\1", unescape(found[1]), flags=re.DOTALL).encode()
 
 
 _READ = {

@@ -9,8 +9,8 @@ true, false, null. Dots go into objects; a text that holds JSON is opened for th
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 Predicate = Callable[[Mapping[str, Any]], bool]
 
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
-_MISSING = object()
+MISSING: Final = object()
 _WORD_OPERATORS = frozenset(("contains", "in"))
 _KEYWORDS = frozenset(("and", "or", "not", *_WORD_OPERATORS))
 
@@ -74,24 +74,38 @@ def _literal(token: _Token) -> Any:
     return token.text
 
 
-def _look(row: Any, path: tuple[str, ...]) -> Any:
+def look(row: Any, path: Sequence[str]) -> Any:
+    """What lies at `path`: into objects, lists (by number), pairs (by the first of them) and texts that hold JSON.
+
+    MISSING where there is nothing. A row that opens JSON itself (`opened`) is asked to: it need do so only once.
+    """
+    first, opened = path[0], getattr(row, "opened", None)
+    if opened is not None and len(path) > 1 and isinstance(row.get(first), str):
+        try:
+            row, path = opened(first), path[1:]
+        except ValueError:
+            return MISSING
     for part in path:
         if isinstance(row, str):
             try:
                 row = json.loads(row)
-            except ValueError:
-                return _MISSING
+            except (ValueError, RecursionError):
+                return MISSING
         if isinstance(row, Mapping):
-            row = row.get(part, _MISSING)
-        elif isinstance(row, (list, tuple)) and part.isdigit() and int(part) < len(row):
+            row = row.get(part, MISSING)
+        elif isinstance(row, (list, tuple)) and part.isdecimal() and int(part) < len(row):
             row = row[int(part)]
         elif isinstance(row, (list, tuple)):  # a list of pairs, such as headers
-            row = next((v[1] for v in row if len(v) == 2 and v[0] == part), _MISSING)
+            row = next((v[1] for v in row if _is_pair(v) and v[0] == part), MISSING)
         else:
-            return _MISSING
-        if row is _MISSING:
-            return _MISSING
+            return MISSING
+        if row is MISSING:
+            return MISSING
     return row
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and len(value) == 2
 
 
 def _number(value: Any) -> int | float | None:
@@ -109,7 +123,7 @@ def _text(value: Any) -> str:
 
 
 def _equal(value: Any, wanted: Any) -> bool:
-    if value is _MISSING:
+    if value is MISSING:
         value = None
     if wanted is None or value is None:
         return value is wanted
@@ -122,7 +136,7 @@ def _equal(value: Any, wanted: Any) -> bool:
 
 
 def _compare(value: Any, wanted: Any, test: Callable[[Any, Any], bool]) -> bool:
-    if value is _MISSING or value is None or wanted is None:
+    if value is MISSING or value is None or wanted is None:
         return False
     left, right = _number(value), _number(wanted)
     if left is not None and right is not None:
@@ -139,7 +153,7 @@ def _contains(value: Any, wanted: Any) -> bool:
 
 
 def _true(value: Any) -> bool:
-    return value is not _MISSING and bool(value)
+    return value is not MISSING and bool(value)
 
 
 _ORDERINGS: dict[str, Callable[[Any, Any], bool]] = {
@@ -237,23 +251,23 @@ class _Parser:
         path = self.field()
         token = self.peek()
         if token is None or not (token.kind == "op" or token.text in _WORD_OPERATORS):
-            return lambda row: _true(_look(row, path))
+            return lambda row: _true(look(row, path))
         self.position += 1
         operator = token.text
         if operator == "in":
             wanted = self.values()
-            return lambda row: any(_equal(_look(row, path), w) for w in wanted)
+            return lambda row: any(_equal(look(row, path), w) for w in wanted)
         value = self.value()
         if operator in ("=", "=="):
-            return lambda row: _equal(_look(row, path), value)
+            return lambda row: _equal(look(row, path), value)
         if operator == "!=":
-            return lambda row: not _equal(_look(row, path), value)
+            return lambda row: not _equal(look(row, path), value)
         if operator == "contains":
-            return lambda row: _contains(_look(row, path), value)
+            return lambda row: _contains(look(row, path), value)
         if operator in ("~", "!~"):
             return _matching(path, _text(value), operator == "~")
         test = _ORDERINGS[operator]
-        return lambda row: _compare(_look(row, path), value, test)
+        return lambda row: _compare(look(row, path), value, test)
 
 
 def _matching(path: tuple[str, ...], pattern: str, wanted: bool) -> Predicate:
@@ -263,8 +277,8 @@ def _matching(path: tuple[str, ...], pattern: str, wanted: bool) -> Predicate:
         raise WhereError(f"--where: not a regular expression: {pattern!r} ({e})") from None
 
     def test(row: Mapping[str, Any]) -> bool:
-        value = _look(row, path)
-        if value is _MISSING or value is None:
+        value = look(row, path)
+        if value is MISSING or value is None:
             return not wanted
         items = value if isinstance(value, (list, tuple)) else (value,)
         return any(compiled.search(_text(item)) is not None for item in items) is wanted

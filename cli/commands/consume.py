@@ -4,7 +4,6 @@ No group is joined unless -g asks for it: without one, and where -g only lends i
 by hand. A range ends by itself; without one the command goes on until it is interrupted.
 """
 
-from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -18,27 +17,25 @@ from pk.cli.commands.common import (
     topic_names,
     whole,
 )
-from pk.cli.commands.reading import Part, RangeReader, Span, last_records, merged
+from pk.cli.commands.reading import Part, RangeReader, Span, last_records, merged, part_of
+from pk.cli.commands.record_output import Output
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Exit, Unusable
-from pk.cli.internal_topics import DECODED, decoded
+from pk.cli.links import SCHEME, profile_of
 from pk.cli.position import END, START, Anchor, Positions, everywhere
 from pk.cli.progress import Progress
 from pk.cli.record_source import Source
-from pk.cli.records import RECORD_FIELDS, Writer, apache_writer, record_dict, writer
 from pk.cli.resolve import now_ms, positions_option, resolve
-from pk.cli.where import WhereError, parse_where
 from pk.core.record.batch import Record
 from pk.core.values import INTERNAL_TOPICS, TopicPartition
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.errors import ClientError
-from pk.net.client.results import IsolationLevel, OffsetAndMetadata
+from pk.net.client.partitioner import partition_for_key
+from pk.net.client.results import IsolationLevel, ListedOffset, OffsetAndMetadata
 
 _TICK_MS = 100
 """How often a member looks whether it has reached the end."""
-
-Filter = Callable[[Source, Record], bool]
 
 
 class _Wish(NamedTuple):
@@ -55,12 +52,20 @@ def _wish(context: Context) -> _Wish:
     """The options, checked against each other. Raises Unusable."""
     args = context.args
     topics = tuple(dict.fromkeys((*args.topic, *args.topics)))
+    if any(word.startswith(SCHEME) for word in topics):
+        raise Unusable("Permalinks and topics do not go together: a link names its topic.")
     if bool(topics) == (args.include is not None):
         raise Unusable("Name topics, or give a regular expression with --include.")
     if args.offset is not None and args.from_beginning:
         raise Unusable("-o and --from-beginning do not go together.")
     if args.tail is not None and (args.offset is not None or args.from_beginning or args.group):
         raise Unusable("--tail says where to read; -o, --from-beginning and -g do not go with it.")
+    if args.follow and (args.tail is None or args.exit):
+        raise Unusable(
+            "--follow goes on after --tail; -e stops there. Without them reading goes on."
+        )
+    if args.key_partition and args.key is None:
+        raise Unusable("--key-partition reads the partition of a key: -k KEY.")
     positions = positions_option(args.offset, "-o") if args.offset is not None else None
     lends = positions is not None and positions.uses(Anchor.COMMITTED)
     joins = args.group is not None and not lends
@@ -70,7 +75,7 @@ def _wish(context: Context) -> _Wish:
                 "In a group its commits say where to read; -o is then start or end, "
                 "or committed, alone or in a range, to read from there without joining."
             )
-        if args.partitions:
+        if args.partitions or args.key_partition:
             raise Unusable("A group assigns the partitions; -p does not go with -g.")
         if args.merge:
             raise Unusable("--merge does not go with -g.")
@@ -96,123 +101,22 @@ def _with_end(positions: Positions) -> Positions:
     )
 
 
-def _filter(context: Context) -> Filter | None:
-    """The test that records must pass; None where all do. Raises Unusable."""
-    args = context.args
-    tests: list[Filter] = []
-    if args.key is not None:
-        key = args.key.encode()
-        tests.append(lambda s, r: r.key == key)
-    for name, text in args.header:
-        wanted = (name, text.encode())
-        tests.append(lambda s, r, wanted=wanted: wanted in r.headers)
-    if args.where is not None:
-        try:
-            holds = parse_where(args.where, RECORD_FIELDS)
-        except WhereError as e:
-            raise Unusable(f"{e}.") from None
-        tests.append(lambda s, r: holds(record_dict(s, r)))
-    if not tests:
-        return None
-    return tests[0] if len(tests) == 1 else lambda s, r: all(test(s, r) for test in tests)
-
-
-def _writer(context: Context) -> Writer:
-    args = context.args
-    properties = list(args.formatter_properties)
-    for option, name in (
-        ("key_deserializer", "key.deserializer"),
-        ("value_deserializer", "value.deserializer"),
-    ):
-        if getattr(args, option):
-            properties.append((name, getattr(args, option)))
-    if properties and args.format:
-        raise Unusable("--property belongs to Apache's formatter; it does not go with -f.")
-    if properties:
-        return apache_writer(properties)
-    streams = context.streams
-    return writer(args.format or "value", terminal=streams.out_terminal, width=streams.width)
-
-
-class Output:
-    """Where records go: filtered, decoded, counted, cut at -n, written."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._writer = _writer(context)
-        self._filter = _filter(context)
-        self._decodes = not context.args.raw
-        self._lenient: bool = context.args.skip_message_on_error
-        self.left: int | None = context.args.num
-        self.shown = 0
-        self._write = context.streams.out.write
-        self._flush = context.streams.out.flush
-        self._write(self._writer.begin())
-        self._flush()
-
-    @property
-    def full(self) -> bool:
-        return self.left is not None and self.left <= 0
-
-    def take(self, parts: Sequence[Part]) -> None:
-        """Writes the records of `parts` that are wanted."""
-        for source, found in parts:
-            if self.full:
-                break
-            if self._decodes and source.topic in DECODED:
-                found = decoded(source.topic, found)
-            if self._filter is not None:
-                test = self._filter
-                found = [r for r in found if test(source, r)]
-            if self.left is not None:
-                found = found[: self.left]
-                self.left -= len(found)
-            if found:
-                self.shown += len(found)
-                self._write(self._format(source, found))
-        self._flush()
-
-    def _format(self, source: Source, found: Sequence[Record]) -> bytes:
-        try:
-            return self._writer.batch(source, found)
-        except ValueError:
-            return b"".join(self._single(source, record) for record in found)
-
-    def _single(self, source: Source, record: Record) -> bytes:
-        try:
-            return self._writer.batch(source, (record,))
-        except ValueError as e:
-            where = f"{source.topic}/{source.partition} @ {record.offset}"
-            if not self._lenient:
-                raise CommandError(
-                    f"{where} cannot be shown: {e}; --skip-message-on-error goes on."
-                ) from None
-            self._context.fail(e)
-            self._context.say(f"{where} cannot be shown: {e}.")
-            return b""
-
-    def end(self) -> None:
-        self._write(self._writer.end())
-        self._flush()
-        if self._context.streams.err_terminal:
-            self._context.say(f"{count(self.shown, 'record')}.")
-
-
-def _config(context: Context, wish: _Wish) -> dict[str, object]:
+def consumer_config(context: Context, reset: str | None = None) -> dict[str, object]:
+    """What the consumer is made with; as a member of the group where `reset` says what to do without a commit."""
     args = context.args
     config = client_config(
         ConsumerConfig,
         context.settings,
         {
             "isolation.level": args.isolation_level,
-            "auto.offset.reset": wish.reset if wish.joins else "earliest",
+            "auto.offset.reset": reset or "earliest",
             "max.partition.fetch.bytes": str(4 << 20),
         },
     )
     if args.given("isolation_level"):
         config["isolation.level"] = args.isolation_level
     config["allow.auto.create.topics"] = "false"
-    if wish.joins:
+    if reset is not None:
         config["group.id"] = args.group
     else:
         config.pop("group.id", None)
@@ -222,10 +126,14 @@ def _config(context: Context, wish: _Wish) -> dict[str, object]:
 
 async def consume(context: Context) -> int | None:
     """`pk console-consumer`."""
+    if any(word.startswith(SCHEME) for word in context.args.topic):
+        from pk.cli.commands.consume_links import consume_links
+
+        return await consume_links(context)
     wish = _wish(context)
     context.about = ConsumerConfig
     output = Output(context)
-    config = _config(context, wish)
+    config = consumer_config(context, wish.reset if wish.joins else None)
     if wish.joins:
         timed_out = await _consume_in_group(context, wish, config, output)
     else:
@@ -254,6 +162,9 @@ async def _partitions(context: Context, wish: _Wish) -> list[TopicPartition]:
                 f"No topic's whole name matches {context.args.include!r}; `pk topics list` shows which there are."
             )
     topics = await existing_topics(context, admin, names)
+    if context.args.key_partition:
+        key = context.args.key.encode()
+        return [TopicPartition(t.name, partition_for_key(key, len(t.partitions))) for t in topics]
     numbers = partition_numbers(context.args.partitions, "-p") or sorted(
         wish.positions.by_partition
     )
@@ -264,7 +175,7 @@ async def _partitions(context: Context, wish: _Wish) -> list[TopicPartition]:
     ]
 
 
-async def _spans(
+async def spans_of(
     context: Context, wish: _Wish, isolation: IsolationLevel
 ) -> dict[TopicPartition, Span]:
     """What to read of each partition. Raises the first partition's failure."""
@@ -292,39 +203,60 @@ async def _consume_spans(
     """Reads partitions by hand; whether --timeout-ms ended it."""
     args = context.args
     isolation = IsolationLevel[str(config["isolation.level"]).upper()]
-    spans = await _spans(context, wish, isolation)
+    spans = await spans_of(context, wish, isolation)
     async with open_consumer(context.settings.bootstrap, config) as consumer:
+        profile = profile_of(context.settings)
         if args.tail is not None:
-            for source, record in await last_records(consumer, spans, args.tail):
-                output.take([Part(source, (record,))])
-            return False
-        reader = RangeReader(consumer, spans)
+            wanted = output.wanted if output.filters else None
+            for source, record in await last_records(consumer, spans, args.tail, wanted, profile):
+                output.put(source, (record,))
+            context.streams.out.flush()
+            if not args.follow:
+                return False
+            spans = {tp: Span(span.end or 0, None) for tp, span in spans.items()}
+        reader = RangeReader(consumer, spans, profile)
         if args.merge:
-            async with aclosing(merged(reader)) as parts:
-                async for part in parts:
-                    output.take([part])
-                    if output.full:
-                        break
-            return False
+            return await _read_merged(context, reader, output)
         return await _read(context, reader, output)
 
 
 async def _read(context: Context, reader: RangeReader, output: Output) -> bool:
     timeout_ms: int | None = context.args.timeout_ms
     last = trio.current_time()
-    total = reader.total if reader.bounded else 0
-    with Progress(context, "Reading", total) as progress:
+    with _progress(context, reader, output) as progress:
         while reader.open and not output.full:
             parts = await reader.parts(timeout_ms)
             output.take(parts)
-            if reader.bounded:
-                progress.update(reader.done, f"{output.shown:,} shown")
+            _tell(progress, reader, output)
             now = trio.current_time()
             if parts:
                 last = now
             elif timeout_ms is not None and (now - last) * 1000 >= timeout_ms:
                 return True
     return False
+
+
+async def _read_merged(context: Context, reader: RangeReader, output: Output) -> bool:
+    with _progress(context, reader, output) as progress:
+        async with aclosing(merged(reader)) as rounds:
+            async for parts in rounds:
+                output.take(parts)
+                _tell(progress, reader, output)
+                if output.full:
+                    break
+    return False
+
+
+def _progress(context: Context, reader: RangeReader, output: Output) -> Progress:
+    total = reader.total if reader.bounded else 0
+    progress = Progress(context, "Reading", total, unit="offsets", over_output=True)
+    output.before_write = progress.hide
+    return progress
+
+
+def _tell(progress: Progress, reader: RangeReader, output: Output) -> None:
+    if reader.bounded:
+        progress.update(reader.done, f"{output.shown:,} shown", bytes_done=reader.bytes_read)
 
 
 async def _consume_in_group(
@@ -357,33 +289,58 @@ async def _commit_shown(consumer: Consumer) -> None:
             return
 
 
-def _at_end(consumer: Consumer) -> bool:
-    """Whether this member has read all there is in the partitions it has."""
-    assigned = consumer.assignment
-    return bool(assigned) and all(consumer.lag(tp) == 0 for tp in assigned)
+class _Ends:
+    """Where each partition of this member ended when it got it, and whether all of them have been read up to there."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._ends: dict[TopicPartition, int] = {}
+
+    async def reached(self) -> bool:
+        consumer = self._consumer
+        assigned = consumer.assignment
+        new = [tp for tp in assigned if tp not in self._ends]
+        if new:
+            for tp, end in (await consumer.end_offsets(new)).items():
+                if not isinstance(end, ListedOffset):
+                    raise end
+                self._ends[tp] = end.offset
+        positions = {tp: consumer.position_nowait(tp) for tp in assigned & consumer.assignment}
+        return bool(positions) and all(
+            p is not None and p >= self._ends[tp] for tp, p in positions.items()
+        )
 
 
 async def _poll_group(context: Context, consumer: Consumer, output: Output) -> bool:
     args = context.args
     last = trio.current_time()
+    ends = _Ends(consumer)
     while not output.full:
-        most = 5000 if output.left is None else min(output.left, 5000)
         wait = _TICK_MS if args.exit else args.timeout_ms
-        found = await consumer.poll(timeout_ms=wait, records_max=most)
+        parts = await _polled(consumer, output.left, wait, profile_of(context.settings))
+        output.take(parts)
         now = trio.current_time()
-        if found:
+        if parts:
             last = now
         elif args.timeout_ms is not None and (now - last) * 1000 >= args.timeout_ms:
             return True
-        elif args.exit and _at_end(consumer):
+        if args.exit and await ends.reached():
             return False
-        output.take(
-            [
-                Part(
-                    Source(r.topic, r.partition, max(r.timestamp_type, 0), r.leader_epoch),
-                    (Record(r.offset, r.timestamp, r.key, r.value, r.headers),),
-                )
-                for r in found
-            ]
-        )
     return False
+
+
+async def _polled(
+    consumer: Consumer, left: int | None, wait_ms: float | None, profile: str | None
+) -> list[Part]:
+    """The next records of a member: whole batches, unless only so many are to count as read."""
+    if left is None:
+        batches = await consumer.poll_batches(timeout_ms=wait_ms)
+        return [part for batch in batches if (part := part_of(batch, profile=profile))]
+    found = await consumer.poll(timeout_ms=wait_ms, records_max=min(left, 5000))
+    return [
+        Part(
+            Source(r.topic, r.partition, max(r.timestamp_type, 0), r.leader_epoch, profile),
+            (Record(r.offset, r.timestamp, r.key, r.value, r.headers),),
+        )
+        for r in found
+    ]

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pk.cli.commands.common import partition_numbers
-from pk.cli.commands.consume import Output
 from pk.cli.commands.reading import Part
+from pk.cli.commands.record_output import Output
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.position import START, Anchor, Position, Positions, everywhere

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pk.cli.exits import CommandError
 from pk.cli.internal_topics import decoded
 from pk.cli.output import Column, Row
-from pk.cli.records import TIMESTAMP_TYPES, header_value, text_or_b64
+from pk.cli.record_row import TIMESTAMP_TYPES, header_value, text_or_b64
 from pk.cli.times import show_time
 from pk.core import cbor
 from pk.core.errors import KafkaError

@@ -6,11 +6,14 @@ was compacted or a transaction ended, and no record need lie at the end itself.
 
 import heapq
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from pk.cli.record_source import Source
-from pk.core.record.batch import Record, records
+from pk.core.record.batch import Record
+from pk.core.record.slices import record_list, values
 from pk.core.values import TopicPartition
 from pk.net.client.consumer import Consumer
 from pk.net.client.results import ListedOffset
@@ -30,43 +33,72 @@ class Span(NamedTuple):
     end: int | None
 
 
-class Part(NamedTuple):
-    """Records of one batch, in order."""
+class Part:
+    """Records of one batch, in order. A whole batch is taken apart only when its records are asked for."""
 
-    source: Source
-    records: Sequence[Record]
+    __slots__ = ("_batch", "_records", "source")
+
+    def __init__(
+        self, source: Source, found: Sequence[Record] | None, batch: FetchedBatch | None = None
+    ) -> None:
+        assert found is not None or batch is not None
+        self.source = source
+        self._records = found
+        self._batch = batch
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The records. Raises KafkaError where the batch cannot be read."""
+        if self._records is None:
+            assert self._batch is not None
+            self._records = record_list(self._batch.data, self._batch.header)
+        return self._records
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """Their values alone, which costs a third of what the records do. Raises KafkaError."""
+        if self._records is None:
+            assert self._batch is not None
+            return values(self._batch.data, self._batch.header)
+        return [r.value for r in self._records]
 
 
 Spans = Mapping[TopicPartition, Span]
 
 
-def source_of(batch: FetchedBatch) -> Source:
+def source_of(batch: FetchedBatch, profile: str | None = None) -> Source:
+    """What the records of `batch`, read from the cluster of that profile, have in common."""
     return Source(
         batch.partition.topic,
         batch.partition.partition,
         1 if batch.header.log_append_time else 0,
         batch.header.leader_epoch,
+        profile,
     )
 
 
-def clipped(batch: FetchedBatch, end: int | None) -> list[Record]:
-    """The records of `batch` from where its reading began up to `end`."""
-    found = list(records(batch.data, batch.header))
-    begin = batch.start_offset
-    if batch.header.base_offset < begin or (end is not None and batch.header.next_offset > end):
-        last = batch.header.next_offset if end is None else end
-        found = [r for r in found if begin <= r.offset < last]
-    return found
+def part_of(batch: FetchedBatch, end: int | None = None, profile: str | None = None) -> Part | None:
+    """The records of `batch` from where its reading began up to `end`; None where there are none."""
+    header, begin = batch.header, batch.start_offset
+    if header.base_offset >= begin and (end is None or header.next_offset <= end):
+        return Part(source_of(batch, profile), None, batch) if header.count else None
+    last = header.next_offset if end is None else end
+    found = [r for r in record_list(batch.data, header) if begin <= r.offset < last]
+    return Part(source_of(batch, profile), found) if found else None
 
 
 class RangeReader:
     """Reads `spans`; ends by itself once all of them that have an end are read, if none is without."""
 
-    def __init__(self, consumer: Consumer, spans: Spans) -> None:
+    def __init__(self, consumer: Consumer, spans: Spans, profile: str | None = None) -> None:
         self._consumer = consumer
+        self._profile = profile
         self.spans = spans
         self.open = {tp: s for tp, s in spans.items() if s.end is None or s.begin < s.end}
         self.bounded = all(s.end is not None for s in spans.values())
+        self.bytes_read = 0
+        """Bytes of the batches read so far, as they are stored."""
+
         self._positions = {tp: s.begin for tp, s in self.open.items()}
         consumer.assign(self.open)
         for tp, span in self.open.items():
@@ -95,19 +127,23 @@ class RangeReader:
         for batch in batches:
             span = self.open.get(batch.partition)
             if span is not None:
-                taken = clipped(batch, span.end)
-                if taken:
-                    found.append(Part(source_of(batch), taken))
-        await self._close_finished()
+                self.bytes_read += batch.header.size
+                part = part_of(batch, span.end, self._profile)
+                if part is not None:
+                    found.append(part)
+        self._close_finished()
         return found
 
-    async def _close_finished(self) -> None:
+    def _close_finished(self) -> None:
         finished = []
         for tp, span in self.open.items():
             if span.end is None:
                 continue
-            self._positions[tp] = min(await self._consumer.position(tp), span.end)
-            if self._positions[tp] >= span.end:
+            position = self._consumer.position_nowait(tp)
+            if position is None:
+                continue
+            self._positions[tp] = min(position, span.end)
+            if position >= span.end:
                 finished.append(tp)
         if finished:
             for tp in finished:
@@ -145,51 +181,79 @@ async def first_records(
     return found
 
 
+Pair = tuple[Source, Record]
+
+
 async def last_records(
-    consumer: Consumer, spans: Spans, number: int
-) -> list[tuple[Source, Record]]:
-    """The last `number` records over all of `spans`, by time. Looks further back where offsets have holes."""
-    kept: dict[TopicPartition, list[tuple[Source, Record]]] = {}
+    consumer: Consumer,
+    spans: Spans,
+    number: int,
+    wanted: Callable[[Part], Sequence[Record]] | None = None,
+    profile: str | None = None,
+) -> list[Pair]:
+    """The last `number` records over all of `spans`, by time; with `wanted`, of those it leaves of each part.
+
+    Looks further back where offsets have holes, or where too few are wanted.
+    """
+    kept: dict[TopicPartition, deque[Pair]] = {}
     todo = {tp: s for tp, s in spans.items() if s.end is not None and s.begin < s.end}
     reach = number
     while todo:
         window = {tp: Span(max(s.begin, (s.end or 0) - reach), s.end) for tp, s in todo.items()}
-        last: dict[TopicPartition, deque[tuple[Source, Record]]] = {
-            tp: deque(maxlen=number) for tp in window
-        }
-        reader = RangeReader(consumer, window)
+        kept |= {tp: deque(maxlen=number) for tp in window}
+        reader = RangeReader(consumer, window, profile)
         while reader.open:
             for part in await reader.parts():
+                found = part.records if wanted is None else wanted(part)
                 tp = TopicPartition(part.source.topic, part.source.partition)
-                last[tp].extend((part.source, r) for r in part.records)
-        for tp, records_ in last.items():
-            kept[tp] = list(records_)
+                kept[tp].extend((part.source, r) for r in found)
         todo = {
             tp: s for tp, s in todo.items() if len(kept[tp]) < number and window[tp].begin > s.begin
         }
         reach *= 8
-    merged = sorted((pair for pairs in kept.values() for pair in pairs), key=_age)
-    return merged[-number:]
+    return _newest(kept.values(), number)
 
 
-def _age(pair: tuple[Source, Record]) -> tuple[int, str, int, int]:
+def _newest(queues: Iterable[deque[Pair]], number: int) -> list[Pair]:
+    """The newest `number` of records that lie in queues, oldest first; within a queue their order stays."""
+    heads = [(queue[-1], queue) for queue in queues if queue]
+    heap = [(*_newness(pair), i, queue) for i, (pair, queue) in enumerate(heads)]
+    heapq.heapify(heap)
+    found: list[Pair] = []
+    while heap and len(found) < number:
+        *_, i, queue = heap[0]
+        found.append(queue.pop())
+        if queue:
+            heapq.heapreplace(heap, (*_newness(queue[-1]), i, queue))
+        else:
+            heapq.heappop(heap)
+    found.reverse()
+    return found
+
+
+def _newness(pair: Pair) -> tuple[int, int]:
+    return (-pair[1].timestamp, -pair[1].offset)
+
+
+def _age(pair: Pair) -> tuple[int, str, int, int]:
     source, record = pair
     return (record.timestamp, source.topic, source.partition, record.offset)
 
 
-async def merged(reader: RangeReader) -> AsyncGenerator[Part, None]:
-    """The records of all partitions by time; within a partition their order stays."""
-    waiting: dict[TopicPartition, deque[tuple[Source, Record]]] = {
-        tp: deque() for tp in reader.open
-    }
+async def merged(reader: RangeReader) -> AsyncGenerator[list[Part], None]:
+    """The records of all partitions by time, some at a time; within a partition their order stays.
+
+    Of each partition no more wait than what it brought when there were already `_BUFFERED_MAX` of it.
+    """
+    waiting: dict[TopicPartition, deque[Pair]] = {tp: deque() for tp in reader.open}
     paused: set[TopicPartition] = set()
     while reader.open or any(waiting.values()):
         if reader.open:
             for part in await reader.parts():
                 tp = TopicPartition(part.source.topic, part.source.partition)
                 waiting[tp].extend((part.source, r) for r in part.records)
-        for pair in _ready(waiting, set(reader.open)):
-            yield Part(pair[0], (pair[1],))
+        ready = _ready(waiting, set(reader.open))
+        yield [Part(source, [r for _, r in run]) for source, run in groupby(ready, itemgetter(0))]
         full = {tp for tp in reader.open if len(waiting[tp]) > _BUFFERED_MAX}
         if full - paused:
             reader.pause(full - paused)
@@ -199,8 +263,8 @@ async def merged(reader: RangeReader) -> AsyncGenerator[Part, None]:
 
 
 def _ready(
-    waiting: Mapping[TopicPartition, deque[tuple[Source, Record]]], still_open: set[TopicPartition]
-) -> Iterator[tuple[Source, Record]]:
+    waiting: Mapping[TopicPartition, deque[Pair]], still_open: set[TopicPartition]
+) -> Iterator[Pair]:
     """What may be shown: the oldest record while every partition that may bring more has one waiting."""
     if any(not waiting[tp] for tp in still_open):
         return

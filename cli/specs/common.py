@@ -149,6 +149,11 @@ RECORD_HEADERS = Option(
     repeat=True,
     help="Only records with this header; may be given again.",
 )
+RECORD_WHERE = Option(
+    "--where",
+    value="CONDITION",
+    help="Only records for which it holds, such as 'value.amount > 9 and headers.eu = 1'.",
+)
 ISOLATION = Option(
     "--isolation-level",
     value="LEVEL",

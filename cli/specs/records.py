@@ -9,6 +9,7 @@ from pk.cli.specs.common import (
     RECORD_COUNT,
     RECORD_HEADERS,
     RECORD_KEY,
+    RECORD_WHERE,
     TOPIC,
     TOPICS,
 )
@@ -20,7 +21,15 @@ CONSUME = Command(
     "consume",
     help="Read records.",
     handler="pk.cli.commands.consume:consume",
-    arguments=(Argument("TOPIC", many=True, optional=True, help="The topics.", complete="topic"),),
+    arguments=(
+        Argument(
+            "TOPIC",
+            many=True,
+            optional=True,
+            help="The topics; or permalinks of records, pk://[PROFILE/]TOPIC/PARTITION/OFFSET.",
+            complete="topic",
+        ),
+    ),
     options=(
         TOPICS,
         Option(
@@ -55,8 +64,9 @@ CONSUME = Command(
             "--tail",
             value="N",
             kind="count",
-            help="The last N records over all partitions, by time; then stop.",
+            help="The newest N records over all partitions, by time, that pass the filters; then stop.",
         ),
+        Option("--follow", help="After --tail, go on with what comes."),
         Option("--merge", help="Sort all partitions' records by time; wants a range that ends."),
         RECORD_COUNT,
         Option("-e", "--exit", help="Stop at the end as it is now: the same as -o start..end."),
@@ -78,12 +88,12 @@ CONSUME = Command(
             complete="record-format",
         ),
         RECORD_KEY,
-        RECORD_HEADERS,
         Option(
-            "--where",
-            value="CONDITION",
-            help="Only records for which it holds, such as 'value.amount > 9 and headers.eu = 1'.",
+            "--key-partition",
+            help="With -k: read only the partition that the default partitioner gives the key.",
         ),
+        RECORD_HEADERS,
+        RECORD_WHERE,
         ISOLATION,
         FORMATTER_PROPERTIES,
         Option(
@@ -105,7 +115,9 @@ CONSUME = Command(
     examples=(
         "pk consume orders -o -10..end",
         "pk consume orders -o '@yesterday 14:00..@-1h' --where 'value.amount > 100' -f jsonl",
-        "pk consume orders --tail 20 -f '%p %o %d %k %v\\n'",
+        "pk consume orders --tail 20 --follow -f '%p %o %d %k %v\\n'",
+        "pk consume orders -e -k user-1 --key-partition -f '%L\\t%v\\n'",
+        "pk consume pk://orders/3/1042 -f jsonl",
         "pk console-consumer --topic orders --from-beginning --property print.key=true",
     ),
     notes="Positions: `pk help positions`. Formats: `pk help formats`.",

@@ -217,13 +217,16 @@ class Consumer:
         Raises NoOffset, KafkaError, KeyError; trio.TooSlowError after `default.api.timeout.ms`.
         """
         with trio.fail_after(self.config.default_api_timeout_ms / 1000):
-            while True:
-                state = self._state(partition)
-                if state.has_position:
-                    return state.position
+            while (found := self.position_nowait(partition)) is None:
                 self._raise_failure()
                 self._positions.want()
                 await self._event.wait()
+            return found
+
+    def position_nowait(self, partition: TopicPartition) -> int | None:
+        """As `position`, without waiting: None while it is being looked up. Raises KeyError."""
+        state = self._state(partition)
+        return state.position if state.has_position else None
 
     def lag(self, partition: TopicPartition) -> int | None:
         """Records between the position and the high watermark, as the last fetch had it; None before there was one."""
