@@ -42,7 +42,7 @@ async def doctor(context: Context) -> int | None:
         return None
     chosen = [c for c in CHECKS if not args.check or c.name in args.check]
     admin = await context.admin()
-    picture = await collect(context, admin, frozenset(need for c in chosen for need in c.needs))
+    picture = await collect(admin, frozenset(need for c in chosen for need in c.needs))
     words = cluster_words(context)
     found = [
         f._replace(fix=with_words(f.fix, words)) if f.fix else f for f in diagnose(picture, chosen)

@@ -12,7 +12,6 @@ from pk.cli.commands.features import common_range, release_of
 from pk.cli.commands.reassign_state import describe_nodes, running_reassignments
 from pk.cli.commands.throttles import describe as describe_throttles
 from pk.cli.commands.throttles import everything, read_throttles
-from pk.cli.context import Context
 from pk.cli.diagnosis import checks as c
 from pk.cli.diagnosis.picture import (
     Broker,
@@ -34,9 +33,7 @@ from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 
 _ANSWER_S = 8.0
-_AT_ONCE = 16
-"""Groups asked about at the same time."""
-_PEEKS = 200
+_PEEKS = 1000
 """The time of the next record is looked up for so many commits that may be late; the others are told without."""
 _CONFIGS = (
     "min.insync.replicas",
@@ -55,8 +52,7 @@ def now_ms() -> int:
 class Collector:
     """Puts a picture together, part by part."""
 
-    def __init__(self, context: Context, admin: Admin, needs: frozenset[str]) -> None:
-        self.context = context
+    def __init__(self, admin: Admin, needs: frozenset[str]) -> None:
         self.admin = admin
         self.needs = needs
         self.unseen: dict[str, Exception] = {}
@@ -234,25 +230,18 @@ class Collector:
         for broker, error in listed.errors.items():
             self.unseen[f"groups of broker {broker}"] = error
         names = [g.group_id for g in listed.groups if g.type.lower() != "share"]
-        described = await self.admin.describe_groups(names) if names else {}
-        limit = trio.CapacityLimiter(_AT_ONCE)
-
-        async def ask(name: str, group: r.GroupDescription) -> None:
-            async with limit:
-                try:
-                    commits = await self.admin.list_group_offsets(name)
-                except (KafkaError, ClientError) as e:
-                    self.unseen[f"offsets of group {name}"] = e
-                    return
-            kept = {tp: o for tp, o in commits.items() if isinstance(o, r.OffsetAndMetadata)}
-            self.groups[name] = (group.state, len(group.members), kept)
-
-        async with trio.open_nursery() as nursery:
-            for name, group in described.items():
-                if isinstance(group, r.GroupDescription):
-                    nursery.start_soon(ask, name, group)
-                else:
-                    self.unseen[f"group {name}"] = group
+        if not names:
+            return
+        described = await self.admin.describe_groups(names)
+        commits = await self.admin.list_groups_offsets(names)
+        for name, group in described.items():
+            offsets = commits[name]
+            failed = next((e for e in (group, offsets) if isinstance(e, Exception)), None)
+            if isinstance(group, r.GroupDescription) and not isinstance(offsets, Exception):
+                kept = {tp: o for tp, o in offsets.items() if isinstance(o, r.OffsetAndMetadata)}
+                self.groups[name] = (group.state, len(group.members), kept)
+            elif failed is not None:
+                self.unseen[f"group {name}"] = failed
 
     async def _transactions(self) -> None:
         """Only a partition whose last stable offset is not its end has a transaction open."""
@@ -285,7 +274,7 @@ class Collector:
         await self._list("fresh", kept)
         fresh = self.offsets["fresh"]
         starts = self.offsets.get("start", {})
-        late: dict[TopicPartition, set[int]] = {}
+        places: set[tuple[TopicPartition, int]] = set()
         for name, (_, _, commits) in self.groups.items():
             for tp, commit in commits.items():
                 if tp not in fresh or commit.offset >= ends[tp].offset:
@@ -293,22 +282,11 @@ class Collector:
                 if fresh[tp].offset < 0 or commit.offset < fresh[tp].offset:
                     self.expiring[name, tp] = None
                     if tp in starts and commit.offset >= starts[tp].offset:
-                        late.setdefault(tp, set()).add(commit.offset)
-        await self._times(late)
-
-    async def _times(self, late: Mapping[TopicPartition, set[int]]) -> None:
-        """The times of the records at these offsets, a round for as many as one partition has."""
-        from pk.cli.peek import record_times
-
-        todo = {tp: sorted(offsets) for tp, offsets in list(late.items())[:_PEEKS]}
-        times: dict[tuple[TopicPartition, int], int] = {}
-        while todo:
-            now = {tp: offsets.pop() for tp, offsets in todo.items()}
-            found = await record_times(self.context, now)
-            times.update({(tp, now[tp]): at for tp, at in found.items()})
-            todo = {tp: offsets for tp, offsets in todo.items() if offsets}
+                        places.add((tp, commit.offset))
+        times = await self.admin.record_times(sorted(places)[:_PEEKS]) if places else {}
         for name, tp in self.expiring:
-            self.expiring[name, tp] = times.get((tp, self.groups[name][2][tp].offset))
+            at = times.get((tp, self.groups[name][2][tp].offset))
+            self.expiring[name, tp] = at if isinstance(at, int) else None
 
     # The picture
 
@@ -423,6 +401,6 @@ def _followers(quorum: r.QuorumDescription) -> list[Follower]:
     return [one(v, True) for v in quorum.voters] + [one(o, False) for o in quorum.observers]
 
 
-async def collect(context: Context, admin: Admin, needs: frozenset[str]) -> Picture:
+async def collect(admin: Admin, needs: frozenset[str]) -> Picture:
     """The picture of the cluster. Raises KafkaError and ClientError where not even its topics can be asked."""
-    return await Collector(context, admin, needs).collect()
+    return await Collector(admin, needs).collect()
