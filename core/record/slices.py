@@ -59,14 +59,21 @@ def _values(data: bytes, count: int) -> list[bytes | None] | None:
             if code & 1:
                 return None
             stop = position + (code >> 1)
-            position += 1
-            while data[position] >= 0x80:  # the time
-                position += 1
-            position += 1
-            while data[position] >= 0x80:  # the offset
-                position += 1
-            code = data[position + 1]
             position += 2
+            if data[position - 1] >= 0x80:  # the time
+                if data[position] >= 0x80:
+                    _, position = read_varint(data, position - 1, LONG_BYTES_MAX)
+                else:
+                    position += 1
+            if data[position] >= 0x80:  # the offset
+                if data[position + 1] >= 0x80:
+                    _, position = read_varint(data, position, INT_BYTES_MAX)
+                else:
+                    position += 2
+            else:
+                position += 1
+            code = data[position]
+            position += 1
             if code != 1:  # the key
                 if code >= 0x80:
                     high = data[position]
@@ -94,7 +101,7 @@ def _values(data: bytes, count: int) -> list[bytes | None] | None:
             if data[position] or position + 1 != stop:  # headers, or something is wrong
                 return None
             position = stop
-    except IndexError:
+    except (IndexError, KafkaError):
         return None
     return out if position == len(data) else None
 

@@ -1,0 +1,99 @@
+"""The quick readers say what the careful one says: the same records, or the same refusal."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pk.core.errors import KafkaError
+from pk.core.record.batch import HEADER_BYTES, Record, read_header, records
+from pk.core.record.build import build_batch
+from pk.core.record.compress import Codec
+from pk.core.record.slices import record_list, values
+
+blobs = st.one_of(st.none(), st.binary(max_size=200), st.binary(min_size=60, max_size=70))
+times = st.one_of(st.integers(-70, 70), st.integers(-20_000, 20_000), st.integers(-(2**40), 2**40))
+headers = st.lists(st.tuples(st.text(max_size=4), blobs), max_size=2)
+rows = st.lists(
+    st.tuples(times, blobs, blobs, st.one_of(st.just([]), st.just([]), headers)),
+    min_size=1,
+    max_size=150,
+)
+
+
+def answer(read: Callable[[], Any]) -> tuple[Any, str]:
+    """What is read, or the refusal."""
+    try:
+        return read(), ""
+    except KafkaError as e:
+        return None, f"{e.code} {e.message}"
+
+
+def careful(batch: bytes) -> tuple[Any, str]:
+    return answer(lambda: list(records(batch)))
+
+
+@given(rows, st.sampled_from(list(Codec)), st.one_of(st.none(), st.just(77)))
+def test_the_same_records(made: list[Any], codec: Codec, append_time: int | None) -> None:
+    base = [(1_700_000_000_000 + t, k, v, h) for t, k, v, h in made]
+    batch = build_batch(base, 1000, codec=codec, log_append_time_ms=append_time)
+    header = read_header(batch)
+    expected = list(records(batch, header))
+    assert record_list(batch, header) == expected
+    assert values(batch, header) == [r.value for r in expected]
+
+
+@given(rows, st.data())
+def test_the_same_refusal_of_damaged_records(made: list[Any], data: st.DataObject) -> None:
+    batch = bytearray(build_batch([(t, k, v, h) for t, k, v, h in made]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(HEADER_BYTES, len(batch) - 1))
+        batch[at] = data.draw(st.integers(0, 255))
+    header = read_header(batch)
+    found, refusal = careful(bytes(batch))
+    assert answer(lambda: record_list(batch, header)) == (found, refusal)
+    expected = None if found is None else [r.value for r in found]
+    assert answer(lambda: values(batch, header)) == (expected, refusal)
+
+
+@pytest.mark.parametrize("long", [5, 6, 10, 11])
+@pytest.mark.parametrize("before", [b"\0", b"\0\0"], ids=["time", "offset"])
+def test_a_number_of_too_many_bytes_is_refused_by_all(long: int, before: bytes) -> None:
+    """A varint may be longer than it need be, up to the bytes of the widest: five for an offset, ten for a time."""
+    wide = b"\x80" * (long - 1) + b"\0"
+    record = before + wide + b"\0" * (2 - len(before)) + b"\x01\x02v\0"
+    batch = b"\0" * HEADER_BYTES + bytes((len(record) << 1,)) + record
+    header = read_header(build_batch([(0, None, b"v", ())]))._replace(size=len(batch))
+    expected = answer(lambda: list(records(batch, header)))
+    assert (expected[1] == "") is (long <= (10 if before == b"\0" else 5))
+    assert answer(lambda: record_list(batch, header)) == expected
+    found = None if expected[0] is None else [b"v"]
+    assert answer(lambda: values(batch, header)) == (found, expected[1])
+
+
+@pytest.mark.parametrize("count", [0, 1, 64, 8192, 9000, 20_000])
+def test_every_width_of_an_offset(count: int) -> None:
+    made = [(i % 7, b"k", b"%d" % i, ()) for i in range(max(count, 1))]
+    batch = build_batch(made, 5)
+    header = read_header(batch)
+    assert record_list(batch, header) == [
+        Record(5 + i, i % 7, b"k", b"%d" % i, ()) for i in range(max(count, 1))
+    ]
+
+
+def test_a_batch_that_was_compacted_keeps_its_offsets_and_may_be_empty() -> None:
+    header = read_header(build_batch([(1, None, b"a", ())], 3))
+    empty = header._replace(size=HEADER_BYTES, count=0)
+    assert record_list(b"\0" * HEADER_BYTES, empty) == []
+    assert values(b"\0" * HEADER_BYTES, empty) == []
+
+
+@pytest.mark.parametrize("size", [63, 64, 8191, 8192, 100_000])
+def test_every_width_of_a_length(size: int) -> None:
+    for key, value in ((b"k" * size, b"v"), (b"k", b"v" * size), (None, b"v" * size)):
+        batch = build_batch([(1, key, value, ())] * 3)
+        header = read_header(batch)
+        assert record_list(batch, header) == [Record(i, 1, key, value) for i in range(3)]
+        assert values(batch, header) == [value] * 3
