@@ -11,6 +11,7 @@ from pk.cli.specs.partitions import ISR, PARTITIONS
 from pk.cli.specs.process import BROKER, COMPLETION, HELP, PROFILE, SHELL, UP
 from pk.cli.specs.reassign import REASSIGN
 from pk.cli.specs.records import CONSUME, PRODUCE
+from pk.cli.specs.top import TOP
 from pk.cli.specs.topics import TOPICS
 from pk.cli.specs.undo import HISTORY, UNDO
 
@@ -33,6 +34,7 @@ ROOT = Group(
         CONFIGS,
         BROKERS,
         CLUSTER,
+        TOP,
         LOG,
         DOCTOR,
         UNDO,

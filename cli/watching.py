@@ -303,8 +303,10 @@ class _Painted:
                 f"… {more} more lines (--limit, --where, --sort); Ctrl-C ends and leaves them all."
             )
             lines = [*lines[: room - 1], _cut(hint, width)]
-        shown = "\x1b[K\r\n".join([*head, *lines, *foot])
-        context.write(f"\x1b[H{shown}\x1b[K\x1b[J".encode(errors="surrogateescape"))
+        # A line is cleared before it is written: after it, the last cell of a full line would go.
+        shown = "\r\n\x1b[K".join([*head, *lines, *foot])
+        below = "\r\n\x1b[J" if len(head) + len(lines) + len(foot) < height else ""
+        context.write(f"\x1b[H\x1b[K{shown}{below}".encode(errors="surrogateescape"))
 
 
 def _cut(text: str, width: int) -> str:

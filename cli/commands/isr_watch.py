@@ -106,6 +106,12 @@ class History:
                 rows.append(_row(tp, event, out, (p.leader_id, p.isr), None))
         return rows
 
+    def since(self, tp: TopicPartition, brokers: Iterable[int]) -> int | None:
+        """When the first of these replicas fell out of sync; None where nobody saw that."""
+        times = [self._since.get(Gone(tp, broker)) for broker in brokers]
+        seen = [time for time in times if time is not None]
+        return min(seen) if seen and len(seen) == len(times) else None
+
     def see(self, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
         """Takes in what `changes` told, and adds to replicas that came back how long they were gone."""
         for row in rows:

@@ -1,0 +1,47 @@
+"""`pk top`."""
+
+from pk.cli.grammar import Argument, Command, Option
+from pk.cli.specs.common import CONNECTION, LISTING
+
+TOP = Command(
+    "top",
+    help="The cluster live: brokers, topics, groups, in-sync replicas, reassignments.",
+    handler="pk.cli.top.app:top",
+    arguments=(
+        Argument(
+            "TAB",
+            optional=True,
+            help="cluster (default), topics, groups, isr or reassign: where to begin.",
+            complete="top-tab",
+        ),
+    ),
+    options=(
+        Option(
+            "--interval",
+            value="SECONDS",
+            kind="seconds",
+            default=2.0,
+            help="How often to look (default: 2).",
+        ),
+        Option(
+            "-n",
+            "--num",
+            value="N",
+            kind="count",
+            help="Write so many snapshots of the tab instead of a screen.",
+        ),
+        Option("-i", "--internal", help="Internal topics too."),
+        *LISTING,
+        *CONNECTION,
+    ),
+    examples=(
+        "pk top",
+        "pk top groups",
+        "pk top topics -n 1 --sort -in_rate --limit 10",
+        "pk top groups -f json --where 'trend = stuck'",
+    ),
+    notes="Keys: 1-5 or tab for the tabs, arrows or j k, enter to look into a topic or a group, / to filter, s and r to "
+    "sort, p to pause, + and - for the interval, ? for all of them, q to end. Rates come from offsets: IN/s from where "
+    "partitions end, OUT/s and DRAIN/s from what groups commit. TO ZERO is the time until a group has caught up at these "
+    "speeds. Into a pipe, with -n or with a format it writes snapshots, each of two looks.",
+)

@@ -1,0 +1,210 @@
+"""`pk top`: the screen, the keys and the questions brought together.
+
+On a terminal it is a screen that is drawn anew after every answer and every key. Elsewhere (a pipe, TERM=dumb, a format
+other than table, -n) it writes snapshots of one tab, made of two looks an interval apart, since a rate takes two.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+import trio
+
+from pk.cli.context import Context
+from pk.cli.exits import Exit, Unusable
+from pk.cli.output import Listing
+from pk.cli.resolve import now_ms
+from pk.cli.top.collect import Collector, Wants
+from pk.cli.top.keys import Keys
+from pk.cli.top.model import Model
+from pk.cli.top.state import Screen
+from pk.cli.top.tables import BY_NAME, TABS, told_columns
+from pk.cli.top.terminal import Terminal
+from pk.cli.top.view import Painter, Told, encoded
+
+_ESCAPE_S = 0.05
+_TICK_S = 0.25
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGTSTP)
+
+
+async def top(context: Context) -> int:
+    """`pk top`."""
+    args = context.args
+    name = args.tab or "cluster"
+    names = [tab.name for tab in TABS]
+    if name not in names:
+        raise Unusable(f"TAB is one of {', '.join(names)}, not {name!r}.")
+    admin = await context.admin()
+    streams = context.streams
+    drawn = (
+        streams.out_terminal
+        and streams.in_terminal
+        and os.environ.get("TERM", "dumb") not in ("", "dumb")
+        and args.num is None
+        and not args.given("format")
+    )
+    wants = Wants()
+    wants.tab = name
+    model = Model()
+    if drawn:
+        return await _Live(context, Collector(admin, model, wants, lambda: None), name).run()
+    return await _snapshots(context, Collector(admin, model, wants, lambda: None), name)
+
+
+async def _snapshots(context: Context, collector: Collector, name: str) -> int:
+    """Writes what a tab holds, so many times; on a terminal that cannot be drawn on, until it is interrupted."""
+    args = context.args
+    endless = context.streams.out_terminal and args.num is None and not args.given("format")
+    left = args.num or 1
+    await collector.begin()
+    await collector.round(args.interval)
+    tab = BY_NAME[name]
+    screen = Screen(tab=name, internal=args.internal)  # for its order
+    while True:
+        await trio.sleep(args.interval)
+        await collector.round(args.interval)
+        rows = screen.arrange(tab.rows(collector.model, None, now_ms()))
+        context.show(Listing(told_columns(tab), rows, tab.style))
+        if collector.trouble is not None:
+            context.say(collector.trouble)
+        left -= 1
+        if left <= 0 and not endless:
+            return Exit.OK
+        if context.look.format in ("table", "wide"):
+            context.write(b"\n")
+
+
+class _Live:
+    """The screen for as long as it is looked at."""
+
+    def __init__(self, context: Context, collector: Collector, name: str) -> None:
+        args = context.args
+        self._context = context
+        self._collector = collector
+        collector.changed = self._paint_soon
+        self._screen = Screen(tab=name, interval_s=args.interval, internal=args.internal)
+        self._screen.narrow_to(context.look)
+        self._painter = Painter()
+        self._terminal = Terminal(context.streams)
+        self._dirty = trio.Event()
+        self._wake = trio.Event()
+        self._size = (0, 0)
+        self._code: int = Exit.OK
+
+    def _paint_soon(self) -> None:
+        self._dirty.set()
+
+    async def run(self) -> int:
+        await self._collector.begin()
+        with _signals() as signals, self._terminal:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._paint)
+                nursery.start_soon(self._collect)
+                nursery.start_soon(self._tick)
+                if signals is not None:
+                    nursery.start_soon(self._obey, signals, nursery.cancel_scope)
+                await self._keys()
+                nursery.cancel_scope.cancel()
+        return self._code
+
+    async def _paint(self) -> None:
+        """Draws when there is something new; many news at once are one picture."""
+        while True:
+            self._dirty = trio.Event()
+            self._draw()
+            await self._dirty.wait()
+            await trio.sleep(0.02)
+
+    def _draw(self) -> None:
+        screen, collector = self._screen, self._collector
+        width, height = self._size = self._terminal.size
+        told = Told(
+            self._context.settings.cluster_name,
+            collector.at_ms,
+            now_ms(),
+            collector.trouble,
+        )
+        lines = self._painter.lines(collector.model, screen, told, width, height)
+        self._terminal.write(encoded(lines, colour=self._context.streams.colour))
+        self._tell_wants()
+
+    def _tell_wants(self) -> None:
+        """Tells the collector what is on the screen."""
+        screen, wants = self._screen, self._collector.wants
+        tab, place = screen.shown, screen.place
+        wants.tab, wants.subject = tab.name, screen.subject
+        shown = self._painter.rows(screen)[place.top : place.top + screen.page]
+        wants.visible = (
+            [str(tab.key(row)) for row in shown] if tab.name in ("topics", "groups") else ()
+        )
+
+    async def _tick(self) -> None:
+        """Sees to it that the size of the terminal is followed where no signal tells."""
+        while True:
+            await trio.sleep(_TICK_S)
+            if self._terminal.size != self._size:
+                self._paint_soon()
+
+    async def _collect(self) -> None:
+        while True:
+            self._wake = trio.Event()
+            if not self._screen.paused:
+                await self._collector.round(self._screen.interval_s)
+            with trio.move_on_after(self._screen.interval_s):
+                await self._wake.wait()
+
+    async def _keys(self) -> None:
+        """Reads keys until one of them ends it."""
+        keys, fd = Keys(), self._terminal.fd
+        while True:
+            with trio.move_on_after(_ESCAPE_S if keys.waiting else float("inf")) as late:
+                await trio.lowlevel.wait_readable(fd)
+            if late.cancelled_caught:
+                pressed = keys.flush()
+            else:
+                data = os.read(fd, 1024)
+                if not data:
+                    return
+                pressed = keys.feed(data)
+            for key in pressed:
+                if self._press(key):
+                    return
+
+    def _press(self, key: str) -> bool:
+        """Does what a key is for; True where it ends the program."""
+        self._paint_soon()
+        match self._screen.press(key, self._painter.rows(self._screen)):
+            case "quit":
+                return True
+            case "look":
+                self._tell_wants()
+                self._wake.set()
+            case "redraw":
+                self._terminal.write(b"\x1b[2J")
+            case _:
+                pass
+        return False
+
+    async def _obey(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+        async for number in signals:
+            if number == signal.SIGWINCH:
+                self._paint_soon()
+            elif number == signal.SIGTSTP:
+                self._terminal.suspend()
+                self._paint_soon()
+            else:
+                self._code = Exit.INTERRUPTED
+                scope.cancel()
+                return
+
+
+@contextmanager
+def _signals() -> Iterator[AsyncIterator[int] | None]:
+    """The signals as they come; None in the shell, whose loop runs beside the main thread and is cancelled instead."""
+    if threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+    with trio.open_signal_receiver(*_SIGNALS) as signals:
+        yield aiter(signals)

@@ -1,0 +1,284 @@
+"""What `pk top` knows of a cluster: what was last told, and what several looks tell together.
+
+Pure: the collector asks and hands the answers in, each with its time (`now` in seconds of a clock that never goes back,
+`now_ms` as people tell time); the tables read. Nothing here waits, and a part that was never told is None, so a screen may
+be drawn from the first answer on.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pk.cli.commands.isr_watch import History, Watched, changes
+from pk.cli.commands.reassign_watch import Seen, Tracker
+from pk.cli.times import show_time
+from pk.cli.top.meter import Meter
+from pk.core.values import TopicPartition
+from pk.net.client.metadata import PartitionInfo, TopicInfo
+from pk.net.client.results import GroupListing, LogDirDescription, Node, PartitionDescription
+
+EVENTS_MAX = 1000
+SPARK_MAX = 60
+
+
+class Event(NamedTuple):
+    """A change of an in-sync set."""
+
+    at_ms: int
+    row: Mapping[str, Any]
+
+
+class Disk(NamedTuple):
+    """What the log directories of a broker hold together."""
+
+    bytes: int
+    total: int | None
+    usable: int | None
+    failed: int
+
+
+class Model:
+    """The cluster as the screen shows it."""
+
+    def __init__(self) -> None:
+        self.cluster_id: str | None = None
+        self.controller: int | None = None
+        self.nodes: Mapping[int, Node] = {}
+        self.topics: Mapping[str, TopicInfo] = {}
+        self.partitions: dict[TopicPartition, PartitionInfo] = {}
+        self.began_ms: int | None = None
+        self.seen_ms = 0
+        """When the topics were last told."""
+
+        self.ends: Meter[TopicPartition] = Meter()
+        self.sparks: dict[str, deque[float]] = {}
+        self.disks: dict[int, Disk] = {}
+        self.sizes: dict[str, int] | None = None
+        self.partition_sizes: dict[TopicPartition, int] = {}
+        self.disk_growth: Meter[int] = Meter(30.0)
+
+        self.groups: Mapping[str, GroupListing] | None = None
+        self.members: dict[str, int] = {}
+        self.commits: dict[str, dict[TopicPartition, int]] = {}
+        self.drains: Meter[tuple[str, TopicPartition]] = Meter()
+        self.record_times: dict[tuple[TopicPartition, int], int | None] = {}
+
+        self.history = History()
+        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self.behind: dict[TopicPartition, dict[int, int | None]] = {}
+        self.min_isr: dict[str, int] = {}
+        self._watched: Watched | None = None
+
+        self.moves = Tracker()
+        self.moves_seen = False
+        self.throttle: int | None = None
+
+    # the cluster
+
+    def see_nodes(
+        self, nodes: Mapping[int, Node], controller: int | None, cluster_id: str | None
+    ) -> None:
+        """Brokers, fenced ones too where that is told, and which one is the controller."""
+        self.nodes = dict(nodes)
+        self.controller = controller if controller is not None and controller >= 0 else None
+        self.cluster_id = cluster_id
+
+    def see_topics(self, topics: Mapping[str, TopicInfo], now_ms: int) -> None:
+        """All topics; what changed in the in-sync sets since the last time becomes events."""
+        self.topics = dict(topics)
+        self.seen_ms = now_ms
+        self.partitions = {
+            TopicPartition(name, number): info
+            for name, topic in topics.items()
+            for number, info in enumerate(topic.partitions)
+        }
+        watched: Watched = {tp: (p.leader_id, p.isr) for tp, p in self.partitions.items()}
+        if self._watched is None:
+            self.began_ms = now_ms
+            self.history.begin({tp: _described(tp, p) for tp, p in self.partitions.items()})
+        elif watched != self._watched:
+            rows = changes(self._watched, watched, show_time(now_ms))
+            self.history.see(rows, now_ms)
+            self.events.extend(Event(now_ms, row) for row in rows)
+            self._forget()
+        self._watched = watched
+
+    def _forget(self) -> None:
+        """Drops what is known of topics and partitions that are gone."""
+        self.ends.keep(self.partitions)
+        for known in (self.behind, self.partition_sizes):
+            for tp in [tp for tp in known if tp not in self.partitions]:
+                del known[tp]
+        for name in [name for name in self.sparks if name not in self.topics]:
+            del self.sparks[name]
+
+    @property
+    def under_replicated(self) -> list[TopicPartition]:
+        return [tp for tp, p in self.partitions.items() if len(p.isr) < len(p.replicas)]
+
+    @property
+    def offline(self) -> list[TopicPartition]:
+        return [tp for tp, p in self.partitions.items() if p.leader_id < 0]
+
+    @property
+    def ailing(self) -> list[TopicPartition]:
+        """Partitions that lack a leader or an in-sync replica, in order."""
+        return sorted(
+            tp
+            for tp, p in self.partitions.items()
+            if p.leader_id < 0 or len(p.isr) < len(p.replicas)
+        )
+
+    def leads(self) -> Counter[int]:
+        """Broker → partitions that it leads."""
+        return Counter(p.leader_id for p in self.partitions.values())
+
+    def holds(self) -> Counter[int]:
+        """Broker → replicas that it holds."""
+        return Counter(b for p in self.partitions.values() for b in p.replicas)
+
+    # offsets and sizes
+
+    def see_ends(self, ends: Mapping[TopicPartition, int], now: float) -> None:
+        """Where partitions end."""
+        for tp, offset in ends.items():
+            self.ends.see(tp, offset, now)
+        for name in {tp.topic for tp in ends}:
+            rate = self.topic_rate(name)
+            if rate is not None:
+                self.sparks.setdefault(name, deque(maxlen=SPARK_MAX)).append(rate)
+
+    def topic_rate(self, name: str) -> float | None:
+        """Records a second that come in; None while nobody knows."""
+        topic = self.topics.get(name)
+        if topic is None:
+            return None
+        rates = [self.ends.rate(TopicPartition(name, n)) for n in range(len(topic.partitions))]
+        known = [rate for rate in rates if rate is not None]
+        return sum(known) if known else None
+
+    def see_dirs(self, dirs: Mapping[int, tuple[LogDirDescription, ...]], now: float) -> None:
+        """The log directories of the brokers that answered."""
+        sizes: dict[TopicPartition, int] = {}
+        for broker, answer in dirs.items():
+            held = 0
+            for directory in answer:
+                for replica in directory.replicas:
+                    held += replica.size_bytes
+                    tp = replica.partition
+                    p = self.partitions.get(tp)
+                    if not replica.future and (p is None or p.leader_id in (broker, -1)):
+                        sizes[tp] = max(sizes.get(tp, 0), replica.size_bytes)
+            told = [d for d in answer if d.total_bytes >= 0 and d.usable_bytes >= 0]
+            self.disks[broker] = Disk(
+                held,
+                sum(d.total_bytes for d in told) if told else None,
+                sum(d.usable_bytes for d in told) if told else None,
+                sum(d.error_code != 0 for d in answer),
+            )
+            self.disk_growth.see(broker, held, now)
+        self.partition_sizes.update(sizes)
+        by_topic: Counter[str] = Counter()
+        for tp, size in self.partition_sizes.items():
+            by_topic[tp.topic] += size
+        self.sizes = dict(by_topic)
+
+    # groups
+
+    def see_groups(self, groups: Iterable[GroupListing]) -> None:
+        """All groups; what is known of others is dropped."""
+        self.groups = {g.group_id: g for g in groups}
+        for known in (self.members, self.commits):
+            for name in [name for name in known if name not in self.groups]:
+                del known[name]
+        self.drains.keep(_Keys(self.commits))
+
+    def see_commits(self, commits: Mapping[str, Mapping[TopicPartition, int]], now: float) -> None:
+        """What groups have committed."""
+        for group, offsets in commits.items():
+            self.commits[group] = dict(offsets)
+            for tp, offset in offsets.items():
+                self.drains.see((group, tp), offset, now)
+
+    def lag(self, group: str, tp: TopicPartition) -> int | None:
+        """Records of a partition that a group has not read; None while nobody knows."""
+        committed, end = self.commits.get(group, {}).get(tp), self.ends.value(tp)
+        return None if committed is None or end is None else max(end - committed, 0)
+
+    def group_lag(self, group: str) -> int | None:
+        """The lag over all partitions with a commit; None while no commit or no end is known."""
+        commits = self.commits.get(group)
+        if commits is None:
+            return None
+        lags = [self.lag(group, tp) for tp in commits]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if known or not lags else None
+
+    def group_drain(self, group: str) -> float | None:
+        """Records a second by which a group's commits move."""
+        return _sum(self.drains.rate((group, tp)) for tp in self.commits.get(group, ()))
+
+    def group_incoming(self, group: str) -> float | None:
+        """Records a second that come into the partitions a group has commits in."""
+        return _sum(self.ends.rate(tp) for tp in self.commits.get(group, ()))
+
+    def worst(self, group: str) -> TopicPartition | None:
+        """The partition that a group lags behind most in."""
+        lags = {tp: lag for tp in self.commits.get(group, ()) if (lag := self.lag(group, tp))}
+        return max(lags, key=lambda tp: lags[tp]) if lags else None
+
+    def next_time_ms(self, group: str, tp: TopicPartition) -> int | None:
+        """When the record was produced that a group reads next in a partition; None while nobody knows."""
+        committed = self.commits.get(group, {}).get(tp)
+        return None if committed is None else self.record_times.get((tp, committed))
+
+    def see_record_times(self, times: Mapping[tuple[TopicPartition, int], int | None]) -> None:
+        """When single records were produced; those of places nobody stands at any more are dropped."""
+        self.record_times.update(times)
+        if len(self.record_times) > 4096:
+            places = {(tp, o) for c in self.commits.values() for tp, o in c.items()}
+            self.record_times = {k: v for k, v in self.record_times.items() if k in places}
+
+    def readers(self) -> dict[str, dict[TopicPartition, float]]:
+        """Topic → partition → records a second that groups together read."""
+        found: dict[str, dict[TopicPartition, float]] = {}
+        for group, offsets in self.commits.items():
+            for tp in offsets:
+                rate = self.drains.rate((group, tp))
+                if rate is not None:
+                    of_topic = found.setdefault(tp.topic, {})
+                    of_topic[tp] = of_topic.get(tp, 0.0) + rate
+        return found
+
+    # what moves
+
+    def see_moves(self, seen: Seen, throttle: int | None, now: float) -> None:
+        """A look at what is being reassigned. What was done is forgotten once something new moves."""
+        if seen.running and all(row.done for row in self.moves.rows):
+            self.moves = Tracker()
+        self.moves.see(seen, now)
+        self.moves_seen = True
+        self.throttle = throttle
+
+
+class _Keys:
+    """The (group, partition) pairs that have commits, as a container."""
+
+    def __init__(self, commits: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        self._commits = commits
+
+    def __contains__(self, key: object) -> bool:
+        assert isinstance(key, tuple)
+        group, tp = key
+        return tp in self._commits.get(group, ())
+
+
+def _sum(rates: Iterable[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
+
+
+def _described(tp: TopicPartition, p: PartitionInfo) -> PartitionDescription:
+    return PartitionDescription(
+        tp.partition, p.leader_id, p.leader_epoch, p.replicas, p.isr, p.offline_replicas
+    )

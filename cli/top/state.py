@@ -1,0 +1,304 @@
+"""What the keys of `pk top` do: the tab, the row, the filter, the order. Pure; the keys are those of k9s and htop.
+
+The row that is selected is kept by its name, so that it stays selected when the order changes, and by its place once it is
+gone. `press` answers what is to be done beyond drawing anew.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pk.cli.output import Listing, Look, Row, narrow, plain
+from pk.cli.top.tables import BY_NAME, TABS, Tab, TopColumn, told_columns
+
+INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+
+HELP = (
+    ("1 … 5, tab, ← →", "cluster, topics, groups, ISR, reassignments"),
+    ("↑ ↓, j k", "another row; page up and down, g and G for the ends"),
+    ("enter", "look into a topic or a group; esc comes back"),
+    ("/", "only rows whose name holds this (a regular expression); esc forgets it"),
+    ("s, S, < >", "sort by the next column, or the one before"),
+    ("r", "the other way round"),
+    ("i", "internal topics too, or not"),
+    ("p, space", "pause, go on"),
+    ("+ −", "look more often, less often"),
+    ("ctrl-l", "draw anew"),
+    ("?, h, f1", "this"),
+    ("q, ctrl-c", "end"),
+)
+
+
+@dataclass
+class Place:
+    """Where one is in a table."""
+
+    sort: str
+    reverse: bool
+    """Whether the largest come first."""
+
+    filter: str = ""
+    selected: Any = None
+    index: int = 0
+    top: int = 0
+
+
+class Opened(NamedTuple):
+    """What is looked into: the tab and the topic or group."""
+
+    tab: str
+    subject: str
+
+
+def first_place(tab: Tab) -> Place:
+    """How a tab begins."""
+    column = next(c for c in tab.columns if c.key == tab.sort)
+    return Place(tab.sort, column.falling)
+
+
+@dataclass
+class Screen:
+    """What a person has chosen to see."""
+
+    tab: str = "cluster"
+    interval_s: float = 2.0
+    paused: bool = False
+    help: bool = False
+    internal: bool = False
+    typing: str | None = None
+    """The filter as it is being typed; None while none is."""
+
+    opened: Opened | None = None
+    places: dict[str, Place] = field(default_factory=dict[str, Place])
+    page: int = 10
+    """Rows that fit: as the view last had it."""
+
+    asked: tuple[str, Look] | None = None
+    """The tab that --where, --columns, --sort and --limit were given for, and what they say."""
+
+    @property
+    def shown(self) -> Tab:
+        """The tab whose table is on the screen."""
+        return BY_NAME[self.opened.tab if self.opened else self.tab]
+
+    @property
+    def subject(self) -> str | None:
+        return self.opened.subject if self.opened else None
+
+    @property
+    def place(self) -> Place:
+        tab = self.shown
+        return self.places.setdefault(tab.name, first_place(tab))
+
+    @property
+    def filter(self) -> str:
+        """The filter that holds: what is being typed counts already."""
+        return self.place.filter if self.typing is None else self.typing
+
+    def narrow_to(self, look: Look) -> None:
+        """Shows of the tab it begins with only what the options of a list ask for. Raises Unusable."""
+        if not look.narrows:
+            return
+        tab = self.shown
+        narrow(Listing(told_columns(tab), []), look)  # refuses what is no column
+        self.asked = (tab.name, look)
+        if look.sort:
+            name = look.sort[0].lstrip("-+").lower().replace("-", "_")
+            self.place.sort = "to_zero" if name in ("zero_s", "trend") else name
+            self.place.reverse = look.sort[0].startswith("-")
+
+    def columns(self) -> Sequence[TopColumn]:
+        """The columns of the table: those asked for, else all."""
+        tab = self.shown
+        if self.asked is None or self.asked[0] != tab.name or not self.asked[1].columns:
+            return tab.columns
+        told = narrow(Listing(told_columns(tab), []), self.asked[1]).columns
+        keys = dict.fromkeys(
+            "to_zero" if c.key in ("zero_s", "trend") and "to_zero" in _keys(tab) else c.key
+            for c in told
+        )
+        return [next(c for c in tab.columns if c.key == key) for key in keys]
+
+    def arrange(self, rows: Sequence[Row]) -> list[Row]:
+        """The rows that the filter leaves, in order, with the selected row found again."""
+        tab, place = self.shown, self.place
+        limit = None
+        if self.asked is not None and self.asked[0] == tab.name:
+            look = self.asked[1]._replace(columns=(), sort=(), limit=None)
+            rows = narrow(Listing(told_columns(tab), rows), look).rows
+            limit = self.asked[1].limit
+        left = filtered(rows, tab, self.filter)
+        if tab.name == "topics" and not self.internal and not self.filter:
+            left = [row for row in left if not row["internal"]]
+        left = ordered(left, place.sort, reverse=place.reverse)[:limit]
+        self._find(left, tab.key, place)
+        return left
+
+    def _find(self, rows: Sequence[Row], key: Callable[[Row], Any], place: Place) -> None:
+        keys = [key(row) for row in rows]
+        if place.selected in keys:
+            place.index = keys.index(place.selected)
+        else:
+            place.index = min(max(place.index, 0), max(len(rows) - 1, 0))
+            place.selected = keys[place.index] if keys and place.selected is not None else None
+
+    def scroll(self, rows: Sequence[Row], room: int) -> Sequence[Row]:
+        """The rows that are to be seen where there is room for `room`."""
+        place = self.place
+        self.page = max(room, 1)
+        if place.index < place.top:
+            place.top = place.index
+        elif place.index >= place.top + room:
+            place.top = place.index - room + 1
+        place.top = max(min(place.top, len(rows) - room), 0)
+        return rows[place.top : place.top + room]
+
+    def press(self, key: str, rows: Sequence[Row]) -> str | None:
+        """Does what a key is for. Answers `quit`, `look` where the cluster is to be asked anew, `redraw`, or nothing."""
+        if self.typing is not None:
+            self._type(key)
+            return None
+        if self.help:
+            self.help = False
+            return "quit" if key == "q" else None
+        if key in ("q", "Q"):
+            return "quit"
+        if key == "redraw":
+            return "redraw"
+        return self._choose(key) or self._move(key, rows) or self._order(key)
+
+    def _type(self, key: str) -> None:
+        assert self.typing is not None
+        place = self.place
+        if key == "enter":
+            place.filter, self.typing = self.typing, None
+        elif key == "escape":
+            self.typing = None
+            place.filter = ""
+        elif key in ("backspace", "clear"):
+            self.typing = self.typing[:-1] if key == "backspace" else ""
+        elif len(key) == 1:
+            self.typing += key
+        place.index = place.top = 0
+        place.selected = None
+
+    def _choose(self, key: str) -> str | None:
+        names = [tab.name for tab in TABS]
+        now = names.index(self.tab)
+        if key.isdecimal() and 1 <= int(key) <= len(names):
+            return self._go(names[int(key) - 1])
+        if key in ("tab", "right"):
+            return self._go(names[(now + 1) % len(names)])
+        if key in ("back-tab", "left") and not (key == "left" and self.opened):
+            return self._go(names[(now - 1) % len(names)])
+        if key in ("escape", "backspace", "left"):
+            if self.opened:
+                self.opened = None
+                return "look"
+            self.place.filter = ""
+        elif key in ("?", "h", "f1"):
+            self.help = True
+        elif key in ("p", " "):
+            self.paused = not self.paused
+            return None if self.paused else "look"
+        elif key in ("+", "=", "-", "_"):
+            self._interval(-1 if key in "+=" else 1)
+            return "look"
+        elif key == "i":
+            self.internal = not self.internal
+        elif key == "/":
+            self.typing = self.place.filter
+        return None
+
+    def _go(self, name: str) -> str:
+        self.tab, self.opened = name, None
+        return "look"
+
+    def _interval(self, step: int) -> None:
+        if step > 0:
+            self.interval_s = next((s for s in INTERVALS if s > self.interval_s), INTERVALS[-1])
+        else:
+            lower = [s for s in INTERVALS if s < self.interval_s]
+            self.interval_s = lower[-1] if lower else INTERVALS[0]
+
+    def _move(self, key: str, rows: Sequence[Row]) -> str | None:
+        tab, place = self.shown, self.place
+        steps = {
+            "up": -1,
+            "k": -1,
+            "down": 1,
+            "j": 1,
+            "page-up": -self.page,
+            "page-down": self.page,
+            "home": -len(rows),
+            "g": -len(rows),
+            "end": len(rows),
+            "G": len(rows),
+        }
+        if key == "enter" and rows and tab.opens is not None:
+            row = rows[min(place.index, len(rows) - 1)]
+            self.opened = Opened(tab.opens, str(tab.key(row)))
+            self.places.pop(tab.opens, None)
+            return "look"
+        if key not in steps or not rows:
+            return None
+        if place.selected is not None or key not in ("down", "j"):
+            place.index = min(max(place.index + steps[key], 0), len(rows) - 1)
+        place.selected = tab.key(rows[place.index])
+        return None
+
+    def _order(self, key: str) -> str | None:
+        tab, place = self.shown, self.place
+        keys = [column.key for column in sortable(tab)]
+        if key in ("s", ">", "S", "<"):
+            step = 1 if key in ("s", ">") else -1
+            at = keys.index(place.sort) if place.sort in keys else 0
+            place.sort = keys[(at + step) % len(keys)]
+            place.reverse = next(c.falling for c in tab.columns if c.key == place.sort)
+        elif key in ("r", "R"):
+            place.reverse = not place.reverse
+        else:
+            return None
+        place.index = place.top = 0
+        place.selected = None
+        return None
+
+
+def _keys(tab: Tab) -> set[str]:
+    return {column.key for column in tab.columns}
+
+
+def sortable(tab: Tab) -> list[TopColumn]:
+    """The columns that rows can be sorted by."""
+    return [column for column in tab.columns if column.key not in ("recent", "bar")]
+
+
+def filtered(rows: Sequence[Row], tab: Tab, text: str) -> list[Row]:
+    """The rows whose name holds `text`, a regular expression, or that text itself where it is none."""
+    if not text:
+        return list(rows)
+    import re
+
+    try:
+        pattern = re.compile(text, re.IGNORECASE)
+    except re.error:
+        pattern = re.compile(re.escape(text), re.IGNORECASE)
+    keys = [c.key for c in tab.columns if c.key in ("topic", "group", "address", "state")]
+    keys = keys or [tab.columns[0].key]
+    return [row for row in rows if any(pattern.search(plain(row[key])) for key in keys)]
+
+
+def ordered(rows: Sequence[Row], sort: str, *, reverse: bool) -> list[Row]:
+    """The rows in order; what is not known comes last either way, and rows that are even stay in the order of names."""
+    key = "zero_s" if sort == "to_zero" else sort
+    known = [row for row in rows if row[key] is not None]
+    known.sort(key=lambda row: _comparable(row[key]), reverse=reverse)
+    return known + [row for row in rows if row[key] is None]
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return (1, len(value), plain(value))
+    if isinstance(value, (int, float)):
+        return (0, value, "")
+    return (1, 0, plain(value).lower())
