@@ -55,6 +55,9 @@ _SENTENCES = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The group's coordinator is not available",
 }
 
+_SAYS_ALL = frozenset({ErrorCode.INVALID_CONFIG})
+"""Errors whose message is a sentence of its own."""
+
 
 def leaf(error: BaseException) -> BaseException:
     """The error to speak of: out of a group, the first that says most."""
@@ -153,7 +156,9 @@ def _kafka(error: KafkaError) -> str:
         code = ErrorCode.UNKNOWN_SERVER_ERROR
     plain = _SENTENCES.get(code)
     said = error.message if error.message and error.message != error.name else None
-    if plain and said:
+    if said and code in _SAYS_ALL:
+        head = said.rstrip(".")
+    elif plain and said:
         head = f"{plain}: {said.rstrip('.')}"
     elif plain:
         head = plain

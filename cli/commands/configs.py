@@ -1,24 +1,16 @@
-"""`pk configs list`, `describe` and `alter`."""
+"""`pk configs list` and `describe`."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from pk.cli.commands.common import describe_topics
-from pk.cli.context import Context
+from pk.cli.config_docs import documentation, in_units, keys_of
+from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.failures import phrase, sentence
 from pk.cli.grammar import nearest
 from pk.cli.names import remember
-from pk.cli.output import Column, Listing, Row
-from pk.cli.settings import read_properties
-from pk.core.errors import KafkaError
-from pk.net.client.results import (
-    ConfigChange,
-    ConfigEntry,
-    ConfigOperation,
-    ConfigResource,
-    ResourceType,
-)
+from pk.cli.output import Column, Listing, Row, narrow
+from pk.net.client.results import ConfigEntry, ConfigResource, ResourceType
 
 _TYPES = {
     "topic": ResourceType.TOPIC,
@@ -42,7 +34,7 @@ def resource_type(word: str) -> ResourceType:
     return found
 
 
-def _resources(context: Context) -> list[ConfigResource]:
+def resources_of(context: Context) -> list[ConfigResource]:
     """What the command is about, by words or by Apache's options. Raises Unusable."""
     args = context.args
     for word, name in (("topic", args.topic), ("broker", args.broker), ("group", args.group)):
@@ -68,6 +60,11 @@ def _entity(kind: ResourceType, name: str) -> str:
     return name
 
 
+def entity_word(kind: ResourceType) -> str:
+    """What a kind of thing is called on the command line."""
+    return _WORDS.get(kind, kind.name.lower())
+
+
 def shown_name(resource: ConfigResource) -> str:
     return resource.name or "default"
 
@@ -87,11 +84,19 @@ async def list_resources(context: Context) -> None:
     context.show(Listing(_RESOURCES, rows))
 
 
+_SOURCES = {
+    "dynamic_broker": "this broker",
+    "dynamic_default_broker": "all brokers",
+    "static_broker": "its file",
+    "dynamic_broker_logger": "logger",
+}
+"""Layers in the words of people; the others are called by their names."""
+
 _CONFIGS = (
     Column("resource"),
     Column("name"),
-    Column("value"),
-    Column("source"),
+    Column("value", show=lambda v: "-" if v is None else v or "(empty)"),
+    Column("source", show=lambda s: _SOURCES.get(str(s), str(s))),
     Column("type", wide=True),
     Column("read_only", wide=True),
     Column("sensitive", wide=True),
@@ -110,7 +115,7 @@ def _config_row(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:
         "read_only": entry.read_only,
         "sensitive": entry.sensitive,
         "synonyms": {f"{s.source.name.lower()}:{s.name}": s.value for s in entry.synonyms},
-        "documentation": entry.documentation,
+        "documentation": documentation(resource.type, entry),
     }
 
 
@@ -131,7 +136,8 @@ async def describe(context: Context) -> None:
     from pk.cli.commands.topics import was_set
 
     args = context.args
-    resources = _resources(context)
+    resources = resources_of(context)
+    several = len(resources) != 1
     if not resources:
         resources = await _all_of(context, resource_type(args.type or args.entity_type))
     admin = await context.admin()
@@ -139,74 +145,76 @@ async def describe(context: Context) -> None:
         resources, keys=args.keys or None, include_documentation=args.docs
     )
     rows: list[Row] = []
+    hidden = 0
     for resource in resources:
         answer = answers[resource]
         if isinstance(answer, Exception):
             context.failed(answer, shown_name(resource))
             continue
-        _remember_keys(resource, answer)
-        found = {entry.name for entry in answer}
-        for key in args.keys:
-            if key not in found:
-                context.failed(CommandError(f"There is no config {key!r}."), shown_name(resource))
-        rows += [
-            _config_row(resource, entry)
-            for entry in sorted(answer, key=lambda e: e.name)
-            if args.all or args.keys or was_set(entry)
-        ]
-    context.show(Listing((*_CONFIGS, *((_DOCS,) if args.docs else ())), rows))
+        remember_keys(resource, answer)
+        _tell_unknown_keys(context, resource, answer)
+        shown = [e for e in answer if args.all or args.keys or was_set(e)]
+        hidden += len(answer) - len(shown)
+        rows += [_config_row(resource, entry) for entry in sorted(shown, key=lambda e: e.name)]
+    columns = [c._replace(wide=c.wide or (c.key == "resource" and not several)) for c in _CONFIGS]
+    listing = Listing((*columns, *((_DOCS,) if args.docs else ())), rows, _style)
+    if args.docs and context.look.format == "table":
+        narrowed = narrow(listing, context.look._replace(format="wide"))
+        context.write(prose(narrowed.rows, context, several=several).encode())
+    else:
+        context.show(listing)
+    if hidden and not args.keys and context.streams.out_terminal:
+        context.say(f"{count(hidden, 'key')} at the default; -a shows them too, --docs explains.")
 
 
-def _remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> None:
+def _style(row: Row) -> str | None:
+    return "dim" if row.get("source") == "default" else None
+
+
+def _tell_unknown_keys(
+    context: Context, resource: ConfigResource, answer: Sequence[ConfigEntry]
+) -> None:
+    """Says which of the keys asked for there are none of, with the nearest names."""
+    found = {entry.name for entry in answer}
+    for key in context.args.keys:
+        if key not in found:
+            known = keys_of(resource.type)
+            near = nearest(key, known) if key not in known else []
+            hint = f"; did you mean {' or '.join(near)}?" if near else "."
+            context.failed(CommandError(f"There is no config {key!r}{hint}"), shown_name(resource))
+
+
+def prose(rows: Sequence[Row], context: Context, *, several: bool) -> str:
+    """Configs with their documentation, as a page to read: a table would cut it into slivers."""
+    import textwrap
+
+    width = min(context.streams.width if context.streams.out_terminal else 100, 100)
+    lines = []
+    for row in rows:
+        own = f"{row['resource']}: " if several else ""
+        value = "(hidden)" if row["sensitive"] else row["value"]
+        lines.append(f"{own}{row['name']} = {in_units(str(row['name']), value)}")
+        marks = [_SOURCES.get(row["source"], row["source"]), row["type"]]
+        marks += ["read-only"] if row["read_only"] else []
+        beneath = [f"{k.partition(':')[0]}: {v}" for k, v in list(row["synonyms"].items())[1:]]
+        marks += [f"beneath it {', '.join(beneath)}"] if beneath else []
+        lines += textwrap.wrap(
+            ", ".join(marks), width, initial_indent="    ", subsequent_indent="    "
+        )
+        if row["documentation"]:
+            lines += textwrap.wrap(
+                row["documentation"], width, initial_indent="    ", subsequent_indent="    "
+            )
+        lines.append("")
+    return "\n".join(lines) + ("\n" if lines else "")
+
+
+def remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> None:
     if resource.type in (ResourceType.TOPIC, ResourceType.BROKER) and len(entries) > 10:
         remember("", f"{_WORDS[resource.type]}-config", (e.name for e in entries))
 
 
-def apache_configs(text: str) -> list[tuple[str, str]]:
-    """The pairs of Apache's `k=v,k2=[a,b]`. Raises Unusable."""
-    pairs: list[tuple[str, str]] = []
-    rest = text
-    while rest:
-        key, equals, rest = rest.partition("=")
-        if not equals or not key.strip():
-            raise Unusable(f"--add-config wants KEY=VALUE,KEY=[A,B], not {text!r}.")
-        if rest.startswith("["):
-            value, closed, rest = rest[1:].partition("]")
-            if not closed:
-                raise Unusable(f"--add-config: a bracket is not closed in {text!r}.")
-            rest = rest.removeprefix(",")
-        else:
-            value, _, rest = rest.partition(",")
-        pairs.append((key.strip(), value))
-    return pairs
-
-
-def _changes(context: Context) -> list[ConfigChange]:
-    args = context.args
-    pairs = list(args.config)
-    for text in args.add_config:
-        pairs += apache_configs(text)
-    if args.add_config_file:
-        pairs += read_properties(args.add_config_file).items()
-    changes = [ConfigChange(k, v) for k, v in pairs]
-    changes += [ConfigChange(k, None, ConfigOperation.DELETE) for k in args.delete]
-    changes += [ConfigChange(k, v, ConfigOperation.APPEND) for k, v in args.append]
-    changes += [ConfigChange(k, v, ConfigOperation.SUBTRACT) for k, v in args.subtract]
-    if not changes:
-        raise Unusable(
-            "There is nothing to change; give -c KEY=VALUE, --delete, --append or --subtract."
-        )
-    names = [change.name for change in changes]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice:
-        raise Unusable(f"Config {twice} is changed twice on one command line.")
-    return changes
-
-
-_UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replication.throttled.rate"))
-"""Keys of brokers that are described only while they are set."""
-
-_ALTERED = (
+ALTERED = (
     Column("resource"),
     Column("name"),
     Column("from"),
@@ -216,95 +224,6 @@ _ALTERED = (
 )
 
 
-async def alter(context: Context) -> None:
-    """`pk configs alter`."""
-    resources = _resources(context)
-    if not resources:
-        raise Unusable("Name what to change: `topic NAME`, `broker ID` or `broker default`.")
-    rows = await apply_changes(context, resources, _changes(context))
-    context.show(Listing(_ALTERED, rows))
-
-
-def _after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:
-    """The value that a change leads to, as far as it can be known beforehand."""
-    if change.operation is ConfigOperation.SET:
-        return change.value
-    if change.operation is ConfigOperation.DELETE:
-        below = [s for s in entry.synonyms if s.source is not entry.source] if entry else []
-        return below[0].value if below else None
-    has = [v for v in (entry.value or "").split(",") if v] if entry else []
-    named = (change.value or "").split(",")
-    if change.operation is ConfigOperation.APPEND:
-        return ",".join(has + [v for v in named if v not in has])
-    return ",".join(v for v in has if v not in named)
-
-
-async def apply_changes(
-    context: Context, resources: Sequence[ConfigResource], changes: Sequence[ConfigChange]
-) -> list[dict[str, Any]]:
-    """Shows what would change, asks, changes it, and keeps the way back; a row for each resource and key."""
-    from pk.cli.commands.undo_configs import remember_configs, settle_configs
-    from pk.cli.undo import how_to_undo
-
-    args = context.args
-    admin = await context.admin()
-    described = await admin.describe_configs(resources)
-    rows: list[dict[str, Any]] = []
-    known: dict[ConfigResource, Sequence[ConfigEntry]] = {}
-    for resource in resources:
-        answer = described[resource]
-        if isinstance(answer, Exception):
-            raise CommandError(f"{shown_name(resource)}: {sentence(answer)}")
-        known[resource] = answer
-        _remember_keys(resource, answer)
-        entries = {entry.name: entry for entry in answer}
-        for change in changes:
-            entry = entries.get(change.name)
-            if entry is None and len(entries) > 10 and change.name not in _UNLISTED:
-                near = nearest(change.name, entries)
-                hint = f"; did you mean {' or '.join(near)}?" if near else "."
-                raise Unusable(f"There is no config {change.name!r}{hint}")
-            secret = entry is not None and entry.sensitive
-            rows.append(
-                {
-                    "resource": shown_name(resource),
-                    "name": change.name,
-                    "from": None if secret or entry is None else entry.value,
-                    "to": "(hidden)" if secret else _after(entry, change),
-                    "result": "would change" if args.dry_run else "changed",
-                    "error": None,
-                }
-            )
-    if not args.dry_run:
-        for row in rows:
-            context.say(
-                f"{row['resource']}: {row['name']}: {_said(row['from'])} → {_said(row['to'])}"
-            )
-        name = rows[0]["resource"] if len(resources) == 1 else context.settings.bootstrap
-        await context.agree(f"Change this on {context.settings.cluster_name}?", name=name)
-    wanted = {resource: changes for resource in resources}
-    kept = None if args.dry_run else await remember_configs(context, known, wanted)
-    answers = await admin.alter_configs(wanted, validate_only=args.dry_run)
-    failed = [resource for resource in resources if answers[resource] is not None]
-    if kept is not None:
-        settle_configs(kept, failed)
-        if len(failed) < len(resources):
-            context.say(how_to_undo(kept))
-    for resource in resources:
-        error = answers[resource]
-        if error is not None:
-            context.failed(error, shown_name(resource))
-            for row in rows:
-                if row["resource"] == shown_name(resource):
-                    row["result"] = phrase(error)
-                    row["error"] = (
-                        error.name if isinstance(error, KafkaError) else type(error).__name__
-                    )
-    return rows
-
-
-def _said(value: str | None) -> str:
-    return "(none)" if value is None else value or "(empty)"
-
-
-__all__ = ["alter", "apply_changes", "describe", "list_resources"]
+def altered_listing(rows: Sequence[Row]) -> Listing:
+    """What became of changes to configs."""
+    return Listing(ALTERED, rows)

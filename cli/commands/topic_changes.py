@@ -1,6 +1,6 @@
 """`pk topics create`, `alter`, `delete` and `add-partitions`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import trio
@@ -215,24 +215,29 @@ _GROWTH = (
 )
 
 
-async def _grow(
-    context: Context, totals: Mapping[str, int], now: Mapping[str, int]
-) -> list[dict[str, Any]]:
-    """Grows topics to their totals, after asking. Raises CommandError where one would shrink."""
+def _check_growth(totals: Mapping[str, int], now: Mapping[str, int]) -> None:
+    """Raises CommandError where a topic would shrink."""
     for name, total in totals.items():
         if total <= now[name]:
             raise CommandError(
                 f"Topic {name} has {now[name]} partitions; a topic only grows, so {total} is none to go to."
             )
+
+
+def _tell_growth(context: Context, totals: Mapping[str, int], now: Mapping[str, int]) -> None:
+    for name, total in totals.items():
+        context.say(f"Topic {name} grows from {now[name]} to {total} partitions.")
+    context.say(
+        "Records with a key may from now on go to another partition than before; a topic never shrinks again."
+    )
+
+
+async def _grow(
+    context: Context, totals: Mapping[str, int], now: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Grows topics to their totals; a row for each."""
     admin = await context.admin()
     done = "would grow" if context.args.dry_run else "grown"
-    if not context.args.dry_run:
-        for name, total in totals.items():
-            context.say(f"Topic {name} grows from {now[name]} to {total} partitions.")
-        context.say("Records with a key may from now on go to another partition than before.")
-        await context.agree(
-            "Grow?", name=next(iter(totals)) if len(totals) == 1 else context.settings.bootstrap
-        )
     answers = await admin.create_partitions(
         {name: NewPartitions(total) for name, total in totals.items()},
         validate_only=context.args.dry_run,
@@ -241,6 +246,10 @@ async def _grow(
         result_row(context, name, answers[name], done, **{"from": now[name], "to": total})
         for name, total in totals.items()
     ]
+
+
+def _what_is_typed(context: Context, names: Collection[str]) -> str:
+    return next(iter(names)) if len(names) == 1 else context.settings.bootstrap
 
 
 async def add_partitions(context: Context) -> None:
@@ -252,6 +261,12 @@ async def add_partitions(context: Context) -> None:
     topics = await existing_topics(context, admin, args.topic)
     now = {t.name: len(t.partitions) for t in topics}
     totals = {name: args.partitions or has + args.num for name, has in now.items()}
+    _check_growth(totals, now)
+    if not args.dry_run:
+        _tell_growth(context, totals, now)
+        await context.agree(
+            f"Grow on {context.settings.cluster_name}?", name=_what_is_typed(context, totals)
+        )
     rows = await _grow(context, totals, now)
     finish(context, Listing(_GROWTH, rows), [])
 
@@ -273,21 +288,31 @@ async def alter(context: Context) -> None:
         raise Unusable(
             "There is nothing to change; give -c KEY=VALUE, --delete-config KEY or -p TOTAL."
         )
+    from pk.cli.commands import config_changes
+
     admin = await context.admin()
     topics = await existing_topics(context, admin, args.topic)
-    if args.partitions is not None:
-        now = {t.name: len(t.partitions) for t in topics}
-        total: int = args.partitions
-        rows = await _grow(context, dict.fromkeys(now, total), now)
-        finish(context, Listing(_GROWTH, rows), [])
-    if not args.config and not args.delete_config:
-        return
-    from pk.cli.commands.configs import apply_changes
-
+    now = {t.name: len(t.partitions) for t in topics}
+    total: int | None = args.partitions
+    totals = {} if total is None else dict.fromkeys(now, total)
+    _check_growth(totals, now)
     changes = [ConfigChange(k, v) for k, v in args.config]
     changes += [ConfigChange(k, None, ConfigOperation.DELETE) for k in args.delete_config]
-    resources = [ConfigResource(ResourceType.TOPIC, t.name) for t in topics]
-    rows = await apply_changes(context, resources, changes)
-    for row in rows:
-        row["topic"] = row.pop("resource")
+    wanted = {ConfigResource(ResourceType.TOPIC, name): changes for name in now} if changes else {}
+    plan = await config_changes.plan_changes(context, wanted) if wanted else None
+    if not args.dry_run:
+        if totals:
+            _tell_growth(context, totals, now)
+        if plan:
+            await config_changes.check_plan(context, plan)
+            config_changes.tell_plan(context, plan)
+        await context.agree(
+            f"Change this on {context.settings.cluster_name}?", name=_what_is_typed(context, now)
+        )
+    rows = [
+        {**row, "name": "partitions", "from": str(row["from"]), "to": str(row["to"])}
+        for row in (await _grow(context, totals, now) if totals else [])
+    ]
+    for row in await config_changes.make_changes(context, plan) if plan else []:
+        rows.append({**row, "topic": row["resource"]})
     finish(context, Listing(_CHANGES, rows), [])

@@ -32,7 +32,7 @@ _APACHE_RESOURCE = (
 CONFIGS = Group(
     "configs",
     "config",
-    help="Configs of topics, brokers and groups: list, describe, alter.",
+    help="Configs of topics, brokers and groups: list, describe, alter, edit.",
     children=(
         Command(
             "list",
@@ -71,20 +71,26 @@ CONFIGS = Group(
                     help="Only these keys.",
                     complete="config-key",
                 ),
-                Option("--docs", help="The documentation of each key."),
+                Option(
+                    "-v",
+                    "--docs",
+                    "--verbose",
+                    help="The documentation of each key, its type, and what stands beneath it.",
+                ),
                 *WATCHABLE,
                 *CONNECTION,
             ),
             examples=(
                 "pk configs describe topic orders",
                 "pk configs describe broker 1 -a --where 'name ~ ^log'",
+                "pk configs describe topic orders -v -c retention.ms,cleanup.policy",
             ),
         ),
         Command(
             "alter",
             "set",
             help="Set, extend or remove configs.",
-            handler="pk.cli.commands.configs:alter",
+            handler="pk.cli.commands.config_changes:alter",
             shows="resource name from? to? result error?",
             arguments=_RESOURCE,
             options=(
@@ -146,6 +152,28 @@ CONFIGS = Group(
                 "pk configs alter topic orders -c retention.ms=86400000 --delete cleanup.policy",
                 "pk configs alter broker default -c log.retention.hours=24 --dry-run",
             ),
+        ),
+        Command(
+            "edit",
+            help="Open the configs of one thing in $EDITOR; what differs is shown, asked for, and changed.",
+            handler="pk.cli.commands.config_edit:edit",
+            shows="resource name from? to? result error?",
+            arguments=_RESOURCE,
+            options=(
+                *_APACHE_RESOURCE,
+                Option(
+                    "--file",
+                    value="FILE",
+                    help="Go on from this text, such as one that was refused; without a terminal it is applied as it is.",
+                    complete="file",
+                ),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=("pk configs edit topic orders", "pk configs edit broker default"),
+            notes="The text holds every key with its default and documentation. Only keys that differ are sent. A text that "
+            "is refused, by you or by the broker, is kept in a file whose name is said.",
         ),
     ),
 )

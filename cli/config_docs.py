@@ -1,0 +1,72 @@
+"""What is known of config keys here, whatever the broker at hand tells: their documentation, bounds and units."""
+
+import html
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from pk.core.config import (
+    BROKER_KEYS,
+    CLIENT_METRICS_KEYS,
+    DYNAMIC_ONLY_KEYS,
+    GROUP_KEYS,
+    TOPIC_KEYS,
+    Key,
+)
+from pk.net.client.results import ConfigEntry, ResourceType
+
+_KEYS: Final[dict[ResourceType, Mapping[str, Key]]] = {
+    ResourceType.TOPIC: TOPIC_KEYS,
+    ResourceType.BROKER: {**BROKER_KEYS, **DYNAMIC_ONLY_KEYS},
+    ResourceType.GROUP: GROUP_KEYS,
+    ResourceType.CLIENT_METRICS: CLIENT_METRICS_KEYS,
+}
+_TAG: Final = re.compile(r"<[^>]*>")
+_GAP: Final = re.compile(r" ([,.;:)])")
+_TIMES: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+_SIZES: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def keys_of(kind: ResourceType) -> Mapping[str, Key]:
+    """The keys that things of a kind have, as far as this program knows."""
+    return _KEYS.get(kind, {})
+
+
+def documentation(kind: ResourceType, entry: ConfigEntry) -> str | None:
+    """What a key is for: as its broker tells it, without its markup, else as it is known here."""
+    if entry.documentation:
+        return " ".join(html.unescape(_TAG.sub(" ", entry.documentation)).split()).replace(
+            " .", "."
+        )
+    key = keys_of(kind).get(entry.name)
+    return key.doc if key else None
+
+
+def allowed(key: Key | None) -> str:
+    """What a key's value may be, for people: `one of compact, delete`; empty where anything may."""
+    if key is None or not key.valid:
+        return ""
+    valid = key.valid
+    if valid == "nonempty":
+        return "not empty"
+    if valid.startswith("*"):
+        return f"a list of {', '.join(valid[1:].split(','))}"
+    if valid.startswith("~") or "," in valid:
+        return f"one of {', '.join(valid.removeprefix('~').split(','))}"
+    low, dots, high = valid.partition("..")
+    if dots and "|" not in valid:
+        return f"from {low} to {high}" if high else f"{low} or more"
+    return valid.replace("|", " or ").replace("..", " to ").removesuffix(" to ")
+
+
+def in_units(name: str, value: str | None) -> str:
+    """A value with what it comes to in units that people think in: `604800000 (7 d)`."""
+    if value is None:
+        return "(none)"
+    units = _TIMES if name.endswith(".ms") else _SIZES if name.endswith(".bytes") else ()
+    if not value.isascii() or not value.isdecimal() or int(value) >= 2**62:
+        return value or "(empty)"
+    for size, unit in units:
+        if int(value) >= size and int(value) % size == 0:
+            return f"{value} ({int(value) // size} {unit})"
+    return value
