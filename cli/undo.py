@@ -41,6 +41,9 @@ class Change(NamedTuple):
     undone_ms: int | None = None
     """When it was undone; None while it is not."""
 
+    undoes: str | None = None
+    """The change that this one undid; None where it is no undoing."""
+
 
 def _directory() -> str:
     return os.path.join(user_dir("state"), "undo")
@@ -68,6 +71,7 @@ def store(
     *,
     cluster: str,
     now_ms: int,
+    undoes: str | None = None,
 ) -> str:
     """Keeps what undoes a change that is about to be made; returns its id. Raises OSError."""
     make_user_dir("state")
@@ -80,6 +84,7 @@ def store(
         "cluster": cluster,
         "description": description,
         "made_ms": now_ms,
+        "undoes": undoes,
         "inverse": inverse,
     }
     while True:
@@ -99,7 +104,13 @@ def store(
 
 
 async def remember(
-    context: "Context", admin: "Admin", kind: str, description: str, inverse: Mapping[str, Any]
+    context: "Context",
+    admin: "Admin",
+    kind: str,
+    description: str,
+    inverse: Mapping[str, Any],
+    *,
+    undoes: str | None = None,
 ) -> str | None:
     """Keeps what undoes a change that is about to be made, and returns its id for `how_to_undo`.
 
@@ -110,7 +121,9 @@ async def remember(
     cluster_id = await cluster_id_of(admin)
     name = context.settings.cluster_name
     try:
-        return store(kind, cluster_id, description, inverse, cluster=name, now_ms=now_ms())
+        return store(
+            kind, cluster_id, description, inverse, cluster=name, now_ms=now_ms(), undoes=undoes
+        )
     except OSError as e:
         context.say(
             f"{_directory()}: {e.strerror or e}; this change cannot be undone by `pk undo`."
@@ -175,6 +188,7 @@ def _read(change_id: str) -> Change | None:
             int(data["made_ms"]),
             dict(data["inverse"]),
             data.get("undone_ms"),
+            data.get("undoes"),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -187,10 +201,13 @@ def history() -> list[Change]:
 
 
 def find(change_id: str) -> Change:
-    """The change of that id; `last` is the newest that is not undone. Raises CommandError."""
+    """The change of that id. Raises CommandError.
+
+    `last` is the newest that is not undone and no undoing itself: said again and again, it goes back step by step.
+    """
     if change_id == "last":
         for change in history():
-            if change.undone_ms is None:
+            if change.undone_ms is None and change.undoes is None:
                 return change
         raise CommandError("There is nothing to undo; `pk history` shows what was changed.")
     change = _read(change_id) if change_id.isascii() and change_id.isdigit() else None

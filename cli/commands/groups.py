@@ -1,16 +1,30 @@
 """`pk groups list`, `describe`, `delete` and `delete-offsets`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pk.cli.commands.common import topic_partitions, whole
+from pk.cli import undo
+from pk.cli.commands.common import whole
+from pk.cli.commands.groups_state import (
+    EMPTY_STATES,
+    active_refusal,
+    commits_of,
+    committing_groups,
+    describe_existing,
+    is_selected,
+    lag_style,
+    note_listing,
+    offset_rows,
+    selected,
+    wanted_groups,
+)
+from pk.cli.commands.undo_offsets import KIND, Kept, as_inverse
 from pk.cli.context import Context, count, join
-from pk.cli.exits import CommandError, Refused, Unusable
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import phrase
-from pk.cli.grammar import nearest
-from pk.cli.names import remember
-from pk.cli.output import Column, Document, Listing, Row, Section
-from pk.core.errors import ErrorCode, KafkaError
+from pk.cli.output import Column, Document, Listing, Section
+from pk.cli.times import show_span
+from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -22,30 +36,6 @@ _GROUPS = (
     Column("protocol", wide=True),
     Column("coordinator", right=True, wide=True),
 )
-EMPTY_STATES = frozenset(("Empty", "Dead"))
-
-
-async def group_names(context: Context, admin: Admin) -> list[str]:
-    """The names of all groups; kept for completion. Brokers that do not answer are told and noted."""
-    listed = await admin.list_groups()
-    for broker, error in listed.errors.items():
-        context.failed(error, f"groups of broker {broker}")
-    names = sorted(g.group_id for g in listed.groups)
-    remember(context.settings.bootstrap, "group", names)
-    return names
-
-
-async def wanted_groups(context: Context, admin: Admin) -> list[str]:
-    """The groups that the command names. Raises Unusable where it names none."""
-    args = context.args
-    names = [*args.group, *args.groups]
-    if args.values().get("all_groups"):
-        if names:
-            raise Unusable("Name groups, or say --all-groups; not both.")
-        return await group_names(context, admin)
-    if not names:
-        raise Unusable("Name a group; `pk groups list` shows which there are.")
-    return list(dict.fromkeys(names))
 
 
 async def list_groups(context: Context) -> None:
@@ -54,10 +44,19 @@ async def list_groups(context: Context) -> None:
     pattern = whole(args.pattern, "PATTERN") if args.pattern is not None else None
     admin = await context.admin()
     listed = await admin.list_groups(states=args.state, types=args.type)
-    for broker, error in listed.errors.items():
-        context.failed(error, f"groups of broker {broker}")
-    if not args.state and not args.type:
-        remember(context.settings.bootstrap, "group", (g.group_id for g in listed.groups))
+    if args.state or args.type:
+        for broker, error in listed.errors.items():
+            context.failed(error, f"groups of broker {broker}")
+    else:
+        note_listing(context, listed)
+    groups = [
+        g
+        for g in sorted(listed.groups, key=lambda g: g.group_id)
+        if pattern is None or pattern.fullmatch(g.group_id)
+    ]
+    if args.topics:
+        reading = await _reading(context, admin, [g.group_id for g in groups])
+        groups = [g for g in groups if g.group_id in reading]
     rows = [
         {
             "group": g.group_id,
@@ -66,19 +65,38 @@ async def list_groups(context: Context) -> None:
             "protocol": g.protocol_type or None,
             "coordinator": g.coordinator_id,
         }
-        for g in sorted(listed.groups, key=lambda g: g.group_id)
-        if pattern is None or pattern.fullmatch(g.group_id)
+        for g in groups
     ]
     context.show(Listing(_GROUPS, rows))
+
+
+async def _reading(context: Context, admin: Admin, names: Sequence[str]) -> set[str]:
+    """Those of the groups that have a commit for, are assigned, or subscribe to one of the topics of -t."""
+    wanted = selected(context.args.topics)
+    answers = await admin.describe_groups(names) if names else {}
+    groups = [g for g in answers.values() if isinstance(g, r.GroupDescription)]
+    commits = await commits_of(context, admin, groups)
+    found = set()
+    for g in groups:
+        tps = {*commits.get(g.group_id, ()), *(tp for m in g.members for tp in m.assignment)}
+        topics = {topic for m in g.members for topic in m.subscribed_topics}
+        if any(is_selected(tp, wanted) for tp in tps) or topics & wanted.keys():
+            found.add(g.group_id)
+    return found
+
+
+def show_lag_time(ms: int | None) -> str:
+    return "-" if ms is None else "0" if ms == 0 else show_span(ms)
 
 
 _OFFSETS = (
     Column("group"),
     Column("topic"),
-    Column("partition", right=True),
+    Column("partition", right=True, title="PART"),
     Column("committed", right=True),
     Column("end", right=True),
     Column("lag", right=True),
+    Column("time_lag_ms", right=True, title="TIME LAG", show=show_lag_time),
     Column("client_id"),
     Column("host", wide=True),
     Column("member_id", wide=True),
@@ -89,51 +107,25 @@ _OFFSETS = (
 )
 _MEMBERS = (
     Column("group"),
-    Column("member_id"),
     Column("client_id"),
     Column("host"),
-    Column("partitions", right=True),
-    Column("assignment", show=lambda a: _short(a)),
-    Column("instance_id", wide=True),
+    Column("partitions", right=True, title="PARTS"),
+    Column("assignment", show=lambda a: short_assignment(a)),
+    Column("member_id"),
+    Column("instance_id"),
     Column("member_epoch", right=True, wide=True),
     Column("subscribed", wide=True),
+    Column("target", wide=True, show=lambda a: short_assignment(a)),
+    Column("rack", wide=True),
 )
 
 
-def _short(assignment: Sequence[Mapping[str, Any]] | None) -> str:
+def short_assignment(assignment: Sequence[Mapping[str, Any]] | None) -> str:
     """`orders:0,1,2 users:0`."""
     by_topic: dict[str, list[str]] = {}
     for tp in assignment or ():
         by_topic.setdefault(tp["topic"], []).append(str(tp["partition"]))
     return " ".join(f"{t}:{','.join(ps)}" for t, ps in by_topic.items()) or "-"
-
-
-async def unknown_group(context: Context, admin: Admin, name: str) -> CommandError:
-    """The error for a group that does not exist, with the nearest names."""
-    near = nearest(name, await group_names(context, admin))
-    hint = (
-        f"did you mean {' or '.join(near)}?" if near else "`pk groups list` shows which there are."
-    )
-    return CommandError(f"There is no group {name!r}; {hint}")
-
-
-async def describe_existing(
-    context: Context, admin: Admin, names: Sequence[str]
-) -> list[r.GroupDescription]:
-    """The groups that exist; the others are told and noted. A group is Dead to a broker that never saw it."""
-    answers = await admin.describe_groups(names)
-    found = []
-    for name in names:
-        answer = answers[name]
-        if isinstance(answer, r.GroupDescription) and answer.state != "Dead":
-            found.append(answer)
-        elif isinstance(answer, r.GroupDescription) or (
-            isinstance(answer, KafkaError) and answer.code == ErrorCode.GROUP_ID_NOT_FOUND
-        ):
-            context.failed(await unknown_group(context, admin, name), name)
-        else:
-            context.failed(answer, name)
-    return found
 
 
 async def describe(context: Context) -> None:
@@ -145,40 +137,57 @@ async def describe(context: Context) -> None:
     names = await wanted_groups(context, admin)
     groups = await describe_existing(context, admin, names) if names else []
     if args.members:
-        rows = [row for g in groups for row in _member_rows(g)]
-        context.show(Listing(_MEMBERS, rows))
+        show_members(context, groups)
         return
-    offsets = {g.group_id: await offset_rows(context, admin, g, args.topics) for g in groups}
+    offsets = await offset_rows(context, admin, groups, args.topics, times=True)
     states = [_state_row(g, offsets[g.group_id]) for g in groups]
     if args.state:
         context.show(Listing(_STATES, states))
         return
     rows = [row for g in groups for row in offsets[g.group_id]]
-    listing = Listing(_OFFSETS, rows, _lag_style)
+    listing = Listing(_OFFSETS, rows, lag_style)
     data = [
         {
             **state,
-            "members": [_without(row, "group") for row in _member_rows(g)],
+            "members": [_without(row, "group") for row in member_rows(g)],
             "offsets": [_without(row, "group") for row in offsets[g.group_id]],
         }
         for g, state in zip(groups, states, strict=True)
     ]
     sections = []
     for g, state in zip(groups, states, strict=True):
-        title = (
-            f"{g.group_id}: {state['state']}, {count(state['members'], 'member')}, "
-            f"lag {state['lag'] if state['lag'] is not None else '-'}"
-        )
-        sections.append(Section(title, Listing(_OFFSETS[1:], offsets[g.group_id], _lag_style)))
+        lag = "-" if state["lag"] is None else f"{state['lag']:,}"
+        title = f"{g.group_id}: {state['state']}, {count(state['members'], 'member')}, lag {lag}"
+        if state["time_lag_ms"]:
+            title += f", {show_span(state['time_lag_ms'])} behind"
+        sections.append(Section(title, Listing(_OFFSETS[1:], offsets[g.group_id], lag_style)))
     context.show_document(Document(data, sections, listing))
+
+
+async def members(context: Context) -> None:
+    """`pk groups members`."""
+    args = context.args
+    admin = await context.admin()
+    named = bool(args.group or args.groups)
+    names = (
+        await wanted_groups(context, admin) if named else await committing_groups(context, admin)
+    )
+    groups = await describe_existing(context, admin, names) if names else []
+    show_members(context, groups)
+    if named and context.look.format in ("table", "wide"):
+        for g in groups:
+            if not g.members:
+                context.say(f"Group {g.group_id} is {g.state}: it has no members.")
+
+
+def show_members(context: Context, groups: Sequence[r.GroupDescription]) -> None:
+    """The members of groups, and what they are assigned."""
+    columns = _MEMBERS if len(groups) != 1 else (_MEMBERS[0]._replace(wide=True), *_MEMBERS[1:])
+    context.show(Listing(columns, [row for g in groups for row in member_rows(g)]))
 
 
 def _without(row: Mapping[str, Any], key: str) -> dict[str, Any]:
     return {k: v for k, v in row.items() if k != key}
-
-
-def _lag_style(row: Row) -> str | None:
-    return "yellow" if (row.get("lag") or 0) > 0 else None
 
 
 _STATES = (
@@ -188,6 +197,7 @@ _STATES = (
     Column("members", right=True),
     Column("partitions", right=True),
     Column("lag", right=True),
+    Column("time_lag_ms", right=True, title="TIME LAG", show=show_lag_time),
     Column("assignor"),
     Column("coordinator"),
     Column("group_epoch", right=True, wide=True),
@@ -197,6 +207,7 @@ _STATES = (
 
 def _state_row(group: r.GroupDescription, offsets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     lags = [row["lag"] for row in offsets if row["lag"] is not None]
+    times = [row["time_lag_ms"] for row in offsets if row["time_lag_ms"] is not None]
     return {
         "group": group.group_id,
         "state": group.state,
@@ -204,6 +215,7 @@ def _state_row(group: r.GroupDescription, offsets: Sequence[Mapping[str, Any]]) 
         "members": len(group.members),
         "partitions": len(offsets),
         "lag": sum(lags) if lags else None,
+        "time_lag_ms": max(times) if times else None,
         "assignor": group.assignor or None,
         "coordinator": f"{group.coordinator.node_id} ({group.coordinator.address})",
         "group_epoch": None if group.group_epoch < 0 else group.group_epoch,
@@ -211,91 +223,37 @@ def _state_row(group: r.GroupDescription, offsets: Sequence[Mapping[str, Any]]) 
     }
 
 
-def _member_rows(group: r.GroupDescription) -> list[dict[str, Any]]:
+def member_rows(group: r.GroupDescription) -> list[dict[str, Any]]:
+    """A row for each member."""
     return [
         {
             "group": group.group_id,
-            "member_id": m.member_id,
             "client_id": m.client_id,
-            "host": m.client_host,
+            "host": m.client_host.lstrip("/"),
             "partitions": len(m.assignment),
             "assignment": [tp._asdict() for tp in sorted(m.assignment)],
+            "member_id": m.member_id,
             "instance_id": m.instance_id,
             "member_epoch": None if m.member_epoch < 0 else m.member_epoch,
-            "subscribed": list(m.subscribed_topics),
+            "subscribed": [
+                *m.subscribed_topics,
+                *([m.subscribed_regex] if m.subscribed_regex else []),
+            ],
+            "target": None
+            if m.target_assignment is None
+            else [tp._asdict() for tp in sorted(m.target_assignment)],
+            "rack": m.rack_id,
         }
         for m in sorted(group.members, key=lambda m: (m.client_id, m.member_id))
     ]
 
 
-def selected(topics: Iterable[str]) -> dict[str, list[int] | None]:
-    """Topic → the partitions asked for (None: all), from `-t topic:0,1`."""
-    wanted: dict[str, list[int] | None] = {}
-    for text in topics:
-        name, numbers = topic_partitions(text)
-        had = wanted.get(name, [])
-        wanted[name] = None if numbers is None or had is None else [*had, *numbers]
-    return wanted
-
-
-def is_selected(tp: TopicPartition, wanted: Mapping[str, list[int] | None]) -> bool:
-    if not wanted:
-        return True
-    numbers = wanted.get(tp.topic, [])
-    return numbers is None or tp.partition in numbers
-
-
-async def offset_rows(
-    context: Context, admin: Admin, group: r.GroupDescription, topics: Iterable[str]
-) -> list[dict[str, Any]]:
-    """A row for each partition that the group has a commit for or is assigned, with its lag."""
-    wanted = selected(topics)
-    commits = await admin.list_group_offsets(group.group_id)
-    owners = {tp: m for m in group.members for tp in m.assignment}
-    tps = sorted(tp for tp in {*commits, *owners} if is_selected(tp, wanted))
-    starts = await admin.list_offsets(dict.fromkeys(tps, r.EARLIEST)) if tps else {}
-    ends = await admin.list_offsets(dict.fromkeys(tps, r.LATEST)) if tps else {}
-    rows = []
-    for tp in tps:
-        start, end, commit, owner = starts[tp], ends[tp], commits.get(tp), owners.get(tp)
-        error = next((a for a in (commit, end) if isinstance(a, Exception)), None)
-        if error is not None:
-            context.failed(error, f"{group.group_id} {tp}")
-        committed = commit.offset if isinstance(commit, r.OffsetAndMetadata) else None
-        last = end.offset if isinstance(end, r.ListedOffset) else None
-        lag = None if committed is None or last is None else max(last - committed, 0)
-        rows.append(
-            {
-                "group": group.group_id,
-                "topic": tp.topic,
-                "partition": tp.partition,
-                "committed": committed,
-                "end": last,
-                "lag": lag,
-                "client_id": owner.client_id if owner else None,
-                "host": owner.client_host if owner else None,
-                "member_id": owner.member_id if owner else None,
-                "instance_id": owner.instance_id if owner else None,
-                "start": start.offset if isinstance(start, r.ListedOffset) else None,
-                "metadata": commit.metadata or None
-                if isinstance(commit, r.OffsetAndMetadata)
-                else None,
-                "error": phrase(error) if error else None,
-            }
-        )
-    return rows
-
-
-def active_refusal(group: r.GroupDescription, what: str) -> Refused:
-    """The refusal for a group that has members, naming them."""
-    names = [f"{m.client_id} ({m.client_host.lstrip('/')}, {m.member_id})" for m in group.members]
-    who = f"; its members are {join(names)}" if names else ""
-    return Refused(
-        f"Group {group.group_id} is {group.state}, and {what} only while it is empty{who}. Stop them first."
-    )
-
-
-_RESULT = (Column("group"), Column("result"), Column("error", wide=True))
+_RESULT = (
+    Column("group"),
+    Column("offsets", right=True),
+    Column("result"),
+    Column("error", wide=True),
+)
 
 
 async def delete(context: Context) -> None:
@@ -310,27 +268,64 @@ async def delete(context: Context) -> None:
     if not groups:
         return
     there = [g.group_id for g in groups]
+    commits = await commits_of(context, admin, groups)
+    rows = [
+        {
+            "group": n,
+            "offsets": len(commits.get(n, ())),
+            "result": "would be deleted",
+            "error": None,
+        }
+        for n in there
+    ]
     if args.dry_run:
-        context.show(
-            Listing(
-                _RESULT, [{"group": n, "result": "would be deleted", "error": None} for n in there]
-            )
-        )
+        context.show(Listing(_RESULT, rows))
         return
+    total = sum(row["offsets"] for row in rows)
     context.say(
-        f"This deletes {count(len(there), 'group')} with all committed offsets from "
+        f"This deletes {count(len(there), 'group')} with {count(total, 'committed offset')} from "
         f"{context.settings.cluster_name}: {join(there)}."
     )
     await context.agree("Delete?", name=there[0] if len(there) == 1 else context.settings.bootstrap)
+    kept = await keep_deleted(context, admin, commits)
     answers = await admin.delete_groups(there)
-    context.show(Listing(_RESULT, [_result(context, n, answers[n]) for n in there]))
+    for row in rows:
+        row |= _result(context, row["group"], answers[row["group"]])
+    context.show(Listing(_RESULT, rows))
+    _say_undo(context, kept, any(answers[name] is None for name in there))
+
+
+async def keep_deleted(
+    context: Context, admin: Admin, commits: Mapping[str, Mapping[TopicPartition, object]]
+) -> str | None:
+    """Keeps commits that are about to be deleted; what `pk undo` is to be told, or None where there were none."""
+    kept = [
+        Kept(group, tp, commit.offset, commit.leader_epoch, commit.metadata, None)
+        for group, found in commits.items()
+        for tp, commit in found.items()
+        if isinstance(commit, r.OffsetAndMetadata)
+    ]
+    if not kept:
+        return None
+    names = list(dict.fromkeys(k.group for k in kept))
+    said = f"deleted {count(len(kept), 'committed offset')} of {join(names, 3)}"
+    return await undo.remember(context, admin, KIND, said, as_inverse(kept))
+
+
+def _say_undo(context: Context, kept: str | None, done: bool) -> None:
+    if kept is None:
+        return
+    if done:
+        context.say(undo.how_to_undo(kept))
+    else:
+        undo.forget(kept)
 
 
 def _result(context: Context, group: str, error: Exception | None) -> dict[str, Any]:
     if error is not None:
         context.failed(error, group)
     name = error.name if isinstance(error, KafkaError) else type(error).__name__ if error else None
-    return {"group": group, "result": phrase(error) if error else "deleted", "error": name}
+    return {"result": phrase(error) if error else "deleted", "error": name}
 
 
 _OFFSET_RESULT = (
@@ -356,19 +351,21 @@ async def delete_offsets(context: Context) -> None:
     groups = await describe_existing(context, admin, names)
     if not groups:
         return
-    commits = await admin.list_group_offsets(names[0])
-    tps = sorted(tp for tp, c in commits.items() if c is not None and is_selected(tp, wanted))
-    if not tps:
+    found = (await commits_of(context, admin, groups)).get(names[0], {})
+    commits = {tp: c for tp, c in sorted(found.items()) if is_selected(tp, wanted)}
+    if not commits:
         raise CommandError(f"Group {names[0]} has committed nothing for {join(list(args.topics))}.")
+    kept = None
     if not args.dry_run:
         context.say(
-            f"This deletes the committed offsets of group {names[0]} for {join(list(map(str, tps)))}."
+            f"This deletes the committed offsets of group {names[0]} for {join(list(map(str, commits)))}."
         )
         await context.agree("Delete?", name=names[0])
-    answers = {} if args.dry_run else await admin.delete_group_offsets(names[0], tps)
+        kept = await keep_deleted(context, admin, {names[0]: commits})
+    answers = {} if args.dry_run else await admin.delete_group_offsets(names[0], commits)
     rows = []
-    for tp in tps:
-        error, commit = answers.get(tp), commits[tp]
+    for tp, commit in commits.items():
+        error = answers.get(tp)
         if error is not None:
             context.failed(error, str(tp))
         rows.append(
@@ -386,3 +383,4 @@ async def delete_offsets(context: Context) -> None:
             }
         )
     context.show(Listing(_OFFSET_RESULT, rows))
+    _say_undo(context, kept, any(answers.get(tp) is None for tp in commits))

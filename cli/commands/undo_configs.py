@@ -52,6 +52,8 @@ async def remember_configs(
     context: Context,
     described: Mapping[ConfigResource, Sequence[ConfigEntry]],
     changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+    *,
+    undoes: str | None = None,
 ) -> str | None:
     """Keeps the way back from `changes`, which are about to be made; for `how_to_undo`. `described` is how it is now.
 
@@ -79,8 +81,9 @@ async def remember_configs(
         context,
         await context.admin(),
         KIND,
-        f"{join(names, 3)}: {join(said, 3)}",
+        f"{f'undo of {undoes}: ' if undoes else ''}{join(names, 3)}: {join(said, 3)}",
         {"resources": resources},
+        undoes=undoes,
     )
 
 
@@ -168,11 +171,12 @@ async def undo(context: Context, change: store.Change) -> bool:
             if now != before:
                 how = ConfigOperation.DELETE if before is None else ConfigOperation.SET
                 todo.setdefault(resource, []).append(ConfigChange(key["key"], before, how))
-    return await _do(context, rows, todo, found)
+    return await _do(context, change, rows, todo, found)
 
 
 async def _do(
     context: Context,
+    change: store.Change,
     rows: list[dict[str, Any]],
     todo: Mapping[ConfigResource, list[ConfigChange]],
     found: Mapping[ConfigResource, Mapping[str, ConfigEntry]],
@@ -193,7 +197,8 @@ async def _do(
     number = count(sum(map(len, todo.values())), "config")
     await context.agree(f"Set {number} back on {context.settings.cluster_name}?")
     admin = await context.admin()
-    kept = await remember_configs(context, {r: list(found[r].values()) for r in todo}, todo)
+    described = {resource: list(found[resource].values()) for resource in todo}
+    kept = await remember_configs(context, described, todo, undoes=change.id)
     answers = await admin.alter_configs(todo)
     failed = [resource for resource, error in answers.items() if error is not None]
     for row in rows:

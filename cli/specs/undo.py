@@ -3,7 +3,10 @@
 from pk.cli.grammar import Argument, Command, Option
 from pk.cli.specs.common import CHANGE, CONNECTION, DEBUG, LISTING
 
-_HISTORY = "id:int time cluster change undone:str? kind cluster_id:str?"
+_HISTORY = "id:int time cluster change undone? kind cluster_id?"
+UNDO_SHOWS = {"id": "...", "": _HISTORY}
+"""Which fields a plan has depends on what is undone."""
+
 UNDO_ID = Argument(
     "ID",
     optional=True,
@@ -24,10 +27,7 @@ UNDO = Command(
     notes="Commands that keep a way back say so: groups reset-offsets, delete, delete-offsets, configs alter and edit, "
     "topics alter. What is lost for good (topics delete, topics trim) says so before it asks. Undoing is a "
     "change like any other: shown, asked, and kept, so that it can be undone in turn.",
-    shows={
-        "": _HISTORY,
-        "id": "...",
-    },
+    shows=UNDO_SHOWS,
 )
 
 HISTORY = Command(
