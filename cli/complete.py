@@ -5,9 +5,10 @@ Nothing heavy is imported: this answers while somebody holds the Tab key.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from pk.cli.config_words import KINDS, about, config_words, values_of
 from pk.cli.grammar import Argument, Command, Group, Option
 
 
@@ -19,9 +20,19 @@ class Candidate(NamedTuple):
 
 
 class Names(Protocol):
-    """Where names of a cluster come from: topic, group, broker, and config keys with their meaning."""
+    """Where names of a cluster come from, and what is set there. Nothing here may wait for a broker."""
 
-    def names(self, kind: str) -> Iterable[Candidate]: ...
+    def names(self, kind: str) -> Iterable[Candidate]:
+        """Topics, groups, brokers, partitions, features, and config keys beyond those in the table."""
+        ...
+
+    def configs(self, kind: str, name: str) -> Mapping[str, str]:
+        """What is set on a topic, broker or group, as far as that is known."""
+        ...
+
+    def current(self, kind: str) -> str | None:
+        """The topic or group that a command is about where it names none."""
+        ...
 
 
 class Place(NamedTuple):
@@ -48,15 +59,32 @@ POSITIONS = (
     Candidate("@today", "since midnight"),
     Candidate("@yesterday..@today", "yesterday"),
 )
+_ENDS = (
+    Candidate("end", "as it is now"),
+    Candidate("@-1h", "an hour ago"),
+    Candidate("@today", "midnight"),
+    Candidate("@yesterday", "the midnight before"),
+)
+_RECORD_FIELDS = (
+    Candidate("key"),
+    Candidate("value", "value.FIELD looks into JSON"),
+    Candidate("headers", "headers.NAME is one header"),
+    Candidate("timestamp"),
+    Candidate("offset"),
+    Candidate("partition"),
+    Candidate("topic"),
+)
+
+HELP_PAGES = (
+    Candidate("exit-codes", "what the process answers"),
+    Candidate("positions", "how a place in a topic is written"),
+    Candidate("formats", "how results look"),
+    Candidate("configs", "every config key"),
+    Candidate("errors", "every error of Kafka's, and what to do"),
+)
 
 _VALUES: dict[str, tuple[Candidate, ...]] = {
-    "position": POSITIONS,
     "shell": (Candidate("bash"), Candidate("zsh"), Candidate("fish")),
-    "help-page": (
-        Candidate("exit-codes", "what the process answers"),
-        Candidate("positions", "how a place in a topic is written"),
-        Candidate("formats", "how results look"),
-    ),
     "feature-action": (
         Candidate("list", "what there is"),
         Candidate("upgrade", "raise a feature's level"),
@@ -169,32 +197,51 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
     """What may replace `typed` after `words`, in the order to show it; prefixes are not filtered here."""
     place = locate(root, words)
     if place.option is not None:
-        return _listed(place.option, typed, list(_values(place.option, place, names)))
+        return _values(place.option, place, typed, names)
     if typed.startswith("-") and not place.only_values:
-        name, equals, _ = typed.partition("=")
+        name, equals, text = typed.partition("=")
         if equals and name.startswith("--"):
             for option in place.node.options:
                 if name in option.names and not option.is_flag:
-                    return [
-                        Candidate(f"{name}={c.word}", c.meaning)
-                        for c in _values(option, place, names)
-                    ]
+                    found = _values(option, place, text, names)
+                    return [Candidate(f"{name}={c.word}", c.meaning) for c in found]
             return []
         return list(_options(place))
     if isinstance(place.node, Group):
         return [Candidate(c.name, c.help) for c in place.node.children if not c.hidden]
+    if place.argument is not None and place.argument.complete == "help-page":
+        return _help(root, place.plain)
     if place.argument is not None and place.argument.complete:
-        return list(_of_kind(place.argument.complete, place, names))
+        return list(_of_kind(place.argument.complete, place, typed, names))
     return []
 
 
-def _listed(option: Option, typed: str, found: list[Candidate]) -> list[Candidate]:
-    """The candidates for one more entry of a list such as `4,5`: behind what stands there, and none of it twice."""
-    head, comma, _ = typed.rpartition(",")
-    if option.kind != "list" or not comma:
-        return found
-    used = set(head.split(","))
-    return [Candidate(f"{head},{c.word}", c.meaning) for c in found if c.word not in used]
+def _values(option: Option, place: Place, typed: str, names: Names) -> list[Candidate]:
+    """What an option's value may be."""
+    if option.choices:
+        return [Candidate(choice) for choice in option.choices]
+    if option.kind == "list":
+        # One more entry: behind what stands there, and none of it twice.
+        head, comma, _ = typed.rpartition(",")
+        used = set(head.split(","))
+        found = _plain_values(option, place, typed.rpartition(",")[2], names)
+        return [Candidate(head + comma + c.word, c.meaning) for c in found if c.word not in used]
+    return list(_plain_values(option, place, typed, names))
+
+
+def _plain_values(option: Option, place: Place, typed: str, names: Names) -> Iterable[Candidate]:
+    kind = option.complete
+    if kind in _CONFIG_KINDS:
+        return _configs(kind, option, place, typed, names)
+    if kind == "column":
+        return _columns(place, typed)
+    if kind is not None:
+        return _of_kind(kind, place, typed, names)
+    if option.dest == "where":
+        return _conditions(place, typed)
+    if option.dest in ("partitions", "partition") and option.kind in ("list", "int"):
+        return _partition_numbers(place, names)
+    return ()
 
 
 def _options(place: Place) -> Iterator[Candidate]:
@@ -205,13 +252,9 @@ def _options(place: Place) -> Iterator[Candidate]:
     yield Candidate("--help", "Show help and stop.")
 
 
-def _values(option: Option, place: Place, names: Names) -> Iterable[Candidate]:
-    if option.choices:
-        return [Candidate(choice) for choice in option.choices]
-    return _of_kind(option.complete, place, names) if option.complete else ()
-
-
-def _of_kind(kind: str, place: Place, names: Names) -> Iterable[Candidate]:
+def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Candidate]:
+    if kind == "position":
+        return _positions(typed)
     if kind in _VALUES:
         return _VALUES[kind]
     if kind == "format":
@@ -220,11 +263,111 @@ def _of_kind(kind: str, place: Place, names: Names) -> Iterable[Candidate]:
         return [Candidate(name) for name in FORMATS]
     if kind == "profile":
         return _profiles()
+    if kind == "change":
+        return _changes()
     if kind == "entity-name":
         return _entities(place, names)
-    if kind == "config-key":
-        return _config_keys(place, names)
     return names.names(kind)
+
+
+def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
+    """Pages, and the words of commands."""
+    node: Command | Group | None = root
+    for word in words:
+        node = node.child(word) if isinstance(node, Group) else None
+    if not isinstance(node, Group):
+        return []
+    found = [Candidate(c.name, c.help) for c in node.children if not c.hidden]
+    return found if words else [*HELP_PAGES, *found]
+
+
+def _positions(typed: str) -> list[Candidate]:
+    head, dots, _ = typed.rpartition("..")
+    if dots:
+        return [Candidate(f"{head}..{c.word}", c.meaning) for c in _ENDS]
+    return list(POSITIONS)
+
+
+def _columns(place: Place, typed: str) -> list[Candidate]:
+    """Columns of the command at hand; behind a minus those that are left out, or sorted the other way round."""
+    from pk.cli.schema import columns_of
+
+    if not isinstance(place.node, Command):
+        return []
+    sign = typed[:1] if typed[:1] in ("-", "+") else ""
+    given = {option.dest: text or True for option, text in place.given}
+    return [Candidate(sign + name) for name in columns_of(place.node, given)]
+
+
+def _conditions(place: Place, typed: str) -> list[Candidate]:
+    """The name of a column, wherever a condition may begin."""
+    head, blank, _ = typed.rpartition(" ")
+    if blank and head.split()[-1:] not in (["and"], ["or"], ["not"]):
+        return []
+    fields = list(_RECORD_FIELDS) if place.node.name == "console-consumer" else _columns(place, "")
+    return [Candidate(head + blank + c.word, c.meaning) for c in fields]
+
+
+def _partition_numbers(place: Place, names: Names) -> list[Candidate]:
+    """The partitions of the topic that the command is about."""
+    given = [text for option, text in place.given if option.dest in ("topic", "topics")]
+    node = place.node
+    if isinstance(node, Command) and node.arguments and node.arguments[0].complete == "topic":
+        given += place.plain[:1] if node.name == "console-producer" else place.plain
+    topic = given[0] if given else names.current("topic")
+    meaning = next((c.meaning for c in names.names("topic") if c.word == topic), "")
+    from pk.cli.names import partition_count
+
+    return [Candidate(str(n)) for n in range(min(partition_count(meaning), 1000))]
+
+
+_CONFIG_KINDS = frozenset(
+    ("config-key", "topic-config", "broker-config", "group-config", "client-key")
+)
+
+
+def _configs(kind: str, option: Option, place: Place, typed: str, names: Names) -> list[Candidate]:
+    """Config keys with what they are and what they are set to; behind `KEY=` the values there are."""
+    of, name = _configured(kind, place, names)
+    present = names.configs(of, name) if name else {}
+    table = config_words(of)
+    key, equals, value = typed.partition("=")
+    if equals and option.kind == "pair":
+        word = table.get(key, ("-", "", ""))
+        head, comma, _ = value.rpartition(",") if word[1].startswith("*") else ("", "", "")
+        found = values_of(key, word, present.get(key))
+        used = set(head.split(","))
+        return [Candidate(f"{key}={head}{comma}{v}", m) for v, m in found if v not in used]
+    end = "=" if option.kind == "pair" else ""
+    found = [Candidate(k + end, about(k, w, present.get(k))) for k, w in table.items()]
+    known = {*table}
+    more = [c for c in names.names(f"{of}-config") if c.word not in known]
+    if option.dest in ("delete", "delete_config", "delete_configs") and present:
+        # What is not set cannot be taken back.
+        return [Candidate(k, about(k, table.get(k, ("-", "", "")), v)) for k, v in present.items()]
+    return [*found, *(Candidate(c.word + end, c.meaning) for c in more)]
+
+
+def _configured(kind: str, place: Place, names: Names) -> tuple[str, str | None]:
+    """What kind of thing the configs are of, and which one, where that is said."""
+    if kind == "client-key":
+        return "client", None
+    plain = list(place.plain)
+    if kind != "config-key":
+        of = kind.removesuffix("-config")
+        topic = names.current("topic") if of == "topic" and not plain else None
+        existing = place.argument is None or place.argument.complete is not None
+        return of, (plain[0] if plain else topic) if existing else None
+    for option, text in place.given:
+        if option.dest in ("topic", "broker", "group"):
+            return option.dest, text
+        if option.dest == "entity_type" and text:
+            plain.insert(0, text)
+        elif option.dest == "entity_name" and text:
+            plain.append(text)
+    of = (plain[0] if plain else "topic").removesuffix("s")
+    of = "client-metrics" if of == "client-metric" else of
+    return (of if of in KINDS else "topic"), plain[1] if len(plain) > 1 else None
 
 
 _ENTITY_NAMES = {"topic": "topic", "broker": "broker", "broker-logger": "broker", "group": "group"}
@@ -233,13 +376,6 @@ _ENTITY_NAMES = {"topic": "topic", "broker": "broker", "broker-logger": "broker"
 def _entities(place: Place, names: Names) -> Iterable[Candidate]:
     kind = _ENTITY_NAMES.get((place.plain[0] if place.plain else "").removesuffix("s"))
     return names.names(kind) if kind else ()
-
-
-def _config_keys(place: Place, names: Names) -> Iterable[Candidate]:
-    kind = (place.plain[0] if place.plain else "").removesuffix("s")
-    if any(option.dest == "topic" for option, _ in place.given):
-        kind = "topic"
-    return names.names(f"{kind or 'topic'}-config")
 
 
 def _profiles() -> list[Candidate]:
@@ -253,36 +389,84 @@ def _profiles() -> list[Candidate]:
     return [Candidate(p.name, p.bootstrap or "") for p in profiles.values()]
 
 
-class CachedNames:
-    """Names from the files that earlier commands left."""
+def _changes() -> list[Candidate]:
+    from pk.cli.undo import history
 
-    def __init__(self, words: Sequence[str]) -> None:
+    found = [Candidate(c.id, c.description) for c in history() if c.undone_ms is None]
+    return [Candidate("last", found[0].meaning), *found] if found else []
+
+
+class CachedNames:
+    """Names from the files that earlier commands left; where they are old, others are fetched for the next time."""
+
+    def __init__(self, words: Sequence[str], *, fetch: bool = False) -> None:
         self.words = words
+        self._fetch = fetch
+        self._known: str | None = None
 
     def names(self, kind: str) -> Iterable[Candidate]:
-        from pk.cli.names import recall
+        """Part of `Names`."""
+        from pk.cli.names import recall_meanings
 
         if kind in ("topic", "group", "broker", "partition", "feature"):
-            return [Candidate(name) for name in recall(self._bootstrap(), kind)]
+            found = recall_meanings(self._cluster(), kind)
+            return [Candidate(name, meaning) for name, meaning in found.items()]
         if kind.endswith("-config"):
-            return [Candidate(f"{name}=") for name in recall("", kind)]
+            return [Candidate(name) for name in recall_meanings("", kind)]
+        if kind == "bootstrap":
+            found = recall_meanings(self._cluster(), "broker")
+            return [Candidate(address, f"broker {b}") for b, address in found.items() if address]
         return ()
 
-    def _bootstrap(self) -> str:
-        from pk.cli.exits import CommandError
-        from pk.cli.settings import DEFAULT_BOOTSTRAP, choose_profile
+    def configs(self, kind: str, name: str) -> Mapping[str, str]:
+        """Part of `Names`."""
+        from pk.cli.names import recall_configs
+
+        return recall_configs(self._cluster()).get(name, {}) if kind == "topic" else {}
+
+    def current(self, kind: str) -> str | None:
+        """Part of `Names`: outside the shell a command names what it is about."""
+        return None
+
+    def _cluster(self) -> str:
+        """The address of the cluster that the words are for."""
+        if self._known is None:
+            given = self._given()
+            self._known = _bootstrap(given)
+            if self._fetch:
+                from pk.cli.refresh import refresh_soon
+
+                refresh_soon(self._known, given)
+        return self._known
+
+    def _given(self) -> dict[str, object]:
+        from pk.cli.refresh import CONNECTING
         from pk.cli.tree import ROOT
 
-        given = {option.dest: text for option, text in locate(ROOT, self.words).given}
-        if given.get("bootstrap_server"):
-            return str(given["bootstrap_server"])
-        if not given.get("profile") and os.environ.get("PK_BOOTSTRAP_SERVER"):
-            return os.environ["PK_BOOTSTRAP_SERVER"]
-        try:
-            profile = choose_profile(given.get("profile"))
-        except CommandError:
-            profile = None
-        return (profile.bootstrap if profile else None) or DEFAULT_BOOTSTRAP
+        given: dict[str, object] = {}
+        pairs: list[list[str]] = []
+        for option, text in locate(ROOT, self.words).given:
+            if option.dest == "client_properties" and text and "=" in text:
+                pairs.append(text.split("=", 1))
+            elif option.dest in CONNECTING and text:
+                given[option.dest] = text
+        return {**given, "client_properties": pairs} if pairs else given
+
+
+def _bootstrap(given: Mapping[str, object]) -> str:
+    from pk.cli.exits import CommandError
+    from pk.cli.settings import DEFAULT_BOOTSTRAP, choose_profile
+
+    if given.get("bootstrap_server"):
+        return str(given["bootstrap_server"])
+    named = given.get("profile")
+    if not named and os.environ.get("PK_BOOTSTRAP_SERVER"):
+        return os.environ["PK_BOOTSTRAP_SERVER"]
+    try:
+        profile = choose_profile(str(named) if named else None)
+    except CommandError:
+        profile = None
+    return (profile.bootstrap if profile else None) or DEFAULT_BOOTSTRAP
 
 
 def _paths(typed: str, only_directories: bool) -> Iterator[Candidate]:
@@ -312,10 +496,17 @@ def matching(root: Group, words: Sequence[str], typed: str, names: Names) -> lis
     return [c for c in candidates(root, words, typed, names) if c.word.startswith(typed)]
 
 
-def answer(words: Sequence[str]) -> str:
-    """What the scripts in `completions/` read: a line for each candidate, word and meaning parted by a tab."""
+def answer(words: Sequence[str], *, fetch: bool = False) -> str:
+    """What the scripts in `completions/` read: a line for each candidate, word and meaning parted by a tab.
+
+    With `fetch`, names that are old are fetched anew for the next time, by a process of its own.
+    """
     from pk.cli.tree import ROOT
 
     *before, typed = words or [""]
-    found = matching(ROOT, before, typed, CachedNames(before))
-    return "".join(f"{c.word}\t{c.meaning}\n" for c in found)
+    found = matching(ROOT, before, typed, CachedNames(before, fetch=fetch))
+    return "".join(f"{_line(c.word)}\t{_line(c.meaning)}\n" for c in found if c.word)
+
+
+def _line(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)

@@ -18,8 +18,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words[:1] == ["__complete"]:
         from pk.cli.complete import answer
 
-        sys.stdout.write(answer(words[1:]))
+        sys.stdout.write(answer(words[1:], fetch=True))
         return Exit.OK
+    if words[:1] == ["__refresh"]:
+        from pk.cli.refresh import refresh
+
+        return refresh()
     from pk.cli.tree import ROOT
 
     try:

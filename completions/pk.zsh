@@ -1,16 +1,17 @@
 #compdef pk
 # Completion of pk for zsh. Put it on $fpath as _pk, or: source <(pk completion zsh)
 _pk() {
-    local -a found open
+    local -a done open
     local word meaning
     while IFS=$'\t' read -r word meaning; do
-        if [[ "$word" == *[=/] ]]; then
-            open+=("$word")
+        if [[ $word == *[=/] ]]; then
+            open+=("${word//:/\\:}:${meaning}")
         else
-            found+=("${word//:/\\:}:${meaning}")
+            done+=("${word//:/\\:}:${meaning}")
         fi
-    done < <(pk __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
-    (( ${#found} )) && _describe -V 'pk' found
-    (( ${#open} )) && compadd -S '' -a open
+    done < <(command "${(Q)words[1]/#\~/$HOME}" __complete "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)
+    (( ${#done} )) && _describe -V 'pk' done
+    (( ${#open} )) && _describe -V 'pk' open -S ''
+    return 0
 }
 if [[ "${funcstack[1]}" == _pk ]]; then _pk "$@"; else compdef _pk pk; fi

@@ -1,13 +1,78 @@
-"""Writes completions/pk.bash, pk.zsh and pk.fish; a test says when they are stale."""
+"""Writes what completion reads: completions/pk.bash, pk.zsh and pk.fish, and the table of config keys that it knows without
+importing them (cli/config_words.tsv). A test says when they are stale.
+"""
 
+import dataclasses
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts" / "path"))
 
 from pk.cli.commands.completion import SCRIPTS
+from pk.core.config import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
+from pk.core.config_keys import Key, Type
+from pk.net.client.config import AdminConfig, ConsumerConfig, ProducerConfig, keys
+
+_KEYS: Mapping[str, Mapping[str, Key]] = {
+    "topic": TOPIC_KEYS,
+    "broker": BROKER_KEYS,
+    "group": GROUP_KEYS,
+    "client-metrics": CLIENT_METRICS_KEYS,
+}
+_CLIENTS = {"admin": AdminConfig, "producer": ProducerConfig, "consumer": ConsumerConfig}
+
+
+def _values(key: Key) -> str:
+    if key.type is Type.BOOLEAN:
+        return "true,false"
+    if not key.valid or ".." in key.valid or key.valid == "nonempty":
+        return ""
+    return key.valid.lstrip("~")
+
+
+def _first_sentence(text: str) -> str:
+    return text.partition(". ")[0].strip().rstrip(".").replace("\t", " ")
+
+
+def _client_keys() -> Iterator[tuple[str, str, str, str, str]]:
+    owners: dict[str, list[str]] = {}
+    fields: dict[str, dataclasses.Field[Any]] = {}
+    for owner, cls in _CLIENTS.items():
+        for name, field in keys(cls).items():
+            owners.setdefault(name, []).append(owner)
+            fields[name] = field
+    for name in sorted(fields):
+        default = fields[name].default
+        values = ",".join(fields[name].metadata["one_of"])
+        if isinstance(default, bool):
+            default, values = str(default).lower(), "true,false"
+        elif isinstance(default, tuple):
+            default = ",".join(default)
+        every = len(owners[name]) == len(_CLIENTS)
+        about = "every client" if every else " and ".join(owners[name])
+        yield "client", name, "-" if default is None else str(default), values, f"of {about}"
+
+
+def config_words() -> str:
+    """The table that `pk.cli.config_words` reads."""
+    lines: list[tuple[str, ...]] = []
+    for kind, table in _KEYS.items():
+        for key in table.values():
+            default = "-" if key.default is None else key.default
+            lines.append((kind, key.name, default, _values(key), _first_sentence(key.doc)))
+    lines += _client_keys()
+    return "".join("\t".join(line) + "\n" for line in lines)
+
+
+def files() -> dict[Path, str]:
+    """Every generated file and what is to be in it."""
+    found = {ROOT / "completions" / f"pk.{shell}": script for shell, script in SCRIPTS.items()}
+    return {**found, ROOT / "cli" / "config_words.tsv": config_words()}
+
 
 if __name__ == "__main__":
-    for shell, script in SCRIPTS.items():
-        (ROOT / "completions" / f"pk.{shell}").write_text(script, encoding="utf-8")
+    for path, text in files().items():
+        path.write_text(text, encoding="utf-8")

@@ -1,54 +1,85 @@
-"""`pk completion`: the scripts that teach a shell to complete. They ask `pk __complete` and hold no words themselves."""
+"""`pk completion`: the scripts that teach a shell to complete. They ask `pk __complete` and hold no words themselves.
+
+Each shell parts a line into words in its own way, and replaces only what it takes for the word under the cursor:
+
+- bash breaks words at the characters of COMP_WORDBREAKS too (`=`, `:`, `@`, … stand in our values), so the line is parted
+  again here, by quotes and blanks, and what stands before the last such character is taken off the candidates;
+- zsh and fish hand over words with their quotes on, which are taken off here, and put on again by themselves.
+
+Words that end in `=` or `/` go on, so no blank follows them.
+"""
 
 from pk.cli.context import Context
 from pk.cli.exits import Unusable
 
-_BASH = """\
-# Completion of pk for bash. Put it where bash finds it, or: source <(pk completion bash)
+_BASH = r"""# Completion of pk for bash. Put it where bash finds it, or: source <(pk completion bash)
 _pk() {
-    local IFS=$'\\n' line word cur words=()
-    cur="${COMP_LINE:0:COMP_POINT}"
-    # bash parts words at : and =, which belong to ours; part at blanks instead.
-    IFS=$' \\t\\n' read -r -a words <<< "$cur"
-    [[ "$cur" == *[[:space:]] ]] && words+=("")
+    local line="${COMP_LINE:0:COMP_POINT}" words=() word='' quote='' inside='' char before candidate open=1
+    local -i i
+    for ((i = 0; i < ${#line}; i++)); do
+        char="${line:i:1}"
+        if [[ -n $quote ]]; then
+            if [[ $char == "$quote" ]]; then quote=''; else word+="$char"; fi
+        elif [[ $char == [\'\"] ]]; then
+            quote="$char" inside=1
+        elif [[ $char == '\' ]]; then
+            i+=1 inside=1
+            word+="${line:i:1}"
+        elif [[ $char == [[:space:]] ]]; then
+            [[ -n $inside ]] && words+=("$word")
+            word='' inside=''
+        else
+            word+="$char" inside=1
+        fi
+    done
+    # What bash takes for done already: all up to the last character that breaks words, a quote undoing that.
+    before=''
+    if [[ -z $quote ]]; then
+        before="${word%"${word##*[$COMP_WORDBREAKS]}"}"
+        before="${before%@}"
+    fi
     COMPREPLY=()
-    local typed="${words[${#words[@]}-1]}"
-    local before="${typed%"${typed##*[:=]}"}"
-    while IFS=$'\\t' read -r word line; do
-        [[ "$typed" == *[:=]* ]] && word="${word#"$before"}"
-        [[ "$word" == *[=/] ]] && compopt -o nospace
-        COMPREPLY+=("$word")
-    done < <(pk __complete "${words[@]:1}" 2>/dev/null)
+    while IFS=$'\t' read -r candidate _; do
+        [[ $candidate == *[=/] ]] || open=''
+        candidate="${candidate#"$before"}"
+        [[ -z $quote && $candidate == *[^[:alnum:]_.,:@%+=/-]* ]] && printf -v candidate '%q' "$candidate"
+        COMPREPLY+=("$candidate")
+    done < <(command "${COMP_WORDS[0]/#\~/$HOME}" __complete "${words[@]:1}" "$word" 2>/dev/null)
+    [[ -n $open ]] && type compopt &>/dev/null && compopt -o nospace
+    return 0
 }
-complete -F _pk pk
+complete -o nosort -F _pk pk 2>/dev/null || complete -F _pk pk
 """
 
-_ZSH = """\
-#compdef pk
+_ZSH = r"""#compdef pk
 # Completion of pk for zsh. Put it on $fpath as _pk, or: source <(pk completion zsh)
 _pk() {
-    local -a found open
+    local -a done open
     local word meaning
-    while IFS=$'\\t' read -r word meaning; do
-        if [[ "$word" == *[=/] ]]; then
-            open+=("$word")
+    while IFS=$'\t' read -r word meaning; do
+        if [[ $word == *[=/] ]]; then
+            open+=("${word//:/\\:}:${meaning}")
         else
-            found+=("${word//:/\\\\:}:${meaning}")
+            done+=("${word//:/\\:}:${meaning}")
         fi
-    done < <(pk __complete "${(@)words[2,CURRENT]}" 2>/dev/null)
-    (( ${#found} )) && _describe -V 'pk' found
-    (( ${#open} )) && compadd -S '' -a open
+    done < <(command "${(Q)words[1]/#\~/$HOME}" __complete "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)
+    (( ${#done} )) && _describe -V 'pk' done
+    (( ${#open} )) && _describe -V 'pk' open -S ''
+    return 0
 }
 if [[ "${funcstack[1]}" == _pk ]]; then _pk "$@"; else compdef _pk pk; fi
 """
 
-_FISH = """\
-# Completion of pk for fish. Put it in ~/.config/fish/completions, or: pk completion fish | source
+_FISH = r"""# Completion of pk for fish. Put it in ~/.config/fish/completions, or: pk completion fish | source
 function __pk_complete
-    set -l words (commandline -opc) (commandline -ct)
-    pk __complete $words[2..-1] 2>/dev/null
+    set -l words (commandline -opc)
+    set -l typed (commandline -ct | string unescape)
+    test (count $typed) -gt 0; or set typed (commandline -ct | string trim -l -c "'\"")
+    # A long meaning would make fish cut the words.
+    set -l room (math "max(20, $COLUMNS - 40)")
+    command $words[1] __complete $words[2..-1] "$typed" 2>/dev/null | string replace -r "(\t.{$room}).+" '$1…'
 end
-complete -c pk -f -a '(__pk_complete)'
+complete -c pk -f -k -a '(__pk_complete)'
 """
 
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}

@@ -1,12 +1,12 @@
 """Completion: from the tree, and from names that earlier commands left."""
 
+import runpy
 from pathlib import Path
 
 import pytest
 
-from pk.cli.commands.completion import SCRIPTS
 from pk.cli.complete import Candidate, answer
-from pk.cli.names import recall, remember
+from pk.cli.names import recall, recall_meanings, remember, remember_configs
 from pk.cli.shell.completer import fuzzy
 from pk.cli.shell.words import Line, before_cursor, split_line
 
@@ -17,8 +17,12 @@ def words(*typed: str) -> list[str]:
     return [line.partition("\t")[0] for line in answer(typed).splitlines()]
 
 
+def meanings(*typed: str) -> dict[str, str]:
+    return dict(line.split("\t", 1) for line in answer(typed).splitlines())
+
+
 def test_commands_and_options() -> None:
-    assert words("to") == ["topics"]
+    assert words("topi") == ["topics"]
     assert words("topic", "a") == ["alter", "add-partitions"]
     assert "--replication-factor" in words("topics", "create", "--r")
     assert words("topics", "create", "--if-not-exists", "--if") == []
@@ -63,7 +67,7 @@ def test_a_broken_cache_costs_only_candidates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember("k:1", "topic", ["a"])
-    (file,) = (tmp_path / "xdg_cache_home" / "pk").iterdir()
+    (file,) = (tmp_path / "xdg_cache_home" / "pk").glob("*-topic.json")
     file.write_bytes(b"\xff{")
     assert recall("k:1", "topic") == []
     remember("k:1", "topic", ["b"])
@@ -86,10 +90,86 @@ def test_words_that_make_no_sense_are_passed_over() -> None:
     assert words("topics", "list", "-dn") == []
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
-def test_the_scripts_in_the_repository_are_fresh(shell: str) -> None:
-    committed = (ROOT / "completions" / f"pk.{shell}").read_text(encoding="utf-8")
-    assert committed == SCRIPTS[shell], "run scripts/generate_completions.py"
+def test_what_is_generated_is_fresh() -> None:
+    files = runpy.run_path(str(ROOT / "scripts" / "generate_completions.py"))["files"]()
+    assert {path.name for path in files} == {"pk.bash", "pk.zsh", "pk.fish", "config_words.tsv"}
+    for path, text in files.items():
+        assert path.read_text(encoding="utf-8") == text, "run scripts/generate_completions.py"
+
+
+def test_config_keys_with_what_they_are_and_what_is_set() -> None:
+    remember("127.0.0.1:9092", "topic", {"orders": "3 partitions"})
+    remember_configs(
+        "127.0.0.1:9092", {"orders": {"cleanup.policy": "compact", "retention.ms": "1000"}}
+    )
+    found = meanings("configs", "alter", "topic", "orders", "-c", "retention.ms")
+    assert found == {"retention.ms=": found["retention.ms="]}
+    assert found["retention.ms="].startswith(
+        "now 1000 · default 604800000 (7 d) · How long records"
+    )
+    assert meanings("topics", "alter", "orders", "-c", "cleanup.p")["cleanup.policy="].startswith(
+        "now compact"
+    )
+    assert "now" not in meanings("topics", "create", "orders", "-c", "cleanup.p")["cleanup.policy="]
+    assert words("configs", "describe", "-t", "orders", "-c", "cleanup") == ["cleanup.policy"]
+    assert words("configs", "alter", "topic", "orders", "--delete", "") == [
+        "cleanup.policy",
+        "retention.ms",
+    ]
+    assert "num.network.threads=" in words("up", "-X", "num.")
+    assert "fetch.min.bytes=" in words("consume", "x", "-X", "fetch.")
+    assert words("configs", "alter", "group", "g", "-c", "share.iso") == ["share.isolation.level="]
+
+
+def test_config_values() -> None:
+    remember_configs("127.0.0.1:9092", {"orders": {"retention.ms": "1000"}})
+    key = "cleanup.policy="
+    assert words("topics", "create", "x", "-c", key) == [f"{key}delete", f"{key}compact"]
+    assert words("topics", "create", "x", "-c", f"{key}compact,") == [f"{key}compact,delete"]
+    found = meanings("configs", "alter", "topic", "orders", "-c", "retention.ms=")
+    assert found["retention.ms=1000"] == "now"
+    assert found["retention.ms=604800000"] == "default · 7 days"
+    assert found["retention.ms=-1"] == "no limit"
+    assert words("up", "-X", "auto.create.topics.enable=f") == ["auto.create.topics.enable=false"]
+
+
+def test_columns_partitions_conditions_and_ends_of_ranges() -> None:
+    remember("127.0.0.1:9092", "topic", {"orders": "3 partitions"})
+    assert "partitions" in words("topics", "list", "--columns", "part")
+    assert words("topics", "list", "--sort", "topic,-part") == ["topic,-partitions"]
+    assert words("topics", "list", "--where", "part") == ["partitions"]
+    assert words("topics", "list", "--where", "partitions > 3 and top") == [
+        "partitions > 3 and topic",
+        "partitions > 3 and topic_id",
+    ]
+    assert words("topics", "list", "--where", "partitions > ") == []
+    assert words("consume", "orders", "-p", "0,") == ["0,1", "0,2"]
+    assert words("produce", "orders", "-p", "") == ["0", "1", "2"]
+    assert words("topics", "create", "orders", "-p", "") == []
+    assert words("consume", "orders", "-o", "start..@t") == ["start..@today"]
+    assert words("help", "topics", "desc") == ["describe"]
+    assert "positions" in words("help", "pos")
+
+
+def test_names_keep_their_meaning_and_partitions_count() -> None:
+    remember("k:1", "topic", {"a": "2 partitions", "b": "1 partition"})
+    remember("k:1", "topic", ["a", "c"])
+    assert recall_meanings("k:1", "topic") == {"a": "2 partitions", "c": ""}
+    remember("k:1", "partition", ["c/4", "a/0"])
+    assert recall("k:1", "partition") == ["a/0", "a/1", "c/0", "c/1", "c/2", "c/3", "c/4"]
+
+
+def test_names_of_another_cluster_are_not_taken_for_its(tmp_path: Path) -> None:
+    """Files are found by a short hash: two addresses may share one."""
+    remember("k:1", "topic", ["a"])
+    (file,) = (tmp_path / "xdg_cache_home" / "pk").glob("*-topic.json")
+    file.write_text(file.read_text().replace("k:1", "other:1"))
+    assert recall("k:1", "topic") == []
+
+
+def test_meanings_stay_on_their_line() -> None:
+    remember("127.0.0.1:9092", "group", {"odd\nname\there": "Sta\nble"})
+    assert answer(("groups", "describe", "")) == "odd name here\tSta ble\n"
 
 
 def test_fuzzy_matches_prefixes_first() -> None:
