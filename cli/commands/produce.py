@@ -1,42 +1,123 @@
-"""`pk console-producer` (`produce`): records from lines, in bulk where a line is only a value."""
+"""`pk console-producer` (`produce`): records from lines, in bulk where a line is only a key and a value.
+
+At a terminal it is an editor (`produce_editor`); with --fake it makes records up. Everything else is a stream: what is
+there is read in large blocks and handed to the producer at once, so a pause of the input holds nothing back, and the
+first line that is no record ends it after those before it.
+"""
 
 import os
 import stat
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
 
 import trio
 
-from pk.cli.client_config import client_config
 from pk.cli.commands.common import is_unknown, unknown_topic
+from pk.cli.commands.interrupts import listen_for_interrupts
+from pk.cli.commands.produce_plan import (
+    Plan,
+    Tally,
+    producer_config,
+    refuse_if_readonly,
+    topic_exists,
+)
 from pk.cli.context import Context, count
-from pk.cli.exits import CommandError, Unusable
+from pk.cli.exits import CommandError, Exit
 from pk.cli.failures import exit_code, sentence
-from pk.cli.record_input import BadLine, Headers, NewRecord, Reading, reading
-from pk.cli.resolve import now_ms
-from pk.cli.settings import read_properties
-from pk.cli.times import time_ms
+from pk.cli.json_text import BadDocument, Documents
+from pk.cli.record_input import BadLine, NewRecord, Pair
+from pk.core.errors import KafkaError
+from pk.net.client.accumulator import Row
 from pk.net.client.config import ProducerConfig
-from pk.net.client.errors import BufferExhausted
-from pk.net.client.producer import BatchDelivered, Producer, open_producer
+from pk.net.client.errors import BufferExhausted, ClientError
+from pk.net.client.producer import Producer, open_producer, record_size
 from pk.net.client.results import TopicDescription
 
 _CHUNK_BYTES = 1 << 20
-_CONFIG_OPTIONS = {
-    "compression": "compression.type",
-    "acks": "acks",
-    "batch_size": "batch.size",
-    "message_send_max_retries": "retries",
-    "retry_backoff_ms": "retry.backoff.ms",
-    "linger_ms": "linger.ms",
-    "request_timeout_ms": "request.timeout.ms",
-    "max_block_ms": "max.block.ms",
-    "max_memory_bytes": "buffer.memory",
-    "max_partition_memory_bytes": "batch.size",
-}
-_DEFAULTS = {"max.block.ms": "15000", "batch.size": str(1 << 17), "linger.ms": "20"}
-"""A person waits less long for a topic than a program; and batches may be large, since lines come in bulk."""
+_FAKE_CHUNK = 500
+_LAST_WORDS_S = 3.0
+"""How long an interrupted command waits for what it has already handed over."""
+
+_TICK_S = 0.005
+_BEHIND_S = 1.0
+"""A paced stream whose input came late by more does not make up for it."""
+
+
+async def produce(context: Context) -> int | None:
+    """`pk console-producer`."""
+    plan = Plan(context)
+    context.about = ProducerConfig
+    if context.args.dry_run:
+        await _dry_run(context, plan)
+        return None
+    refuse_if_readonly(context)
+    if _at_a_terminal(context):
+        from pk.cli.commands.produce_editor import edit
+
+        return await edit(context, plan)
+    if plan.topic is not None:
+        await topic_exists(context, plan.topic)
+    tally = Tally(context, say_offsets=context.args.print_offsets)
+    stream = _Stream(context, plan, tally)
+    try:
+        interrupted = await _run(context, stream, tally)
+    except trio.Cancelled:
+        _say_interrupted(context, stream, tally)
+        raise
+    if interrupted:
+        _say_interrupted(context, stream, tally)
+        return Exit.INTERRUPTED
+    error = stream.error or tally.error
+    if error is not None:
+        missing = stream.taken - tally.delivered
+        raise CommandError(
+            f"{count(missing, 'record')} of {stream.taken:,} were not written: {sentence(error)}",
+            exit_code(error),
+        )
+    if context.streams.err_terminal or context.args.print_offsets or stream.wrong:
+        few = tally.places and len(tally.places) < 4 and tally.delivered < 100
+        where = f": {' '.join(tally.places)}" if few else ""
+        context.say(f"{count(tally.delivered, 'record')} written{where}.")
+    if stream.wrong is not None:
+        raise CommandError(stream.wrong)
+    return None
+
+
+async def _run(context: Context, stream: "_Stream", tally: Tally) -> bool:
+    """Sends the stream; whether a signal ended it. Sets `stream.error` where it could not go on."""
+    interrupted = False
+    try:
+        async with open_producer(
+            context.settings.bootstrap, producer_config(context), on_delivery=tally.told
+        ) as producer:
+            stream.producer = producer
+            with listen_for_interrupts() as interrupts:
+                interrupted = await interrupts.or_until(stream.run)
+    except* BufferExhausted as group:
+        # Nothing was acknowledged for so long that waiting for the rest makes no sense.
+        stream.error = _first(group)
+    return interrupted
+
+
+def _first(error: BaseException) -> Exception:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, Exception)
+    return error
+
+
+def _say_interrupted(context: Context, stream: "_Stream", tally: Tally) -> None:
+    missing = stream.taken - tally.delivered
+    rest = f"; of {missing:,} more it is not known" if missing else ""
+    context.say(f"Interrupted: {count(tally.delivered, 'record')} written{rest}.")
+
+
+def _at_a_terminal(context: Context) -> bool:
+    streams = context.streams
+    args = context.args
+    if args.fake is not None or args.value or args.file is not None:
+        return False
+    return streams.in_terminal and streams.err_terminal and os.environ.get("TERM") != "dumb"
 
 
 async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
@@ -49,7 +130,7 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
     try:
         wait = not stat.S_ISREG(os.fstat(fd).st_mode)
         prompt = context.streams.in_terminal and context.streams.err_terminal and path is None
-        rest = b""
+        rest: list[bytes] = []
         while True:
             if prompt:
                 context.streams.err.write(">")
@@ -59,217 +140,261 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
             data = os.read(fd, _CHUNK_BYTES)
             if not data:
                 break
-            *whole, rest = (rest + data).split(b"\n")
-            if whole:
-                yield whole
-        if rest:
-            yield [rest]
+            first, newline, data = data.partition(b"\n")
+            rest.append(first)
+            if not newline:
+                continue
+            whole = [b"".join(rest), *data.split(b"\n")]
+            rest = [whole.pop()]
+            yield whole
+        if last := b"".join(rest):
+            yield [last]
     finally:
         os.close(fd)
 
 
-class _Tally:
-    """What became of the records: told by the producer, batch by batch."""
-
-    def __init__(self, context: Context, *, say_offsets: bool) -> None:
-        self.delivered = 0
-        self.lost = 0
-        self.error: Exception | None = None
-        self._context = context
-        self._say = say_offsets
-
-    def told(self, batch: BatchDelivered) -> None:
-        if batch.error is not None:
-            self.lost += batch.count
-            self.error = self.error or batch.error
-            return
-        self.delivered += batch.count
-        if self._say:
-            last = batch.base_offset + batch.count - 1
-            at = "?" if batch.base_offset < 0 else str(batch.base_offset)
-            until = f"..{last}" if batch.count > 1 and batch.base_offset >= 0 else ""
-            self._context.say(f"{batch.partition.topic}/{batch.partition.partition} @ {at}{until}")
-
-
-def _headers(pairs: Iterable[tuple[str, str]]) -> Headers:
-    return tuple((name, value.encode()) for name, value in pairs)
-
-
-class _Plan:
-    """What the options say of every record."""
-
-    def __init__(self, context: Context) -> None:
-        args = context.args
-        properties = read_properties(args.reader_config) if args.reader_config else {}
-        self.reading: Reading = reading(
-            args.format, {**properties, **dict(args.reader_properties)}.items()
-        )
-        self.topic: str | None = args.topic
-        self.key = None if args.key is None else args.key.encode()
-        self.headers = _headers(args.header)
-        self.partition: int | None = args.partitions
-        self.keep_partition: bool = args.keep_partition
-        self.tombstone: bool = args.tombstone
-        self.timestamp: int | None = None
-        if args.timestamp is not None:
-            try:
-                self.timestamp = time_ms(args.timestamp, now_ms())
-            except ValueError as e:
-                raise Unusable(f"--timestamp: {e}.") from None
-        if self.topic is None and args.format != "jsonl" and "%t" not in (args.format or ""):
-            raise Unusable("Name the topic: pk produce TOPIC.")
-        if self.partition is not None and self.partition < 0:
-            raise Unusable(f"-p wants a partition's number, not {self.partition}.")
-        if self.partition is not None and self.keep_partition:
-            raise Unusable("-p and --keep-partition do not go together.")
-
-    @property
-    def in_bulk(self) -> bool:
-        """Whether lines go to the producer as they are."""
-        return self.reading.plain and not self.headers
-
-    def pairs(self, values: list[bytes]) -> list[tuple[bytes | None, bytes | None]]:
-        key = self.key
-        if self.tombstone:
-            return [(key, value or None) for value in values]
-        return [(key, value) for value in values]
-
-    def record(self, line: bytes) -> NewRecord:
-        """The record of a line, completed by the options. Raises BadLine."""
-        found = self.reading.read(line)
-        topic = self.topic or found.topic
-        if topic is None:
-            raise BadLine("it names no topic, and neither does the command line")
-        value = None if self.tombstone and found.value == b"" else found.value
-        return NewRecord(
-            self.key if self.key is not None else found.key,
-            value,
-            (*found.headers, *self.headers),
-            self.timestamp if self.timestamp is not None else found.timestamp,
-            self.partition if not self.keep_partition else found.partition,
-            topic,
-        )
-
-
-def _config(context: Context) -> dict[str, object]:
-    given = {
-        key: getattr(context.args, dest)
-        for dest, key in _CONFIG_OPTIONS.items()
-        if context.args.given(dest)
-    }
-    if "request.timeout.ms" in given or "linger.ms" in given:
-        least = int(given.get("request.timeout.ms", 30_000)) + int(given.get("linger.ms", 20))
-        given["delivery.timeout.ms"] = max(120_000, least)
-    return client_config(ProducerConfig, context.settings, {**_DEFAULTS, **given})
-
-
-async def produce(context: Context) -> None:
-    """`pk console-producer`."""
-    plan = _Plan(context)
-    context.about = ProducerConfig
-    if context.args.dry_run:
-        await _dry_run(context, plan)
-        return
-    tally = _Tally(context, say_offsets=context.args.print_offsets)
-    taken, wrong = 0, None
-    try:
-        async with open_producer(
-            context.settings.bootstrap, _config(context), on_delivery=tally.told
-        ) as producer:
-            taken, wrong = await _send_all(context, plan, producer)
-    except* BufferExhausted as group:
-        raise await _explain(context, plan, group.exceptions[0]) from None
-    if tally.error is not None:
-        raise CommandError(
-            f"{count(tally.lost, 'record')} of {taken:,} were not written: {sentence(tally.error)}",
-            exit_code(tally.error),
-        )
-    if context.streams.err_terminal or context.args.print_offsets or wrong:
-        context.say(f"{count(taken, 'record')} written.")
-    if wrong is not None:
-        raise CommandError(wrong)
-
-
-async def _explain(context: Context, plan: _Plan, error: BaseException) -> BaseException:
-    """The error to raise where the producer waited in vain: perhaps the topic does not exist."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if plan.topic is None:
-        return error
-    admin = await context.admin()
-    described = (await admin.describe_topics([plan.topic]))[plan.topic]
-    if is_unknown(described):
-        unknown = await unknown_topic(context, admin, plan.topic)
-        return CommandError(f"{unknown.said} `pk topics create {plan.topic}` makes it.")
-    return error
-
-
-async def _batches(context: Context) -> AsyncGenerator[list[bytes]]:
-    """The lines to write, up to -n of them."""
-    left: int | None = context.args.num
+async def _input(context: Context) -> AsyncGenerator[list[bytes]]:
     if context.args.value:
-        yield [os.fsencode(v) for v in context.args.value[:left]]
+        yield [os.fsencode(v) for v in context.args.value]
         return
     async with aclosing(lines(context)) as chunks:
         async for chunk in chunks:
-            if left is not None:
-                chunk = chunk[:left]
-                left -= len(chunk)
             yield chunk
-            if left == 0:
+
+
+class _Pace:
+    """Says how many records are due at so many a second."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._start: float | None = None
+        self._sent = 0
+
+    async def due(self, wanted: int) -> int:
+        """Waits until a record is due; how many of `wanted` are."""
+        if self._start is None:
+            self._start = trio.current_time()
+        while True:
+            passed = trio.current_time() - self._start
+            number = int(passed * self._rate) + 1 - self._sent
+            if number > 0:
+                break
+            await trio.sleep(max(_TICK_S, self._sent / self._rate - passed))
+        if number > max(1.0, self._rate * _BEHIND_S):
+            self._start = trio.current_time() - self._sent / self._rate
+            number = 1
+        number = min(number, wanted)
+        self._sent += number
+        return number
+
+
+class _Stream:
+    """Records on their way from the input to the producer."""
+
+    producer: Producer
+
+    def __init__(self, context: Context, plan: Plan, tally: Tally) -> None:
+        self.taken = 0
+        """Records read that are to be written."""
+
+        self.wrong: str | None = None
+        """What is wrong with the line that ended it."""
+
+        self.error: Exception | None = None
+        self._context = context
+        self._plan = plan
+        self._left: int | None = context.args.num
+        self._number = 0
+        self._pace = _Pace(context.args.rate) if context.args.rate else None
+        self._status = _Status(context, tally)
+
+    async def run(self) -> None:
+        """Sends everything. Interrupted, it waits a little for what it has handed over."""
+        try:
+            if self._context.args.fake is not None:
+                await self._run_fake()
+            else:
+                await self._run_lines()
+        except (BufferExhausted, trio.Cancelled):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS_S):
+                await self.producer.flush()
+            raise
+        except (KafkaError, ClientError) as e:
+            self.error = e
+        finally:
+            self._status.end()
+
+    async def _run_lines(self) -> None:
+        documents = Documents() if self._plan.documents else None
+        async with aclosing(_input(self._context)) as chunks:
+            async for chunk in chunks:
+                await self._chunk(chunk, documents)
+                if self.wrong is not None or self._left == 0:
+                    return
+        if documents is not None:
+            try:
+                documents.end()
+            except BadDocument as e:
+                self.wrong = str(e)
+
+    async def _chunk(self, chunk: list[bytes], documents: Documents | None) -> None:
+        found = chunk
+        if documents is not None:
+            try:
+                found = documents.feed(chunk)
+            except BadDocument as e:
+                found, self.wrong = e.before, str(e)
+        if self._left is not None:
+            found = found[: self._left]
+            self._left -= len(found)
+        if self._pace is None:
+            await self._lines(found)
+            return
+        start = 0
+        while start < len(found) and (self.wrong is None or documents is not None):
+            number = await self._pace.due(len(found) - start)
+            await self._lines(found[start : start + number])
+            start += number
+
+    async def _run_fake(self) -> None:
+        from pk.cli.fake import fake
+
+        args, plan = self._context.args, self._plan
+        source = fake(args.fake, key=args.key, seed=args.seed)
+        assert plan.topic is not None
+        while self._left is None or self._left > 0:
+            number = _FAKE_CHUNK if self._left is None else min(_FAKE_CHUNK, self._left)
+            if self._pace is not None:
+                number = await self._pace.due(number)
+            pairs = source.take(number)
+            if self._left is not None:
+                self._left -= number
+            if plan.headers or args.sync:
+                records = [
+                    NewRecord(k, v, plan.headers, plan.timestamp, plan.partition, plan.topic)
+                    for k, v in pairs
+                ]
+                await self._records(records)
+            else:
+                await self._pairs(pairs)
+
+    async def _lines(self, found: Sequence[bytes]) -> None:
+        """Sends lines up to the first that is no record, or too large for one."""
+        plan = self._plan
+        if not found:
+            return
+        if plan.topic is not None and not self._context.args.sync and self._fit(found):
+            pairs = plan.pairs(found)
+            if pairs is not None:
+                self._number += len(found)
+                await self._pairs(pairs)
                 return
+        records = []
+        for line in found:
+            self._number += 1
+            try:
+                record = plan.record(line)
+                self._check_size(record)
+            except BadLine as e:
+                self.wrong = f"Line {self._number}: {e}."
+                break
+            records.append(record)
+        await self._records(records)
+
+    def _fit(self, found: Sequence[bytes]) -> bool:
+        """Whether no line can be too large, whatever the options add to it."""
+        plan = self._plan
+        added = 1024 + len(plan.key or b"") + sum(len(n) + len(v or b"") for n, v in plan.headers)
+        return max(map(len, found)) + added <= self.producer.config.max_request_size
+
+    def _check_size(self, record: NewRecord) -> None:
+        size, limit = (
+            record_size(record.key, record.value, record.headers),
+            self.producer.config.max_request_size,
+        )
+        if size > limit:
+            raise BadLine(
+                f"a record of {size:,} bytes; max.request.size is {limit:,} (-X max.request.size=…)"
+            )
+
+    async def _pairs(self, pairs: list[Pair]) -> None:
+        plan = self._plan
+        assert plan.topic is not None
+        self.taken += len(pairs)
+        await self.producer.send_many(
+            plan.topic, pairs, partition=plan.partition, timestamp_ms=plan.timestamp
+        )
+        self._status.show()
+
+    async def _records(self, records: Sequence[NewRecord]) -> None:
+        if self._context.args.sync:
+            for record in records:
+                self.taken += 1
+                delivery = await self.producer.send_rows(record.topic or "", [_row(record)])
+                await delivery.wait()
+            return
+        by_topic: dict[str, list[Row]] = {}
+        for record in records:
+            by_topic.setdefault(record.topic or "", []).append(_row(record))
+        for topic, rows in by_topic.items():
+            self.taken += len(rows)
+            await self.producer.send_rows(topic, rows)
+        self._status.show()
 
 
-async def _send_all(context: Context, plan: _Plan, producer: Producer) -> tuple[int, str | None]:
-    """Sends the lines up to the first that is no record; how many, and what is wrong with that one."""
-    taken = 0
-    number = 0
-    async with aclosing(_batches(context)) as batches:
-        async for chunk in batches:
-            if plan.in_bulk and not context.args.sync and plan.topic is not None:
-                await producer.send_many(
-                    plan.topic,
-                    plan.pairs(chunk),
-                    partition=plan.partition,
-                    timestamp_ms=plan.timestamp,
-                )
-                taken += len(chunk)
-                continue
-            for line in chunk:
-                number += 1
-                try:
-                    record = plan.record(line)
-                except BadLine as e:
-                    return taken, f"Line {number}: {e}."
-                await _send(context, producer, record)
-                taken += 1
-    return taken, None
+def _row(record: NewRecord) -> Row:
+    return record.key, record.value, record.headers, record.timestamp, record.partition
 
 
-async def _send(context: Context, producer: Producer, record: NewRecord) -> None:
-    assert record.topic is not None
-    options: dict[str, Any] = {
-        "key": record.key,
-        "headers": record.headers,
-        "partition": record.partition,
-        "timestamp_ms": record.timestamp,
-    }
-    try:
-        delivery = producer.send_nowait(record.topic, record.value, **options)
-    except trio.WouldBlock:
-        delivery = await producer.send(record.topic, record.value, **options)
-    if context.args.sync:
-        await delivery.wait()
+class _Status:
+    """A line on the terminal that says how far a long stream is."""
+
+    def __init__(self, context: Context, tally: Tally) -> None:
+        args = context.args
+        typed = context.streams.in_terminal and not (args.file or args.fake or args.value)
+        self._shows = context.streams.err_colour and not args.print_offsets and not typed
+        self._context = context
+        self._tally = tally
+        self._since = trio.current_time()
+        self._next = self._since + 1.0
+        self._drawn = False
+
+    def show(self) -> None:
+        """Draws the line, where it is due."""
+        now = trio.current_time()
+        if not self._shows or now < self._next:
+            return
+        self._next = now + 0.25
+        self._drawn = True
+        done = self._tally.delivered
+        rate = done / (now - self._since)
+        self._context.streams.err.write(f"\r\x1b[K{done:,} written, {rate:,.0f}/s")
+        self._context.streams.err.flush()
+
+    def end(self) -> None:
+        if self._drawn:
+            self._context.streams.err.write("\r\x1b[K")
+            self._context.streams.err.flush()
 
 
-async def _dry_run(context: Context, plan: _Plan) -> None:
+async def _dry_run(context: Context, plan: Plan) -> None:
     """Reads everything and says what would be written; neither writes nor makes a topic."""
-    admin = await context.admin()
+    if context.args.fake is not None:
+        assert plan.topic is not None
+        await _described(context, {plan.topic})
+        _show_fake(context, plan)
+        return
+    left: int | None = context.args.num
     taken, size = 0, 0
     topics: set[str] = set() if plan.topic is None else {plan.topic}
-    async with aclosing(_batches(context)) as batches:
-        async for chunk in batches:
-            for line in chunk:
+    documents = Documents() if plan.documents else None
+    async with aclosing(_input(context)) as chunks:
+        async for chunk in chunks:
+            try:
+                found = documents.feed(chunk) if documents is not None else chunk
+            except BadDocument as e:
+                raise CommandError(str(e)) from None
+            for line in found if left is None else found[: left - taken]:
                 taken += 1
                 try:
                     record = plan.record(line)
@@ -278,12 +403,34 @@ async def _dry_run(context: Context, plan: _Plan) -> None:
                 assert record.topic is not None
                 topics.add(record.topic)
                 size += len(record.key or b"") + len(record.value or b"")
+            if taken == left:
+                break
+    await _described(context, topics)
+    context.say(
+        f"Would write {count(taken, 'record')}, {count(size, 'byte')}; nothing was written."
+    )
+
+
+def _show_fake(context: Context, plan: Plan) -> None:
+    from pk.cli.fake import fake
+
+    args = context.args
+    source = fake(args.fake, key=args.key, seed=args.seed)
+    shown = min(args.num or 5, 5)
+    for key, value in source.take(shown):
+        context.write((b"" if key is None else key + b"\t") + (value or b"") + b"\n")
+    much = "records without end" if args.num is None else count(args.num, "record")
+    context.say(
+        f"Would write {much} such as {'these' if shown > 1 else 'this'}; nothing was written."
+    )
+
+
+async def _described(context: Context, topics: set[str]) -> None:
+    """Notes which of `topics` are not there."""
+    admin = await context.admin()
     described = await admin.describe_topics(sorted(topics)) if topics else {}
     for name, answer in described.items():
         if is_unknown(answer):
             context.failed(await unknown_topic(context, admin, name), name)
         elif not isinstance(answer, TopicDescription):
             context.failed(answer, name)
-    context.say(
-        f"Would write {count(taken, 'record')}, {count(size, 'byte')}; nothing was written."
-    )

@@ -126,7 +126,7 @@ CONSUME = Command(
 PRODUCE = Command(
     "console-producer",
     "produce",
-    help="Write records, one a line of standard input.",
+    help="Write records: at a terminal in an editor, else one a line of standard input.",
     handler="pk.cli.commands.produce:produce",
     arguments=(
         Argument("TOPIC", optional=True, help="The topic.", complete="topic"),
@@ -183,6 +183,23 @@ PRODUCE = Command(
             kind="count",
             help="Stop after so many records.",
         ),
+        Option(
+            "--rate",
+            value="N",
+            kind="count",
+            help="At most so many records a second.",
+        ),
+        Option(
+            "--json",
+            help="Values are JSON documents, on one line or over several; they are checked before they are sent.",
+        ),
+        Option(
+            "--fake",
+            value="TEMPLATE",
+            help="Make records up: orders, users, clicks, or a text with {{seq}}, {{name}}, {{float 1 500}}, … "
+            "in it (`pk help fake`); -k is a template too. Without -n until Ctrl-C.",
+        ),
+        Option("--seed", value="N", kind="int", help="The same made-up records each time."),
         Option(
             "-z",
             "--compression",
@@ -256,5 +273,7 @@ PRODUCE = Command(
         "pk produce orders -k user-1 '{\"amount\": 5}'",
         "pk consume orders -o start..end -f jsonl | pk produce copy -f jsonl",
         "pk produce orders -f '%k\\t%v\\n' -F orders.tsv -z zstd",
+        """pk produce orders --fake '{"id": {{seq}}, "user": "{{name}}", "at": "{{now}}"}' -n 100 --rate 50""",
+        "pk produce orders --fake orders -n 3 --dry-run",
     ),
 )

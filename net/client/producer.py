@@ -76,7 +76,7 @@ class Producer:
         above `max.request.size`, Closed.
         """
         info = self._topic_now(topic) or await self._topic(topic)
-        size = _size(key, value, headers)
+        size = record_size(key, value, headers)
         if not self._accumulator.has_room(size):
             await self._room(size)
         else:
@@ -95,7 +95,7 @@ class Producer:
     ) -> Delivery:
         """As `send`, but raises trio.WouldBlock where that would wait."""
         info = self._topic_now(topic)
-        size = _size(key, value, headers)
+        size = record_size(key, value, headers)
         if info is None or not self._accumulator.has_room(size):
             raise trio.WouldBlock
         return self._append(info, topic, value, key, headers, partition, timestamp_ms, size)
@@ -144,21 +144,12 @@ class Producer:
         info = self._topic_now(topic) or await self._topic(topic)
         deliveries = Deliveries()
         now_ms = time.time_ns() // 1_000_000
-        groups, unkeyed = self._grouped_rows(info, topic, rows)
-        for number, group in groups.items():
+        for number, group in self._grouped_rows(info, topic, rows).items():
             queue = self._queue(topic, number)
             start = 0
             while start < len(group):
                 await self._room(self._accumulator.batch_bytes)
                 start = self._extend_rows(queue, group, start, now_ms, deliveries)
-        start = 0
-        while start < len(unkeyed):
-            await self._room(self._accumulator.batch_bytes)
-            sticky = self._stick(info, topic)
-            before = self._accumulator.used_bytes
-            queue = self._queue(topic, sticky.partition)
-            start = self._extend_rows(queue, unkeyed, start, now_ms, deliveries)
-            sticky.took(self._accumulator.used_bytes - before)
         await trio.lowlevel.checkpoint()
         return deliveries
 
@@ -300,7 +291,7 @@ class Producer:
         deliveries: Deliveries,
     ) -> int:
         """Append to one batch as many as fit; the index of the first record left."""
-        batch, first = self._batch_for(queue, _size(*records[start], ()))
+        batch, first = self._batch_for(queue, record_size(*records[start], ()))
         size_before = batch.size_estimate
         index = batch.extend(timestamp_ms, records, start)
         self._extended(queue, batch, size_before, all_in=index == len(records))
@@ -318,7 +309,7 @@ class Producer:
     ) -> int:
         """As `_extend`, for records with headers and times of their own."""
         key, value, headers, _, _ = rows[start]
-        batch, first = self._batch_for(queue, _size(key, value, headers))
+        batch, first = self._batch_for(queue, record_size(key, value, headers))
         size_before = batch.size_estimate
         index = batch.extend_rows(now_ms, rows, start)
         self._extended(queue, batch, size_before, all_in=index == len(rows))
@@ -365,31 +356,39 @@ class Producer:
     def _grouped_by_key(
         self, info: TopicInfo, topic: str, records: Sequence[Pair]
     ) -> tuple[dict[int, Sequence[Pair]], Sequence[Pair]]:
-        """Records with a key by partition, and those without."""
+        """Records by partition; or, where none of them has a key, all of them, to go where it suits.
+
+        Records without a key among others are dealt out here: on a partition they share they keep their place.
+        """
         if self.config.partitioner_ignore_keys:
             return {}, records
         partition_of = self._key_cache(topic, info)
         groups: dict[int, list[Pair]] = {}
-        unkeyed: list[Pair] = []
-        for record in records:
+        keyed = False
+        for i, record in enumerate(records):
             key = record[0]
-            if key is None:
-                unkeyed.append(record)
-            else:
+            if key is not None:
                 number = partition_of[key]
-                group = groups.get(number)
-                if group is None:
-                    groups[number] = [record]
-                else:
-                    group.append(record)
-        return dict(groups), unkeyed
+                if not keyed:
+                    keyed = True
+                    for other in records[:i]:
+                        groups.setdefault(self._stuck(info, topic, other[1]), []).append(other)
+            elif keyed:
+                number = self._stuck(info, topic, record[1])
+            else:
+                continue
+            group = groups.get(number)
+            if group is None:
+                groups[number] = [record]
+            else:
+                group.append(record)
+        return (dict(groups), ()) if keyed else ({}, records)
 
     def _grouped_rows(
         self, info: TopicInfo, topic: str, rows: Sequence[Row]
-    ) -> tuple[dict[int, list[Row]], list[Row]]:
-        """Records that name a partition or have a key, by partition; and the others."""
+    ) -> dict[int, list[Row]]:
+        """Records by partition, in order."""
         groups: dict[int, list[Row]] = {}
-        unkeyed: list[Row] = []
         partitions = len(info.partitions)
         by_key = not self.config.partitioner_ignore_keys
         partition_of = self._key_cache(topic, info)
@@ -401,15 +400,20 @@ class Producer:
                 elif key is not None and by_key:
                     number = partition_of[key]
                 else:
-                    unkeyed.append(row)
-                    continue
+                    number = self._stuck(info, topic, value)
             group = groups.get(number)
             if group is None:
                 _check_partition(topic, number, info)
                 groups[number] = [row]
             else:
                 group.append(row)
-        return groups, unkeyed
+        return groups
+
+    def _stuck(self, info: TopicInfo, topic: str, value: bytes | None) -> int:
+        """The partition that a record without a key goes to now."""
+        sticky = self._stick(info, topic)
+        sticky.took(10 + (len(value) if value else 0))
+        return sticky.partition
 
     def _key_cache(self, topic: str, info: TopicInfo) -> KeyCache:
         cache = self._keys.get(topic)
@@ -438,7 +442,8 @@ class Producer:
         return sticky
 
 
-def _size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int:
+    """The most bytes that a record alone in a batch takes: what `max.request.size` is held against."""
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for name, header in headers:
         size += len(name) + (len(header) if header else 0) + 10

@@ -104,6 +104,50 @@ def test_many_records_by_every_codec(kafka: Kafka, fresh: Fresh, codec: str) -> 
     main()
 
 
+@pytest.mark.parametrize("first_key", [None, b"k"])
+def test_with_and_without_keys_records_keep_their_order(
+    kafka: Kafka, fresh: Fresh, first_key: bytes | None
+) -> None:
+    topic = fresh("order")
+    keys = [first_key, None, b"k", None, b"l", None, None, b"k"]
+    pairs = [(key, b"%d" % i) for i, key in enumerate(keys)]
+    rows = [(key, b"%d" % i, (("h", b"%d" % i),), 1000 + i, None) for i, key in enumerate(keys)]
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic, 1)
+        async with open_producer(kafka.bootstrap) as producer:
+            await (await producer.send_many(topic, pairs)).wait()
+            runs = await (await producer.send_rows(topic, rows)).wait()
+        assert [(run.offset, run.count) for run in runs] == [(len(keys), len(keys))]
+        records = await read(kafka, topic, 2 * len(keys), 1)
+        assert [(r.key, r.value) for r in records] == [*pairs, *pairs]
+        later = records[len(keys) :]
+        assert [(r.headers, r.timestamp) for r in later] == [(row[2], row[3]) for row in rows]
+
+    main()
+
+
+def test_rows_go_where_they_say(kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("rows")
+
+    @trio_test
+    async def main() -> None:
+        await create(kafka, topic, 3)
+        async with open_producer(kafka.bootstrap, {"batch.size": 300}) as producer:
+            rows = [(b"k", b"%03d" % i, (), None, i % 3) for i in range(300)]
+            runs = await (await producer.send_rows(topic, rows)).wait()
+            assert sum(run.count for run in runs) == 300
+            with pytest.raises(KafkaError, match="no number 3"):
+                await producer.send_rows(topic, [(None, b"x", (), None, 3)])
+            with pytest.raises(KafkaError, match=r"max\.request\.size"):
+                await producer.send_rows(topic, [(None, b"x" * 1_048_600, (), None, None)])
+        for record in await read(kafka, topic, 300, 3):
+            assert record.value is not None and int(record.value) % 3 == record.partition
+
+    main()
+
+
 @pytest.mark.parametrize("cut", [{1}, {2, 3}, {1, 2, 4, 7, 11}], ids=str)
 def test_answers_lost_on_the_way_neither_lose_nor_repeat_records(
     kafka: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch, cut: set[int]

@@ -1,0 +1,94 @@
+"""What the text of the record editor amounts to: records, not yet any, or a mistake at some place. Pure."""
+
+from typing import NamedTuple
+
+from pk.cli.commands.produce_plan import Plan
+from pk.cli.json_text import BadDocument, Documents, Fault, fault
+from pk.cli.record_input import BadLine, NewRecord
+
+
+class Reading(NamedTuple):
+    """What Enter would do with a text: write `records`; or, where there are none, say `note`, or make a new line.
+
+    `position` is where the mistake is, in characters.
+    """
+
+    records: tuple[NewRecord, ...] = ()
+    note: str = ""
+    more: bool = False
+    position: int | None = None
+
+
+class Typed(NamedTuple):
+    """A text in the editor. `pasted`: its line ends came with a paste, so lines may be records of their own.
+
+    `insisted`: Enter was pressed once already on the same empty text.
+    """
+
+    text: str
+    pasted: bool = False
+    insisted: bool = False
+
+
+def read(plan: Plan, typed: Typed) -> Reading:
+    """What `typed` amounts to."""
+    text = typed.text
+    if not text and not typed.insisted:
+        what = "a null value" if plan.tombstone else "an empty value"
+        return Reading(note=f"Enter again writes {what}")
+    if plan.reads_json:
+        return _json(plan, typed)
+    if typed.pasted and "\n" in text and _json_fault(text) is not None:
+        return _records(plan, text.split("\n"))
+    looks = text.lstrip()[:1] in ("{", "[")
+    found = fault(text) if looks and plan.reading.plain else None
+    if found is not None and found.unfinished and not text.endswith("\n"):
+        return Reading(note="Enter goes on: the JSON is not finished", more=True)
+    note = f"as text: {found}" if found is not None else ""
+    return _records(plan, [text.removesuffix("\n")], note)
+
+
+def _json_fault(text: str) -> Fault | None:
+    """What is wrong with `text` as a JSON document of its own; something is, where it is a mere number or word."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return Fault("no object or array", 0, 1, 1, False)
+    return fault(text)
+
+
+def _json(plan: Plan, typed: Typed) -> Reading:
+    text = typed.text
+    found = fault(text) if text.strip() else None
+    if found is None:
+        return _records(plan, [text])
+    if found.unfinished:
+        return Reading(note="Enter goes on: the JSON is not finished", more=True)
+    if typed.pasted and "\n" in text:
+        several = _documents(text)
+        if several is not None:
+            return _records(plan, several)
+    return Reading(note=str(found), position=found.position)
+
+
+def _documents(text: str) -> list[str] | None:
+    """The JSON documents of a pasted text, where it is nothing else."""
+    documents = Documents()
+    try:
+        found = documents.feed(text.encode(errors="surrogateescape").split(b"\n"))
+        documents.end()
+    except BadDocument:
+        return None
+    return [document.decode() for document in found]
+
+
+def _records(plan: Plan, texts: list[str], note: str = "") -> Reading:
+    records: list[NewRecord] = []
+    start = 0
+    for text in texts:
+        try:
+            records.append(plan.record(text.encode(errors="surrogateescape")))
+        except BadLine as e:
+            return Reading(note=str(e), position=start)
+        start += len(text) + 1
+    if len(records) > 1:
+        note = f"Enter writes {len(records)} records"
+    return Reading(tuple(records), note)
