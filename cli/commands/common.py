@@ -79,7 +79,7 @@ async def describe_topics(
         else:
             context.failed(answer, name)
     if wanted is None:
-        remember(context.settings.bootstrap, "topic", answers)
+        remember(context.settings.bootstrap, "topic", list(answers))
     return found
 
 

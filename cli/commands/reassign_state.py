@@ -152,7 +152,7 @@ def keep_names(
     """Keeps names for completion."""
     bootstrap = context.settings.bootstrap
     remember(bootstrap, "broker", map(str, nodes))
-    remember(bootstrap, "topic", topics)
+    remember(bootstrap, "topic", list(topics))
     remember(bootstrap, "partition", map(shown, partitions))
 
 
