@@ -3,7 +3,8 @@ read-only, every request that changes something. The commands ask before they ch
 words; this is what holds where one forgot.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from pk.cli.context import Context
@@ -74,17 +75,27 @@ def guarded(handler: Handler) -> Handler:
     """`handler`, under what the profile forbids."""
 
     async def run(context: Context) -> int | None:
-        settings = context.settings
-        if settings.profile is None:
+        async with guarding(context):
             return await handler(context)
-        token = FORBIDS.set(forbid_changes(context) if settings.guard == "readonly" else None)
-        try:
-            await _check_cluster(context, settings)
-            return await handler(context)
-        finally:
-            FORBIDS.reset(token)
 
     return run
+
+
+@asynccontextmanager
+async def guarding(context: Context) -> AsyncIterator[None]:
+    """What is done in the block, by this task and those it starts, is under the profile of `context` and no other.
+
+    Raises Refused.
+    """
+    settings = context.settings
+    readonly = settings.profile is not None and settings.guard == "readonly"
+    token = FORBIDS.set(forbid_changes(context) if readonly else None)
+    try:
+        if settings.profile is not None:
+            await _check_cluster(context, settings)
+        yield
+    finally:
+        FORBIDS.reset(token)
 
 
 async def _check_cluster(context: Context, settings: Settings) -> None:

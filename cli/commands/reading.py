@@ -99,7 +99,9 @@ class RangeReader:
         self.bytes_read = 0
         """Bytes of the batches read so far, as they are stored."""
 
-        self._positions = {tp: s.begin for tp, s in self.open.items()}
+        self.positions = {tp: s.begin for tp, s in self.open.items()}
+        """The offset to be read next of each partition, at most its end."""
+
         consumer.assign(self.open)
         for tp, span in self.open.items():
             consumer.seek(tp, span.begin)
@@ -115,7 +117,7 @@ class RangeReader:
         closed = sum(
             (s.end or 0) - s.begin for tp, s in self.spans.items() if tp not in self.open and s.end
         )
-        return closed + sum(self._positions[tp] - self.spans[tp].begin for tp in self.open)
+        return closed + sum(self.positions[tp] - self.spans[tp].begin for tp in self.open)
 
     async def parts(self, timeout_ms: float | None = None) -> list[Part]:
         """The next records, perhaps none; waits `timeout_ms` at most where nothing ends by itself."""
@@ -137,13 +139,11 @@ class RangeReader:
     def _close_finished(self) -> None:
         finished = []
         for tp, span in self.open.items():
-            if span.end is None:
-                continue
             position = self._consumer.position_nowait(tp)
             if position is None:
                 continue
-            self._positions[tp] = min(position, span.end)
-            if position >= span.end:
+            self.positions[tp] = position if span.end is None else min(position, span.end)
+            if span.end is not None and position >= span.end:
                 finished.append(tp)
         if finished:
             for tp in finished:
