@@ -4,6 +4,7 @@ from pk.cli.grammar import Group, Option
 from pk.cli.specs.brokers import BROKERS, CLUSTER
 from pk.cli.specs.cluster import CONFIGS, SPARK_EXPORT
 from pk.cli.specs.common import CONNECTION
+from pk.cli.specs.cp import CP
 from pk.cli.specs.doctor import DOCTOR
 from pk.cli.specs.groups import GROUPS
 from pk.cli.specs.log import LOG
@@ -27,6 +28,7 @@ ROOT = Group(
         TOPICS,
         PRODUCE,
         CONSUME,
+        CP,
         GROUPS,
         PARTITIONS,
         ISR,
