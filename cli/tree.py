@@ -10,11 +10,13 @@ from pk.cli.specs.groups import GROUPS
 from pk.cli.specs.log import LOG
 from pk.cli.specs.partitions import ISR, PARTITIONS
 from pk.cli.specs.process import BROKER, COMPLETION, HELP, PROFILE, SHELL, UP
+from pk.cli.specs.producers import PRODUCERS
 from pk.cli.specs.reassign import REASSIGN
 from pk.cli.specs.records import CONSUME, PRODUCE
 from pk.cli.specs.top import TOP
 from pk.cli.specs.topics import TOPICS
 from pk.cli.specs.undo import HISTORY, UNDO
+from pk.cli.specs.wait import WAIT
 
 VERSION = Option("-V", "--version", help="Show the version and stop.")
 
@@ -36,9 +38,11 @@ ROOT = Group(
         CONFIGS,
         BROKERS,
         CLUSTER,
+        PRODUCERS,
         TOP,
         LOG,
         DOCTOR,
+        WAIT,
         UNDO,
         HISTORY,
         SPARK_EXPORT,
