@@ -5,7 +5,7 @@ from pk.cli.specs.brokers import BROKERS, CLUSTER
 from pk.cli.specs.cluster import CONFIGS, SPARK_EXPORT
 from pk.cli.specs.common import CONNECTION
 from pk.cli.specs.cp import CP
-from pk.cli.specs.doctor import DOCTOR
+from pk.cli.specs.doctor import DOCTOR, WHY
 from pk.cli.specs.groups import GROUPS
 from pk.cli.specs.log import LOG
 from pk.cli.specs.partitions import ISR, PARTITIONS
@@ -42,6 +42,7 @@ ROOT = Group(
         TOP,
         LOG,
         DOCTOR,
+        WHY,
         WAIT,
         UNDO,
         HISTORY,

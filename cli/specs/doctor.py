@@ -1,6 +1,6 @@
-"""`pk doctor`."""
+"""`pk doctor` and `pk why`."""
 
-from pk.cli.grammar import Command, Option
+from pk.cli.grammar import Argument, Command, Group, Option
 from pk.cli.specs.common import CONNECTION, WATCHABLE
 
 CHECK_NAMES = (
@@ -72,4 +72,88 @@ DOCTOR = Command(
         "lives at least until its own time plus retention.ms: that is the time left that retention-risk tells."
     ),
     shows={"": "severity check what why fix subjects:[str]", "list": "check help"},
+)
+
+_PARTITION_WHY = Command(
+    "partition",
+    "partitions",
+    help="Why a partition is under-replicated, offline or below min.insync.replicas.",
+    handler="pk.cli.commands.why_partition:why_partition",
+    arguments=(
+        Argument(
+            "PARTITION",
+            many=True,
+            help="Partitions such as orders/0, or topics: those of its partitions that ail.",
+            complete="partition",
+        ),
+    ),
+    options=(*WATCHABLE, *CONNECTION),
+    examples=("pk why partition orders/0", "pk why partition orders -f json"),
+    shows="partition state verdict evidence:[{about what}] next:[str]",
+    rows="partition state verdict next:[str]",
+)
+_LAG_WHY = Command(
+    "lag",
+    "group",
+    help="Why a group lags: stopped, stuck, rebalancing, idle members, skew, no commits.",
+    handler="pk.cli.commands.why_lag:why_lag",
+    arguments=(Argument("GROUP", help="The group.", complete="group"),),
+    options=(
+        Option(
+            "-t",
+            "--topic",
+            value="TOPIC[:0,1]",
+            repeat=True,
+            dest="topics",
+            help="Only this topic, or these partitions of it; may be given again.",
+            complete="topic",
+        ),
+        Option(
+            "--for",
+            value="SECONDS",
+            kind="number",
+            default=6.0,
+            dest="seconds",
+            help="How long to look at what moves and what does not (default: 6; 0 for one look).",
+        ),
+        *WATCHABLE,
+        *CONNECTION,
+    ),
+    examples=("pk why lag billing", "pk why lag billing -t orders:3 --for 10"),
+    shows="group state verdict lag:int evidence:[{about what}] next:[str]",
+    rows="group state verdict next:[str]",
+)
+_CONFIG_WHY = Command(
+    "config",
+    "configs",
+    help="Why a config has the value it has: the layer that won, and those beneath.",
+    handler="pk.cli.commands.why_config:why_config",
+    arguments=(
+        Argument("NAME", help="A topic; with --type, a broker's id or a group.", complete="topic"),
+        Argument("KEY", help="The config's key.", complete="config-key"),
+    ),
+    options=(
+        Option(
+            "--type",
+            value="TYPE",
+            choices=("topic", "broker", "group"),
+            default="topic",
+            help="What NAME is: topic (default), broker or group.",
+        ),
+        *WATCHABLE,
+        *CONNECTION,
+    ),
+    examples=(
+        "pk why config orders retention.ms",
+        "pk why config --type broker 1 log.retention.ms",
+    ),
+    shows="resource state verdict key value source layers:[{layer key value wins:bool}] evidence:[{about what}] "
+    "next:[str]",
+    rows="resource state verdict next:[str]",
+)
+
+WHY = Group(
+    "why",
+    help="Why something is as it is: a partition, a group's lag, a config.",
+    children=(_PARTITION_WHY, _LAG_WHY, _CONFIG_WHY),
 )

@@ -1,0 +1,235 @@
+"""`pk why partition`: asks for what `pk.cli.diagnosis.why_partition` reasons about."""
+
+from collections.abc import Iterable, Mapping
+
+import trio
+
+from pk.cli.commands.common import describe_topics
+from pk.cli.commands.isr import log_ends
+from pk.cli.commands.reassign_state import describe_nodes, min_isrs, running_reassignments
+from pk.cli.commands.throttles import describe as describe_throttles
+from pk.cli.commands.throttles import everything, read_throttles
+from pk.cli.commands.why import answer
+from pk.cli.context import Context
+from pk.cli.diagnosis.collect import now_ms
+from pk.cli.diagnosis.picture import name_of, number
+from pk.cli.diagnosis.why_partition import (
+    PartitionFacts,
+    ReplicaFacts,
+    explain_partition,
+    state_of,
+)
+from pk.cli.exits import CommandError, Unusable
+from pk.cli.failures import phrase
+from pk.core.errors import KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+_BETWEEN_S = 1.5
+"""How long a replica that is behind is looked at, to tell whether it catches up."""
+_ANSWER_S = 4.0
+
+Partitions = dict[TopicPartition, r.PartitionDescription]
+Dirs = Mapping[int, "tuple[r.LogDirDescription, ...] | Exception"]
+
+
+async def why_partition(context: Context) -> int | None:
+    """`pk why partition`."""
+    admin = await context.admin()
+    chosen, named = await _chosen(context, admin)
+    if not chosen:
+        return None
+    facts = await gather(admin, chosen)
+    explained = [
+        explain_partition(p)
+        for tp, p in facts.items()
+        if tp in named or state_of(p) not in ("healthy", "led-by-another")
+    ]
+    if not explained:
+        topics = ", ".join(sorted({tp.topic for tp in chosen}))
+        context.say(f"Nothing ails any partition of {topics}.")
+    answer(context, explained, subject="partition", healthy=("healthy", "moving"))
+    return None
+
+
+async def _chosen(context: Context, admin: Admin) -> tuple[Partitions, set[TopicPartition]]:
+    """The partitions of the topics named, and those that were named by number."""
+    wanted: dict[str, set[int] | None] = {}
+    for word in context.args.partition:
+        topic, index = _split(word)
+        had = wanted.get(topic, set())
+        wanted[topic] = None if index is None or had is None else {*had, index}
+    topics = await describe_topics(context, admin, wanted)
+    found: Partitions = {}
+    named: set[TopicPartition] = set()
+    for topic in topics:
+        indexes = wanted[topic.name]
+        known = {p.partition: p for p in topic.partitions}
+        for index in sorted(known if indexes is None else indexes):
+            tp = TopicPartition(topic.name, index)
+            if index not in known:
+                raise CommandError(
+                    f"Topic {topic.name} has no partition {index}; it has {len(known)}, from 0 to "
+                    f"{len(known) - 1}."
+                )
+            found[tp] = known[index]
+            if indexes is not None:
+                named.add(tp)
+    return found, named
+
+
+def _split(word: str) -> tuple[str, int | None]:
+    """`orders/0` and `orders:0` name a partition, `orders` every one of a topic. Raises Unusable."""
+    for sign in ("/", ":"):
+        topic, found, index = word.rpartition(sign)
+        if found:
+            if not topic or not index.isdecimal():
+                raise Unusable(f"PARTITION is TOPIC/NUMBER or TOPIC, not {word!r}.")
+            return topic, int(index)
+    return word, None
+
+
+async def gather(admin: Admin, chosen: Partitions) -> dict[TopicPartition, PartitionFacts]:
+    """What is known of these partitions. Raises KafkaError and ClientError."""
+    _, nodes = await describe_nodes(admin)
+    running = await running_reassignments(admin)
+    topics = {tp.topic for tp in chosen}
+    min_isr = await min_isrs(admin, topics)
+    unclean = await _unclean(admin, topics)
+    live = [b for b, node in nodes.items() if not node.fenced]
+    throttles = await read_throttles(admin, live, topics)
+    throttled = describe_throttles(everything(throttles, ())) if throttles.rates else None
+    quorum = await _quorum(admin)
+    dirs = await _directories(admin, live)
+    ends = await log_ends(admin, chosen)
+    later, between_s = await _later(admin, chosen, nodes, ends)
+    seen = (
+        {}
+        if quorum is None
+        else {o.replica_id: o.last_fetch_timestamp_ms for o in (*quorum.observers, *quorum.voters)}
+    )
+    clock = _controller_clock(quorum) or now_ms()
+    found = {}
+    for tp, p in chosen.items():
+        moving = running.get(tp)
+        found[tp] = PartitionFacts(
+            name_of(tp),
+            p.leader_id,
+            p.leader_epoch,
+            p.replicas,
+            p.isr,
+            {b: _replica(tp, b, nodes, dirs.get(b), ends, later, seen.get(b)) for b in p.replicas},
+            number(str(min_isr.get(tp.topic, 1)), 1),
+            unclean.get(tp.topic, False),
+            moving.adding_replicas if moving else (),
+            moving.removing_replicas if moving else (),
+            p.elr,
+            p.last_known_elr,
+            f"replication is throttled on {throttled}" if throttled else None,
+            clock,
+            between_s,
+        )
+    return found
+
+
+def _replica(
+    tp: TopicPartition,
+    broker: int,
+    nodes: Mapping[int, r.Node],
+    dirs: "tuple[r.LogDirDescription, ...] | Exception | None",
+    ends: Mapping[TopicPartition, Mapping[int, int]],
+    later: Mapping[TopicPartition, Mapping[int, int]],
+    seen_ms: int | None,
+) -> ReplicaFacts:
+    node = nodes.get(broker)
+    state = "absent" if node is None else "fenced" if node.fenced else "up"
+    size, error, held = None, None, True
+    if isinstance(dirs, tuple):
+        sizes = [
+            s.size_bytes for d in dirs for s in d.replicas if s.partition == tp and not s.future
+        ]
+        failed = [d for d in dirs if d.error_code]
+        size, held = (sizes[0], True) if sizes else (None, False)
+        if not sizes and failed:
+            error = f"{failed[0].path}: {phrase(KafkaError(failed[0].error_code))}"
+    return ReplicaFacts(
+        broker,
+        state,
+        ends.get(tp, {}).get(broker),
+        later.get(tp, {}).get(broker),
+        seen_ms,
+        size,
+        error,
+        held,
+    )
+
+
+async def _unclean(admin: Admin, topics: Iterable[str]) -> dict[str, bool]:
+    resources = [r.ConfigResource(r.ResourceType.TOPIC, topic) for topic in topics]
+    answers = await admin.describe_configs(
+        resources, keys=("unclean.leader.election.enable",), include_synonyms=False
+    )
+    return {
+        resource.name: any(e.value == "true" for e in answer)
+        for resource, answer in answers.items()
+        if not isinstance(answer, Exception)
+    }
+
+
+async def _quorum(admin: Admin) -> r.QuorumDescription | None:
+    with trio.move_on_after(_ANSWER_S):
+        try:
+            return await admin.describe_quorum()
+        except (KafkaError, ClientError):
+            return None
+    return None
+
+
+def _controller_clock(quorum: r.QuorumDescription | None) -> int | None:
+    """The controller's time when it answered: it tells of itself with its own clock."""
+    if quorum is None:
+        return None
+    times = [
+        v.last_caught_up_timestamp_ms for v in quorum.voters if v.replica_id == quorum.leader_id
+    ]
+    return times[0] if times and times[0] > 0 else None
+
+
+async def _directories(admin: Admin, live: Iterable[int]) -> Dirs:
+    found: dict[int, tuple[r.LogDirDescription, ...] | Exception] = {}
+
+    async def ask(broker: int) -> None:
+        with trio.move_on_after(_ANSWER_S):
+            found.update(await admin.describe_log_dirs([broker]))
+
+    async with trio.open_nursery() as nursery:
+        for broker in live:
+            nursery.start_soon(ask, broker)
+    return found
+
+
+async def _later(
+    admin: Admin,
+    chosen: Partitions,
+    nodes: Mapping[int, r.Node],
+    ends: Mapping[TopicPartition, Mapping[int, int]],
+) -> tuple[Mapping[TopicPartition, Mapping[int, int]], float]:
+    """A second look at the partitions that have a live replica which is behind, and the seconds between the two."""
+    behind = {
+        tp: p
+        for tp, p in chosen.items()
+        if p.leader_id >= 0
+        and any(
+            b in ends.get(tp, {}) and b in nodes and not nodes[b].fenced
+            for b in p.replicas
+            if b not in p.isr
+        )
+    }
+    if not behind:
+        return {}, 0.0
+    before = trio.current_time()
+    await trio.sleep(_BETWEEN_S)
+    later = await log_ends(admin, behind)
+    return later, trio.current_time() - before

@@ -1,0 +1,53 @@
+"""What `pk why` answers: a verdict in one sentence, the evidence it stands on, and the next commands."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+_PROSE = 100
+
+
+class Evidence(NamedTuple):
+    """One fact: what it is about, and what is so."""
+
+    about: str
+    what: str
+
+
+class Explanation(NamedTuple):
+    """Why something is as it is."""
+
+    subject: str
+    state: str
+    verdict: str
+    evidence: Sequence[Evidence]
+    next: Sequence[str] = ()
+
+
+def listed(evidence: Sequence[Evidence]) -> list[dict[str, Any]]:
+    return [e._asdict() for e in evidence]
+
+
+def prose(explanation: Explanation, width: int, *, colour: bool, bad: bool) -> str:
+    """An explanation as a person reads it: the verdict, the evidence in two columns, the commands to copy."""
+    import textwrap
+
+    room = max(min(width, _PROSE), 40)
+    lines = textwrap.wrap(explanation.verdict, room, break_on_hyphens=False)
+    if colour:
+        tone = "\x1b[1;31m" if bad else "\x1b[1;32m"
+        lines = [f"{tone}{line}\x1b[0m" for line in lines]
+    lines.append("")
+    left = min(max((len(e.about) for e in explanation.evidence), default=0), 24)
+    for about, what in explanation.evidence:
+        wrapped = textwrap.wrap(what, max(room - left - 4, 20), break_on_hyphens=False) or [""]
+        if len(about) > left:
+            lines.append(f"  {about}")
+            about = ""
+        lines.append(f"  {about:<{left}}  {wrapped[0]}".rstrip())
+        lines += [f"  {'':<{left}}  {more}" for more in wrapped[1:]]
+    if explanation.next:
+        lines.append("")
+        for command in explanation.next:
+            # Not wrapped: it is there to be copied.
+            lines.append(f"  $ \x1b[1m{command}\x1b[0m" if colour else f"  $ {command}")
+    return "".join(f"{line}\n" for line in lines)

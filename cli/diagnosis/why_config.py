@@ -1,0 +1,99 @@
+"""Why a config has the value it has: which layer won, and what stands beneath it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pk.cli.commands.reassign_files import show_bytes
+from pk.cli.context import join
+from pk.cli.diagnosis.explain import Evidence, Explanation
+from pk.cli.diagnosis.picture import brokers_named
+from pk.cli.diagnosis.readers import duration
+
+LAYERS: Final = {
+    "TOPIC": "set on the topic",
+    "GROUP": "set on the group",
+    "CLIENT_METRICS": "set on the subscription",
+    "DYNAMIC_BROKER": "set on the broker while it runs",
+    "DYNAMIC_DEFAULT_BROKER": "set for all brokers while they run",
+    "STATIC_BROKER": "in the broker's file",
+    "DEFAULT": "Kafka's default",
+}
+"""Where a value may come from, the strongest first."""
+
+
+class Layer(NamedTuple):
+    """A value at one layer."""
+
+    source: str
+    key: str
+    value: str | None
+
+
+class ConfigFacts(NamedTuple):
+    """A config of something, as its layers say."""
+
+    what: str
+    """`topic orders`."""
+
+    words: str
+    """The same as words of `pk configs alter`."""
+
+    key: str
+    value: str | None
+    source: str
+    layers: Sequence[Layer]
+    sensitive: bool = False
+    read_only: bool = False
+    differs: Mapping[str, tuple[int, ...]] = {}
+    """Value → brokers, where brokers do not agree on what is beneath."""
+
+
+def shown(key: str, value: str | None, *, sensitive: bool = False) -> str:
+    """A value as people read it: `604800000 (7 d)`."""
+    if sensitive:
+        return "(secret)"
+    unit = key.rpartition(".")[2]
+    if value is not None and value.isdecimal() and unit in ("ms", "bytes") and int(value) >= 1000:
+        return f"{value} ({duration(int(value)) if unit == 'ms' else show_bytes(int(value))})"
+    return (
+        "(none)"
+        if value is None
+        else f"{value!r}"
+        if value == "" or value != value.strip()
+        else value
+    )
+
+
+def explain_config(f: ConfigFacts) -> Explanation:
+    """The verdict on a config."""
+    source = LAYERS.get(f.source, f.source.lower().replace("_", " "))
+    won = next((layer for layer in f.layers if layer.source == f.source), None)
+    under = f" as {won.key}" if won is not None and won.key != f.key else ""
+    value = shown(f.key, f.value, sensitive=f.sensitive)
+    verdict = f"{f.key} of {f.what} is {value}: {source}{under}."
+    evidence = []
+    for layer in f.layers:
+        wins = layer is won
+        name = LAYERS.get(layer.source, layer.source.lower())
+        told = f"{layer.key}={shown(layer.key, layer.value, sensitive=f.sensitive)}"
+        evidence.append(Evidence(name, f"{told}{'  ← this one counts' if wins else ''}"))
+    if f.differs:
+        told = join([f"{v} on {brokers_named(ids)}" for v, ids in sorted(f.differs.items())])
+        evidence.append(
+            Evidence("brokers differ", f"{told}; the broker that leads a partition goes by its own")
+        )
+    return Explanation(f.what, f.source.lower(), verdict, evidence, _next(f, won))
+
+
+def _next(f: ConfigFacts, won: Layer | None) -> tuple[str, ...]:
+    if f.read_only:
+        return ()
+    if f.source in ("TOPIC", "GROUP", "DYNAMIC_BROKER"):
+        return (f"pk configs alter {f.words} --delete {f.key}",)
+    if f.source == "DYNAMIC_DEFAULT_BROKER" and won is not None:
+        return (f"pk configs alter broker default --delete {won.key}",)
+    if f.sensitive or f.value is None:
+        return ()
+    import shlex
+
+    return (f"pk configs alter {f.words} -c {shlex.quote(f'{f.key}={f.value}')}",)

@@ -1,0 +1,414 @@
+"""`pk doctor`: every check on a picture that ails of just that, and the command on real clusters."""
+
+import shlex
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from terminal import SIZES, Terminal, size_name
+
+from pk.cli.commands.doctor import cards
+from pk.cli.diagnosis.checks import CHECKS, diagnose
+from pk.cli.diagnosis.picture import (
+    ERROR,
+    NOTE,
+    SEVERITIES,
+    WARNING,
+    Broker,
+    Commit,
+    Directory,
+    Finding,
+    Follower,
+    Group,
+    OpenTransaction,
+    Partition,
+    Picture,
+    Topic,
+)
+from pk.cli.diagnosis.readers import duration
+from pk.cli.grammar import parse
+from pk.cli.specs.doctor import CHECK_NAMES
+from pk.cli.tree import ROOT
+from pk.core.values import TopicPartition
+
+NOW = 1_800_000_000_000
+HOUR = 3_600_000
+DAY = 24 * HOUR
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+
+def whole(*replicas: int, **changes: Any) -> Partition:
+    """A partition that nothing ails."""
+    return Partition(replicas[0], replicas, replicas, start=0, end=0, stable=0)._replace(**changes)
+
+
+def topic(*partitions: Partition, internal: bool = False, **configs: Any) -> Topic:
+    told = {key.replace("_", "."): value for key, value in configs.items()}
+    return Topic(dict(enumerate(partitions)), internal, {"min.insync.replicas": "2", **told})
+
+
+def cluster(*ids: int, **brokers: Broker) -> dict[int, Broker]:
+    return {**{i: Broker() for i in ids}, **{int(k[1:]): b for k, b in brokers.items()}}
+
+
+THREE = (whole(1, 2, 3), whole(2, 3, 1), whole(3, 1, 2))
+
+
+def picture(**changes: Any) -> Picture:
+    """A healthy cluster of three brokers, with changes."""
+    healthy = Picture(
+        NOW,
+        cluster(1, 2, 3),
+        {"orders": topic(*THREE), "__consumer_offsets": topic(*THREE, internal=True)},
+        controller=100,
+        controller_ahead_ms=3,
+        followers=[Follower(100, 5000, True), Follower(1, 4990, False)],
+        directories=[Directory(1, "/data", None, 100, 60)],
+        finalized={"metadata.version": 30},
+        common={"metadata.version": 30},
+    )
+    return healthy._replace(**changes)
+
+
+def topics(**more: Topic) -> dict[str, Topic]:
+    return {"__consumer_offsets": topic(*THREE, internal=True), **more}
+
+
+def group(offset: int, *, state: str = "Stable", **commit: Any) -> dict[str, Group]:
+    return {"billing": Group(state, 1, {TopicPartition("orders", 0): Commit(offset, **commit)})}
+
+
+def holding(start: int, end: int, **configs: str) -> dict[str, Topic]:
+    """orders/0 with the records start..end."""
+    first = whole(1, 2, 3, start=start, end=end, stable=end, size_bytes=950)
+    return topics(orders=topic(first, *THREE[1:], **configs))
+
+
+SICK: dict[str, tuple[Picture, str, str]] = {
+    "controller": (picture(controller=-1), ERROR, "no controller"),
+    "brokers-down": (
+        picture(brokers=cluster(1, 2)),
+        ERROR,
+        "Broker 3 is not in the cluster",
+    ),
+    "brokers-down fenced": (
+        picture(brokers=cluster(1, 2, b3=Broker(fenced=True))),
+        ERROR,
+        "Broker 3 is fenced",
+    ),
+    "offline-partitions": (
+        picture(topics=topics(orders=topic(whole(1, 2, 3, leader=-1, isr=(1,)), *THREE[1:]))),
+        ERROR,
+        "orders/0",
+    ),
+    "under-min-isr": (
+        picture(topics=topics(orders=topic(whole(1, 2, 3, isr=(1,)), *THREE[1:]))),
+        ERROR,
+        "orders/0",
+    ),
+    "under-replicated": (
+        picture(topics=topics(orders=topic(whole(1, 2, 3, isr=(1, 2)), *THREE[1:]))),
+        ERROR,
+        "out of sync on broker 3",
+    ),
+    "offline-directories": (
+        picture(directories=[Directory(2, "/data", "KAFKA_STORAGE_ERROR")]),
+        ERROR,
+        "/data of broker 2",
+    ),
+    "full-disks": (picture(directories=[Directory(1, "/d", None, 100, 10)]), WARNING, "90% full"),
+    "full-disks more": (
+        picture(directories=[Directory(1, "/d", None, 100, 3)]),
+        ERROR,
+        "97% full",
+    ),
+    "stuck-moves": (
+        picture(topics=topics(orders=topic(whole(1, 2, 4, isr=(1, 2), adding=(4,)), *THREE[1:]))),
+        ERROR,
+        "moved to broker 4",
+    ),
+    "orphan-throttles": (
+        picture(throttled="broker 1", throttles_unowned=True),
+        WARNING,
+        "left on broker 1",
+    ),
+    "offset-out-of-range": (
+        picture(topics=holding(100, 200), groups=group(40)),
+        ERROR,
+        "60 were deleted",
+    ),
+    "offset-out-of-range beyond": (
+        picture(topics=holding(100, 200), groups=group(201)),
+        ERROR,
+        "beyond the end",
+    ),
+    "retention-risk": (
+        picture(
+            topics=holding(0, 200, retention_ms=str(7 * DAY)),
+            groups=group(20, expiring=True, next_ms=NOW - 7 * DAY + 5 * HOUR),
+        ),
+        WARNING,
+        "in 5 h",
+    ),
+    "retention-risk now": (
+        picture(
+            topics=holding(0, 200, retention_ms=str(7 * DAY)),
+            groups=group(20, expiring=True, next_ms=NOW - 8 * DAY),
+        ),
+        ERROR,
+        "at any moment",
+    ),
+    "retention-risk size": (
+        picture(topics=holding(100, 200, retention_bytes="1000"), groups=group(105)),
+        WARNING,
+        "retention.bytes",
+    ),
+    "hanging-transactions": (
+        picture(transactions=[OpenTransaction(TopicPartition("orders", 0), 7, NOW - HOUR, 5)]),
+        ERROR,
+        "producer 7 hangs for 1 h",
+    ),
+    "no-spare-replica": (
+        picture(topics=topics(orders=topic(whole(1, 2), whole(2, 3), whole(3, 1)))),
+        WARNING,
+        "no replica to spare",
+    ),
+    "no-spare-replica never": (
+        picture(topics=topics(orders=topic(*THREE, min_insync_replicas="4"))),
+        ERROR,
+        "fewer replicas than",
+    ),
+    "single-replica": (
+        picture(
+            topics=topics(
+                orders=topic(whole(1), whole(2), whole(3), min_insync_replicas="1"),
+            )
+        ),
+        WARNING,
+        "a single replica",
+    ),
+    "internal-topics": (
+        picture(
+            topics={
+                "orders": topic(*THREE),
+                "__consumer_offsets": topic(
+                    whole(1), whole(2), whole(3), internal=True, min_insync_replicas="1"
+                ),
+            }
+        ),
+        ERROR,
+        "__consumer_offsets: 1 replica",
+    ),
+    "one-rack": (
+        picture(
+            brokers=cluster(b1=Broker("a"), b2=Broker("a"), b3=Broker("a"), b4=Broker("b")),
+            topics=topics(orders=topic(*THREE, whole(4, 1, 2), whole(4, 2, 3))),
+        ),
+        WARNING,
+        "one rack",
+    ),
+    "unclean-election": (
+        picture(topics=topics(orders=topic(*THREE, unclean_leader_election_enable="true"))),
+        WARNING,
+        "orders",
+    ),
+    "one-copy-acks": (
+        picture(topics=topics(orders=topic(*THREE, min_insync_replicas="1"))),
+        NOTE,
+        "min.insync.replicas=1",
+    ),
+    "preferred-leaders": (
+        picture(topics=topics(orders=topic(whole(1, 2, 3, leader=2), *THREE[1:]))),
+        WARNING,
+        "orders/0",
+    ),
+    "leader-skew": (
+        picture(topics=topics(orders=topic(*[whole(1, 2, 3)] * 20))),
+        WARNING,
+        "Broker 1 leads 21",
+    ),
+    "replica-skew": (
+        picture(
+            brokers=cluster(1, 2, 3, 4, 5),
+            topics=topics(orders=topic(*[whole(1, 2, 3), whole(4, 1, 5), whole(5, 1, 4)] * 8)),
+        ),
+        WARNING,
+        "Broker 1 holds",
+    ),
+    "disk-skew": (
+        picture(
+            brokers=cluster(1, 2, 3, 4),
+            topics=topics(
+                orders=topic(whole(1, 2, 3, size_bytes=9 << 30), whole(2, 3, 4), whole(4, 1, 2)),
+                small=topic(whole(2, 3, 4, size_bytes=1 << 30), whole(1, 2, size_bytes=40 << 30)),
+                tiny=topic(whole(3, 4, 2)),
+            ),
+        ),
+        WARNING,
+        "Broker 2 holds 53.7 GB",
+    ),
+    "empty-brokers": (picture(brokers=cluster(1, 2, 3, 4)), NOTE, "without any replica (4)"),
+    "groups-without-members": (
+        picture(topics=holding(0, 200), groups=group(20, state="Empty")),
+        WARNING,
+        "billing (lag 180)",
+    ),
+    "dead-groups": (
+        picture(groups=group(0, state="Empty")),
+        NOTE,
+        "billing",
+    ),
+    "unread-topics": (picture(topics=holding(0, 200)), NOTE, "no group reads"),
+    "mixed-versions": (
+        picture(brokers=cluster(2, 3, b1=Broker(release="4.2-IV1"), b4=Broker(release="4.3-IV0"))),
+        WARNING,
+        "4.2-IV1",
+    ),
+    "features-behind": (
+        picture(finalized={"metadata.version": 29}),
+        NOTE,
+        "metadata.version at 29, 30 is possible",
+    ),
+    "metadata-lag": (
+        picture(followers=[Follower(100, 5000, True), Follower(1, 10, False)]),
+        WARNING,
+        "1 by 4,990 records",
+    ),
+    "clock-skew": (picture(controller_ahead_ms=-90_000), WARNING, "1 min 30 s behind"),
+    "future-records": (
+        picture(topics=topics(orders=topic(whole(1, 2, 3, newest_ms=NOW + 2 * DAY), *THREE[1:]))),
+        WARNING,
+        "2 d ahead",
+    ),
+}
+
+
+def test_nothing_ails_a_healthy_cluster() -> None:
+    assert diagnose(picture()) == []
+
+
+@pytest.mark.parametrize("case", SICK)
+def test_a_check_finds_what_it_looks_for(case: str) -> None:
+    ill, severity, words = SICK[case]
+    name = case.partition(" ")[0]
+    found = [f for f in diagnose(ill) if f.check == name]
+    assert len(found) == 1, diagnose(ill)
+    assert (found[0].severity, words in found[0].what) == (severity, True), found
+
+
+@pytest.mark.parametrize("case", SICK)
+def test_what_mends_it_is_a_command_line(case: str) -> None:
+    for finding in diagnose(SICK[case][0]):
+        assert finding.fix is not None and finding.why.endswith((".", ")."))
+        program, *words = shlex.split(finding.fix)
+        assert program == "pk"
+        parsed = parse(ROOT, words)
+        assert not parsed.wants_help, finding.fix
+
+
+def test_every_check_is_tried_and_known_to_help() -> None:
+    assert {case.partition(" ")[0] for case in SICK} == {check.name for check in CHECKS}
+    assert tuple(check.name for check in CHECKS) == CHECK_NAMES
+
+
+def test_a_replica_that_is_being_added_is_not_missing() -> None:
+    moving = picture(topics=topics(orders=topic(whole(1, 2, 3, isr=(1, 2), adding=(3,)), *THREE)))
+    assert not [f for f in diagnose(moving) if f.check == "under-replicated"]
+
+
+def test_compacted_topics_lose_nothing_to_time() -> None:
+    kept = picture(
+        topics=holding(0, 200, retention_ms="1000", cleanup_policy="compact"),
+        groups=group(20, expiring=True, next_ms=NOW - DAY),
+    )
+    assert not [f for f in diagnose(kept) if f.check == "retention-risk"]
+
+
+def test_the_gravest_come_first_and_fit_the_terminal() -> None:
+    findings = [
+        Finding(name, severity, "w " * 60, "y " * 60, "pk topics list", ())
+        for severity, name in ((NOTE, "a"), (ERROR, "b"), (WARNING, "c"))
+    ]
+    found = sorted(findings, key=lambda f: SEVERITIES.index(f.severity))
+    text = cards(found, 80, colour=False)
+    assert text.index("ERROR") < text.index("WARNING") < text.index("NOTE")
+    assert max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"), [(0, "0 ms"), (999, "999 ms"), (90_000, "1 min 30 s"), (7 * DAY, "7 d")]
+)
+def test_durations(ms: int, text: str) -> None:
+    assert duration(ms) == text
+
+
+# On real clusters
+
+
+def test_on_a_cluster(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    name, reader = fresh("examined"), fresh("behind")
+    at("topics", "create", name, "-c", "retention.ms=3600000")
+    old = f'{{"value": "old", "timestamp": 1500000000000, "topic": "{name}"}}\n'
+    made = at("produce", name, "-f", "jsonl", stdin=old.encode() * 3)
+    assert made.code == 0, made.err
+    moved = at("groups", "reset-offsets", reader, "-t", name, "--to", "start", "-y")
+    assert moved.code == 0, moved.err
+    ran = at("doctor", "--check", "retention-risk", "--check", "unread-topics", "-f", "json")
+    mine = [f for f in ran.json if reader in f["subjects"]]
+    assert [(f["check"], f["severity"]) for f in mine] == [("retention-risk", "error")]
+    assert "at any moment" in mine[0]["what"]
+    assert not any(name in f["subjects"] for f in ran.json if f["check"] == "unread-topics")
+    assert ran.code == 1
+    quiet = at("doctor", "--check", "retention-risk", "--fail-on", "never", "-f", "json")
+    assert quiet.code == 0
+    orphan = at("doctor", "--check", "groups-without-members", "--fail-on", "warning")
+    assert orphan.code == 1 and "groups-without-members" in orphan.text
+    assert "of 1 check found nothing" in orphan.err
+
+
+def test_every_check_runs_on_a_cluster(at: Run, kafka: Kafka) -> None:
+    ran = at("doctor", "--fail-on", "never", "-f", "json")
+    assert ran.code == 0, ran.err
+    assert f"{len(CHECKS)} checks found nothing" in ran.err
+    assert all(set(f) == {"severity", "check", "what", "why", "fix", "subjects"} for f in ran.json)
+
+
+def test_the_checks_are_listed_without_a_cluster(pk: Run) -> None:
+    ran = pk("doctor", "--list", "-b", "127.0.0.1:1", "-f", "name")
+    assert (ran.code, tuple(ran.lines)) == (0, CHECK_NAMES)
+
+
+def test_a_command_to_copy_names_the_cluster_it_was_found_on(pk: Run, kafka: Kafka) -> None:
+    ran = pk("doctor", "--fail-on", "never", "-f", "json", "-b", kafka.bootstrap)
+    assert all(f["fix"].endswith(f" -b {kafka.bootstrap}") for f in ran.json)
+
+
+def test_an_unknown_check_is_refused(pk: Run) -> None:
+    ran = pk("doctor", "--check", "retention-risks")
+    assert ran.code == 2 and "did you mean retention-risk" in ran.err
+
+
+@pytest.mark.parametrize("size", SIZES, ids=size_name)
+def test_on_a_terminal(
+    terminal: Callable[..., Terminal], at: Run, kafka: Kafka, fresh: Fresh, size: tuple[int, int]
+) -> None:
+    name, reader = fresh("examined"), fresh("behind")
+    at("topics", "create", name)
+    at("produce", name, stdin=b"x\n")
+    at("groups", "reset-offsets", reader, "-t", name, "--to", "start", "-y")
+    one = terminal(
+        "doctor",
+        "-b",
+        kafka.bootstrap,
+        "--check",
+        "groups-without-members",
+        columns=size[0],
+        lines=size[1],
+    )
+    assert one.end() == 0
+    text = one.screen()
+    assert "WARNING  groups-without-members" in text and "$ pk why lag" in text
+    assert one.colour_of("WARNING").fg == "brown"
+    assert one.traces() == []

@@ -1,0 +1,361 @@
+"""`pk why`: the reasons on facts made for them, and the commands on real clusters."""
+
+import shlex
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from terminal import SIZES, Terminal, size_name
+
+from pk.cli.diagnosis.explain import Evidence, Explanation, prose
+from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
+from pk.cli.diagnosis.why_lag import LagFacts, Member, Read, explain_lag
+from pk.cli.diagnosis.why_partition import PartitionFacts, ReplicaFacts, explain_partition
+from pk.cli.grammar import parse
+from pk.cli.tree import ROOT
+from pk.core.values import TopicPartition
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+Start = Callable[..., Terminal]
+TP0, TP1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+NOW = 1_800_000_000_000
+
+
+def commands_parse(explanation: Explanation) -> None:
+    for step in explanation.next:
+        program, *words = shlex.split(step)
+        assert program == "pk"
+        assert not parse(ROOT, words).wants_help, step
+
+
+# Partitions
+
+
+def replicas(**states: str) -> dict[int, ReplicaFacts]:
+    """r1="up", r3="fenced": replicas 1 to 3, up unless said otherwise, their logs ending at 100."""
+    told = {1: "up", 2: "up", 3: "up"} | {int(k[1:]): v for k, v in states.items()}
+    return {b: ReplicaFacts(b, s, 100 if s == "up" else None) for b, s in told.items()}
+
+
+def partition(**changes: Any) -> PartitionFacts:
+    whole = PartitionFacts("orders/0", 1, 4, (1, 2, 3), (1, 2, 3), replicas(), 2, now_ms=NOW)
+    return whole._replace(**changes)
+
+
+def slow(end: int, later: int) -> dict[int, ReplicaFacts]:
+    """Broker 3 behind a leader whose log grew from 1,000 to 1,100."""
+    found = replicas()
+    found[1] = found[1]._replace(end=1000, later_end=1100)
+    found[3] = found[3]._replace(end=end, later_end=later)
+    return found
+
+
+PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
+    "healthy": (partition(), "healthy", "Nothing ails orders/0"),
+    "fenced": (
+        partition(isr=(1, 2), by_broker=replicas(r3="fenced")),
+        "under-replicated",
+        "2 of 3 replicas in sync: broker 3 is fenced",
+    ),
+    "absent": (
+        partition(isr=(1,), by_broker=replicas(r2="absent", r3="absent")),
+        "under-min-isr",
+        "acks=all are refused: brokers 2 and 3 are not in the cluster",
+    ),
+    "mixed": (
+        partition(isr=(1,), by_broker=replicas(r2="absent", r3="fenced")),
+        "under-min-isr",
+        "broker 2 is not in the cluster; broker 3 is fenced",
+    ),
+    "offline": (
+        partition(leader=-1, isr=(3,), by_broker=replicas(r3="absent"), elr=()),
+        "offline",
+        "nobody can write or read it",
+    ),
+    "moving": (
+        partition(replicas=(1, 2, 3, 4), adding=(4,), removing=(1,), by_broker=replicas(r4="up")),
+        "moving",
+        "broker 4 to be added, broker 1 to be removed",
+    ),
+    "led by another": (partition(leader=2), "led-by-another", "its preferred replica, 1"),
+    "behind": (
+        partition(isr=(1, 2), by_broker=slow(400, 800), between_s=2.0),
+        "under-replicated",
+        "broker 3 is up, but behind",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PARTITIONS)
+def test_why_a_partition(case: str) -> None:
+    facts, state, words = PARTITIONS[case]
+    explained = explain_partition(facts)
+    assert explained.state == state
+    assert words in explained.verdict and explained.verdict.endswith(".")
+    commands_parse(explained)
+
+
+@pytest.mark.parametrize(
+    ("end", "later", "words"),
+    [
+        (400, 400, "copies nothing"),
+        (400, 440, "more than that is written"),
+        (400, 800, "catches up by 150 records/s, which takes 2 s"),
+        (400, 1100, "caught up while"),
+    ],
+)
+def test_whether_a_replica_catches_up(end: int, later: int, words: str) -> None:
+    facts = partition(isr=(1, 2), by_broker=slow(end, later), between_s=2.0)
+    told = {e.about: e.what for e in explain_partition(facts).evidence}
+    assert "600 records behind" in told["replica 3"] and words in told["replica 3"]
+
+
+def test_when_a_broker_was_last_heard_of() -> None:
+    gone = replicas(r3="fenced")
+    gone[3] = gone[3]._replace(seen_ms=NOW - 95_000)
+    told = {
+        e.about: e.what for e in explain_partition(partition(isr=(1, 2), by_broker=gone)).evidence
+    }
+    assert "last heard of 1 min 35 s ago" in told["replica 3"]
+
+
+def test_who_may_lead_a_partition_without_a_leader() -> None:
+    away = replicas(r1="absent", r3="absent")
+    facts = partition(leader=-1, isr=(), by_broker=away, elr=(3,), last_known_elr=(1,))
+    told = {e.about: e.what for e in explain_partition(facts).evidence}
+    assert told["who may lead"].startswith("broker 3: has every acknowledged record")
+    unsure = explain_partition(facts._replace(elr=()))
+    told = {e.about: e.what for e in unsure.evidence}
+    assert "nobody for certain; last known to have every record: broker 1" in told["who may lead"]
+    assert "pk partitions elect-leaders orders/0 --unclean --dry-run" in unsure.next
+
+
+# Lag
+
+
+def read(committed: int | None, later: int | None, end: int, **changes: Any) -> Read:
+    found = Read(committed, later, 0, end, end, end, 1, "m1")
+    return found._replace(**changes)
+
+
+def member(name: str, *owned: TopicPartition, **changes: Any) -> Member:
+    return Member(name, f"app-{name}", "/10.0.0.1", frozenset(owned))._replace(**changes)
+
+
+def lag(reads: dict[TopicPartition, Read], *members: Member, **changes: Any) -> LagFacts:
+    facts = LagFacts("billing", "Stable", members, reads, 6.0, now_ms=NOW)
+    return facts._replace(**changes)
+
+
+ONE = member("m1", TP0)
+BOTH = member("m1", TP0, TP1)
+LAGS: dict[str, tuple[LagFacts, str, str]] = {
+    "no-lag": (lag({TP0: read(9, 9, 9)}, ONE), "no-lag", "does not lag"),
+    "no-members": (lag({TP0: read(5, 5, 9)}, state="Empty"), "no-members", "nobody works for it"),
+    "no-commits": (lag({TP0: read(None, None, 9)}, ONE), "no-commits", "enable.auto.commit"),
+    "rebalancing": (
+        lag({TP0: read(5, 5, 9)}, member("m1", behind_epoch=True), state="Reconciling"),
+        "rebalancing",
+        "it waits for app-m1 (10.0.0.1)",
+    ),
+    "unsteady": (lag({TP0: read(5, 6, 9)}, ONE, changed=True), "unsteady", "members changed"),
+    "lost-records": (
+        lag({TP0: read(5, 5, 90, start=50)}, ONE),
+        "lost-records",
+        "45 records were deleted unread",
+    ),
+    "beyond-the-end": (lag({TP0: read(95, 95, 90)}, ONE), "beyond-the-end", "made again"),
+    "offline": (lag({TP0: read(5, 5, 9, leader=-1)}, ONE), "offline", "without a leader"),
+    "unassigned": (
+        lag({TP0: read(5, 5, 9, owner=None)}, member("m1"), subscribed=frozenset({"other"})),
+        "unassigned",
+        "no member subscribes to orders any more",
+    ),
+    "open-transaction": (
+        lag({TP0: read(5, 5, 9, stable=5)}, ONE),
+        "open-transaction",
+        "a transaction is open in orders/0",
+    ),
+    "stuck-member": (
+        lag({TP0: read(5, 5, 9)}, ONE),
+        "stuck-member",
+        "app-m1 (10.0.0.1) has committed nothing for 6 s",
+    ),
+    "stuck-partition": (
+        lag({TP0: read(5, 5, 9), TP1: read(5, 8, 9)}, BOTH),
+        "stuck-partition",
+        "orders/0 stands still",
+    ),
+    "too-slow": (
+        lag({TP0: read(5, 65, 900, later_end=1500)}, ONE),
+        "too-slow",
+        "10 records/s are read and 100 written",
+    ),
+    "catching-up": (
+        lag({TP0: read(5, 305, 900, later_end=960)}, ONE),
+        "catching-up",
+        "done in 16 s",
+    ),
+    "skew": (
+        lag({TP0: read(5, 5, 900), TP1: read(8, 8, 9)}, BOTH, between_s=0.0),
+        "skew",
+        "of the lag is in one partition, orders/0",
+    ),
+    "idle-members": (
+        lag({TP0: read(5, 5, 9)}, ONE, member("m2"), between_s=0.0),
+        "idle-members",
+        "2 members for 1 partition",
+    ),
+    "unclear": (lag({TP0: read(5, 5, 9)}, ONE, between_s=1.0), "unclear", "--for 6"),
+}
+
+
+@pytest.mark.parametrize("case", LAGS)
+def test_why_a_group_lags(case: str) -> None:
+    facts, state, words = LAGS[case]
+    explained = explain_lag(facts)
+    assert (explained.state, words in explained.verdict) == (state, True), explained
+    commands_parse(explained)
+
+
+def test_a_commit_that_stood_still_for_a_moment_proves_nothing() -> None:
+    assert explain_lag(lag({TP0: read(5, 5, 9)}, ONE, between_s=3.0)).state == "unclear"
+
+
+def test_further_reasons_are_told_too() -> None:
+    facts = lag({TP0: read(5, 5, 9)}, ONE, member("m2"))
+    explained = explain_lag(facts)
+    assert explained.state == "stuck-member"
+    assert any(e.about == "also" and "without a partition" in e.what for e in explained.evidence)
+
+
+# Configs
+
+
+def test_which_layer_won() -> None:
+    layers = [
+        Layer("DYNAMIC_DEFAULT_BROKER", "log.retention.ms", "1000"),
+        Layer("DEFAULT", "log.retention.hours", "168"),
+    ]
+    facts = ConfigFacts(
+        "topic orders", "topic orders", "retention.ms", "1000", layers[0].source, layers
+    )
+    explained = explain_config(facts)
+    assert explained.verdict == (
+        "retention.ms of topic orders is 1000 (1 s): set for all brokers while they run as log.retention.ms."
+    )
+    assert [e.what.endswith("this one counts") for e in explained.evidence] == [True, False]
+    assert explained.next == ("pk configs alter broker default --delete log.retention.ms",)
+    commands_parse(explained)
+
+
+def test_brokers_whose_files_differ_are_named() -> None:
+    layers = [Layer("STATIC_BROKER", "log.retention.ms", "1000")]
+    facts = ConfigFacts(
+        "topic t", "topic t", "retention.ms", "1000", "STATIC_BROKER", layers
+    )._replace(differs={"1000": (1, 2), "9": (3,)})
+    told = {e.about: e.what for e in explain_config(facts).evidence}
+    assert "1000 on brokers 1 and 2 and 9 on broker 3" in told["brokers differ"]
+
+
+def test_a_secret_stays_one() -> None:
+    layers = [Layer("DYNAMIC_BROKER", "ssl.key.password", None)]
+    facts = ConfigFacts(
+        "broker 1", "broker 1", "ssl.key.password", None, "DYNAMIC_BROKER", layers, sensitive=True
+    )
+    assert "(secret)" in explain_config(facts).verdict
+
+
+def test_prose_fits_its_width() -> None:
+    explained = Explanation(
+        "s", "bad", "v " * 90, [Evidence("a" * 40, "w " * 60), Evidence("b", "short")], ["pk help"]
+    )
+    for width in (80, 200):
+        lines = prose(explained, width, colour=False, bad=True).splitlines()
+        assert max(map(len, lines)) <= min(width, 100)
+
+
+# On real clusters
+
+
+def test_a_partition_of_a_cluster(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    name = fresh("whole")
+    at("topics", "create", name, "-p", "2")
+    ran = at("why", "partition", f"{name}/1", "-f", "json")
+    assert ran.code == 0, ran.err
+    (told,) = ran.json
+    assert (told["partition"], told["state"]) == (f"{name}/1", "healthy")
+    assert at("why", "partition", name).err == f"Nothing ails any partition of {name}.\n"
+    missing = at("why", "partition", f"{name}/7")
+    assert missing.code == 1 and "has no partition 7" in missing.err
+    unknown = at("why", "partition", f"{name}x/0")
+    assert unknown.code == 1 and f"did you mean {name}?" in unknown.err
+    assert at("why", "partition", "x/y").code == 2
+
+
+def test_a_group_without_members(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    name, reader = fresh("unread"), fresh("stopped")
+    at("topics", "create", name)
+    at("produce", name, stdin=b"a\nb\n")
+    at("groups", "reset-offsets", reader, "-t", name, "--to", "start", "-y")
+    ran = at("why", "lag", reader, "-f", "json")
+    assert (ran.code, ran.json[0]["state"], ran.json[0]["lag"]) == (0, "no-members", 2)
+    text = at("why", "lag", reader).text
+    assert "nobody works for it" in text and "the next record is" in text
+    at("groups", "reset-offsets", reader, "-t", name, "--to", "end", "-y")
+    assert at("why", "lag", reader, "-f", "json").json[0]["state"] == "no-lag"
+    unknown = at("why", "lag", f"{reader}x")
+    assert unknown.code == 1 and f"did you mean {reader}?" in unknown.err
+
+
+def test_a_group_with_an_idle_member(at: Run, kafka: Kafka, fresh: Fresh, terminal: Start) -> None:
+    name, reader = fresh("narrow"), fresh("crowd")
+    at("topics", "create", name)
+    words = ("consume", name, "-g", reader, "-b", kafka.bootstrap)
+    members = [terminal(*words), terminal(*words)]
+    deadline = time.monotonic() + 30
+    while True:
+        (group,) = at("groups", "describe", reader, "-s", "-f", "json").json or [{}]
+        if group.get("members") == 2 and group["state"] == "Stable":
+            break
+        assert time.monotonic() < deadline, group
+        for one in members:
+            one.read(0.05)
+    (told,) = at("why", "lag", reader, "--for", "0", "-f", "json").json
+    assert told["evidence"][0]["what"] == "Stable, 2 members, 1 with partitions"
+    for one in members:
+        one.keys("ctrl-c")
+
+
+def test_the_layers_of_a_config(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    name = fresh("configured")
+    at("topics", "create", name, "-c", "retention.ms=60000")
+    (told,) = at("why", "config", name, "retention.ms", "-f", "json").json
+    assert (told["value"], told["source"]) == ("60000", "TOPIC")
+    assert [layer["wins"] for layer in told["layers"]].count(True) == 1
+    assert told["next"] == [f"pk configs alter topic {name} --delete retention.ms"]
+    (told,) = at("why", "config", name, "cleanup.policy", "-f", "json").json
+    assert told["source"] == "DEFAULT"
+    wrong = at("why", "config", name, "retention.mss")
+    assert wrong.code == 1 and "did you mean retention.ms" in wrong.err
+    broker = at("brokers", "list", "-f", "name").lines[0]
+    (told,) = at("why", "config", "--type", "broker", broker, "num.io.threads", "-f", "json").json
+    assert told["resource"] == f"broker {broker}"
+    assert at("why", "config", "--type", "broker", "one", "num.io.threads").code == 2
+
+
+@pytest.mark.parametrize("size", SIZES, ids=size_name)
+def test_on_a_terminal(
+    terminal: Start, at: Run, kafka: Kafka, fresh: Fresh, size: tuple[int, int]
+) -> None:
+    name = fresh("shown")
+    at("topics", "create", name)
+    one = terminal(
+        "why", "partition", f"{name}/0", "-b", kafka.bootstrap, columns=size[0], lines=size[1]
+    )
+    assert one.end() == 0
+    assert "min.insync.replicas" in one.screen() and one.colours
+    assert one.traces() == []
