@@ -21,11 +21,12 @@ from pathlib import Path
 from clients import apache_kafka
 from rich.console import Console
 
+from benchmark import console as console_tools
 from benchmark import report, work
 from benchmark.systems import Apache, Pk, System, running
 
 DESCRIPTION = "Measures pk and Apache Kafka side by side and prints a table of ratios."
-PARTS = ("start", "produce", "requests", "latency", "java", "cli", "hostile")
+PARTS = ("start", "produce", "requests", "latency", "java", "cli", "console", "hostile")
 
 
 def main() -> int:
@@ -118,6 +119,7 @@ def _measure_work(
         "latency": lambda system: work.latencies(system, size, results),
         "java": lambda system: work.java_tools(system, size, results),
         "cli": lambda system: work.command_line(system, size, results, lines),
+        "console": lambda system: console_tools.measure(system, size, results, folder),
     }
     if apache_kafka.available() is not None:
         del measurements["java"]

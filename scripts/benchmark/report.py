@@ -20,7 +20,8 @@ class Row:
     """One figure of both systems. Values are one a round; a system's figure is their median.
 
     `goal` is the bound of pk's figure over Apache's: a floor where more is better (`higher`), else a
-    ceiling; None where the ratio is only reported. `limit` is a ceiling of pk's figure itself.
+    ceiling; None where the ratio is only reported. `limit` is a ceiling of pk's figure itself, where more is better a
+    floor.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Row:
         """Whether the goal is met; None without a goal or a ratio."""
         ours, ratio = self.median("pk"), self.ratio()
         if self.limit is not None and ours is not None:
-            return ours <= self.limit
+            return ours >= self.limit if self.higher else ours <= self.limit
         if ratio is None or self.goal is None:
             return None
         return ratio >= self.goal if self.higher else ratio <= self.goal
@@ -84,7 +85,8 @@ def show(results: Results, console: Console) -> None:
     table.add_column("")
     for row in results.rows.values():
         goal = "" if row.goal is None else f"{'≥' if row.higher else '≤'} {row.goal:g}"
-        goal = goal if row.limit is None else f"≤ {row.limit:g} {row.unit}"
+        if row.limit is not None:
+            goal = f"{'≥' if row.higher else '≤'} {_figure(row.limit)} {row.unit}"
         met = {True: "[green]met[/]", False: "[red]short[/]", None: ""}[row.met()]
         figures = [_figure(row.median("pk")), _figure(row.median("apache")), _figure(row.ratio())]
         table.add_row(row.name, row.driver, row.unit, *figures, goal, met)

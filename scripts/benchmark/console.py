@@ -1,0 +1,129 @@
+"""The console tools of three makers, each on both brokers: pk's, Apache's and kcat, from a file and to a file.
+
+The whole process is timed, its start included, as a person waits for it; and its CPU, user plus system, a million
+records. On two cores the broker has the other one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from clients import apache_kafka
+from clients.apache_kafka import java_command
+from clients.pk_broker import pk_command, pk_environment
+
+from benchmark.report import Results
+from benchmark.systems import TOOL_JVM, System, run
+from benchmark.work import Size, Topics
+
+LEAST_RATE = 150_000
+"""Records of 100 B a second that pk's own tools are to reach, with its broker on the same two cores."""
+
+RECORDS_A_LINE = 4
+"""The tools get so many times the lines of `size.console_lines`: their start must not be what is measured."""
+
+
+class Tool(NamedTuple):
+    """A console tool: its rows' name, its command line, its environment."""
+
+    name: str
+    command: list[str]
+    env: Mapping[str, str]
+
+
+class Took(NamedTuple):
+    """What a command took."""
+
+    seconds: float
+    cpu_seconds: float
+
+
+def measure(system: System, size: Size, results: Results, folder: Path) -> None:
+    """All of it, for one system."""
+    consume(system, size, results, folder)
+
+
+def lines_file(folder: Path, count: int) -> Path:
+    """A file of so many lines of 100 B, their ends not counted."""
+    path = folder / f"console-{count}.txt"
+    if not path.exists():
+        with path.open("w") as file:
+            file.writelines(f"line {n:09d} {'x' * 85}\n" for n in range(count))
+    return path
+
+
+def timed(tool: Tool, *, stdin: Path | None = None, stdout: Path | None = None) -> Took:
+    """Runs a tool from and to files. Raises RuntimeError where it fails."""
+    with (
+        (stdin or Path(os.devnull)).open("rb") as source,
+        (stdout or Path(os.devnull)).open("wb") as sink,
+    ):
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            tool.command, stdin=source, stdout=sink, stderr=subprocess.DEVNULL, env=dict(tool.env)
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(tool.command)[:200]}: exit code {process.returncode}")
+    return Took(seconds, usage.ru_utime + usage.ru_stime)
+
+
+def add(
+    results: Results, system: System, name: str, tool: Tool, count: int, took: Took, *, ours: bool
+) -> None:
+    """The two rows of a measurement; pk's own tools have a rate to reach."""
+    limit = LEAST_RATE if ours else None
+    row = results.row(f"{name}: {tool.name}", "records/s", "console", higher=True, limit=limit)
+    row.add(system.name, count / took.seconds)
+    row = results.row(f"{name}: {tool.name}, CPU", "s/M", "console", higher=False)
+    row.add(system.name, took.cpu_seconds * 1e6 / count)
+
+
+def consumers(system: System, topic: str, count: int) -> list[Tool]:
+    """The tools that read `count` records of a topic from its start; pk's first."""
+    start = ["console-consumer", "-b", system.bootstrap, "-t", topic, "--from-beginning"]
+    start += ["-n", str(count)]
+    env = pk_environment()
+    tools = [
+        Tool("pk", pk_command(*start), env),
+        Tool("pk -f '%v\\n'", pk_command(*start, "-f", "%v\\n"), env),
+    ]
+    if shutil.which("kcat"):
+        options = ["-b", system.bootstrap, "-C", "-t", topic, "-o", "beginning", "-c", str(count)]
+        tools.append(Tool("kcat", ["kcat", *options, "-q"], dict(os.environ)))
+    if apache_kafka.available() is None:
+        java = java_command(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", system.bootstrap, "--topic", topic, "--from-beginning"),
+            *("--max-messages", str(count)),
+            jvm=TOOL_JVM,
+        )
+        tools.append(Tool("Apache's", java, dict(os.environ)))
+    return tools
+
+
+def consume(system: System, size: Size, results: Results, folder: Path) -> None:
+    """Records of 100 B of 1 and of 6 partitions to a file."""
+    count = size.console_lines * RECORDS_A_LINE
+    lines = lines_file(folder, count)
+    topics = Topics(system)
+    for partitions in (1, 6):
+        topic = topics.make(partitions)
+        run(pk_command("produce", topic, "-b", system.bootstrap), pk_environment(), lines)
+        out = folder / "console-out.txt"
+        for tool in consumers(system, topic, count):
+            took = timed(tool, stdout=out)
+            if out.stat().st_size != lines.stat().st_size:
+                raise RuntimeError(f"{tool.name} wrote {out.stat().st_size} bytes")
+            name = f"consume, {partitions} partition{'s'[: partitions > 1]}"
+            add(results, system, name, tool, count, took, ours=tool.name.startswith("pk"))
+        out.unlink()
+        topics.delete(topic)
