@@ -139,6 +139,8 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
                 await trio.lowlevel.wait_readable(fd)
             data = os.read(fd, _CHUNK_BYTES)
             if not data:
+                if prompt:
+                    context.say()
                 break
             first, newline, data = data.partition(b"\n")
             rest.append(first)

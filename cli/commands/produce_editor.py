@@ -26,7 +26,7 @@ from pk.cli.failures import sentence
 from pk.cli.paths import make_user_dir
 from pk.cli.record_input import NewRecord
 from pk.core.errors import KafkaError
-from pk.net.client.delivery import RecordMetadata
+from pk.net.client.delivery import Delivery, RecordMetadata
 from pk.net.client.errors import ClientError
 from pk.net.client.producer import Producer, open_producer
 
@@ -34,6 +34,7 @@ _PATIENCE_S: Final = 0.5
 """How long the editor waits for an acknowledgement before it lets the next record be typed."""
 
 _LATE_S: Final = 2.0
+_QUEUED: Final = 100_000
 _HISTORY_BYTES: Final = 1 << 20
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
@@ -54,7 +55,8 @@ async def edit(context: Context, plan: Plan) -> int:
             trio.open_nursery() as nursery,
         ):
             editor = Editor(context, plan, producer)
-            nursery.start_soon(editor.send_all, nursery)
+            nursery.start_soon(editor.send_all)
+            nursery.start_soon(editor.follow_all)
             try:
                 await interrupts.or_until(editor.run)
                 await _wait_for_rest(context, editor, interrupts)
@@ -72,17 +74,19 @@ async def _wait_for_rest(context: Context, editor: "Editor", interrupts: Interru
     context.say(
         f"Waiting for the acknowledgement of {count(editor.pending, 'record')}; Ctrl-C gives up."
     )
-    await interrupts.or_until(editor.wait_for_none)
+    if await interrupts.or_until(editor.wait_for_none):
+        context.say()  # behind the ^C that the terminal shows
 
 
 def _tell(context: Context, editor: "Editor") -> str | None:
     """Says how many records were written, and returns what is to be said of the others."""
     context.say(f"{count(editor.written, 'record')} written.")
     if editor.pending:
-        were = "was" if editor.pending == 1 else "were"
+        one = editor.pending == 1
         return (
-            f"{count(editor.pending, 'record')} {were} not acknowledged; whether the broker has"
-            " written them is not known. Their text is in the history (↑)."
+            f"{count(editor.pending, 'record')} {'was' if one else 'were'} not acknowledged;"
+            f" the broker may have written {'it' if one else 'them'} all the same."
+            f" {'Its text is' if one else 'Their texts are'} in the history (↑)."
         )
     if editor.failed:
         return f"{count(editor.failed, 'record')} could not be written."
@@ -107,7 +111,8 @@ class Editor:
         self._context = context
         self._plan = plan
         self._producer = producer
-        self._wanted, self._to_send = trio.open_memory_channel[tuple[str, NewRecord]](100_000)
+        self._wanted, self._to_send = trio.open_memory_channel[tuple[str, NewRecord]](_QUEUED)
+        self._sent, self._to_follow = trio.open_memory_channel[tuple[str, Delivery, float]](_QUEUED)
         self._settled = trio.Event()
         self._waiting_since = 0.0
         self._kept = ""
@@ -142,8 +147,8 @@ class Editor:
         while self.pending:
             await self._settled.wait()
 
-    async def send_all(self, nursery: trio.Nursery) -> None:
-        """Sends what is entered, one after another; each is waited for by a task of its own."""
+    async def send_all(self) -> None:
+        """Sends what is entered, in order."""
         async for text, record in self._to_send:
             started = time.perf_counter()
             try:
@@ -158,14 +163,19 @@ class Editor:
             except (KafkaError, ClientError) as e:
                 self._lost(text, e)
                 continue
-            nursery.start_soon(self._follow, text, delivery.wait, started)
+            await self._sent.send((text, delivery, started))
 
-    async def _follow(self, text: str, wait: Callable[[], Any], started: float) -> None:
-        try:
-            metadata: RecordMetadata = await wait()
-        except (KafkaError, ClientError) as e:
-            self._lost(text, e)
-            return
+    async def follow_all(self) -> None:
+        """Tells what becomes of what was sent, in order."""
+        async for text, delivery, started in self._to_follow:
+            try:
+                metadata = await delivery.wait()
+            except (KafkaError, ClientError) as e:
+                self._lost(text, e)
+            else:
+                self._acknowledged(metadata, started)
+
+    def _acknowledged(self, metadata: RecordMetadata, started: float) -> None:
         self.written += 1
         took_ms = (time.perf_counter() - started) * 1000
         offset = metadata.offset if metadata.offset >= 0 else "?"
@@ -294,8 +304,10 @@ class Screen:
 
     def _open(self) -> Any:
         from prompt_toolkit import PromptSession
-        from prompt_toolkit.input import create_input
-        from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
+        from prompt_toolkit.layout.processors import (
+            HighlightMatchingBracketProcessor,
+            TabsProcessor,
+        )
         from prompt_toolkit.styles import Style
 
         name = self._plan.topic or "record"
@@ -312,10 +324,12 @@ class Screen:
             bottom_toolbar=self._toolbar,
             refresh_interval=0.5,
             lexer=_fault_lexer(lambda: read(self._plan, self._now()).position),
-            input_processors=[HighlightMatchingBracketProcessor()] if self._colour else [],
+            input_processors=[
+                TabsProcessor(tabstop=4, char1=">", char2=" "),
+                *([HighlightMatchingBracketProcessor()] if self._colour else []),
+            ],
             style=lit if self._colour else plain,
             include_default_pygments_style=False,
-            input=create_input(self._context.streams.stdin),  # pyright: ignore[reportArgumentType]
             output=self._output,
         )
         session.default_buffer.on_text_changed += self._changed

@@ -33,9 +33,11 @@ class Typed(NamedTuple):
 def read(plan: Plan, typed: Typed) -> Reading:
     """What `typed` amounts to."""
     text = typed.text
-    if not text and not typed.insisted:
+    if not text and not plan.reads_json:
+        if not typed.insisted:
+            return Reading()
         what = "a null value" if plan.tombstone else "an empty value"
-        return Reading(note=f"Enter again writes {what}")
+        return _records(plan, [text], f"Enter again writes {what}")
     if plan.reads_json:
         return _json(plan, typed)
     if typed.pasted and "\n" in text and _json_fault(text) is not None:
@@ -57,7 +59,9 @@ def _json_fault(text: str) -> Fault | None:
 
 def _json(plan: Plan, typed: Typed) -> Reading:
     text = typed.text
-    found = fault(text) if text.strip() else None
+    if not text.strip():
+        return Reading()
+    found = fault(text)
     if found is None:
         return _records(plan, [text])
     if found.unfinished:
