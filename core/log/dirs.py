@@ -390,7 +390,8 @@ class LogDirs:
                 log.log_end_offset,
             )
         log.log_dir = directory
-        log.created = created
+        # A process that was killed may have left names that only the machine's memory has.
+        log.created = created or not directory.clean
         if not created and (noted := directory.cleaner_offsets.get(tp)) is not None:
             log.first_dirty_offset = min(noted, log.recovery_point)
         return log

@@ -67,7 +67,7 @@ class StoredLog:
         self._touched = False
         self._abandoned = False
         self.created = False
-        """Whether its directory is new and not synced yet."""
+        """Whether its names, and its own, are perhaps not durable yet: it is new, or was not closed."""
         self.first_dirty_offset: int | None = None
         """Up to where the log is compacted; None where that is not known."""
         self._swap: swap.Swap | None = None
@@ -512,7 +512,9 @@ class StoredLog:
         if self.created:
             self.created = False
             self._names_changed = True
-            self.disk.open(f"{self.directory}/{PARTITION_METADATA}").sync()
+            metadata = f"{self.directory}/{PARTITION_METADATA}"
+            if self.disk.exists(metadata):
+                self.disk.open(metadata).sync()
             self.disk.sync_dir(self.directory.rpartition("/")[0])
         if self._names_changed:
             self._names_changed = False

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from log.support import NOW, append, make_batch
+from sim.disk import SimDisk
 
 from pk.core.log import checkpoints
 from pk.core.log.checkpoints import MetaProperties
@@ -282,6 +283,19 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error_but_the_others_are_writ
     with pytest.raises(StorageError):
         dirs.write_recovery_points()
     assert disk.read("/two/recovery-point-offset-checkpoint") == b"0\n1\nmy-topic 12 0\n"
+
+
+def test_what_a_killed_process_left_in_memory_is_durable_with_the_next_flush() -> None:
+    disk = SimDisk()
+    log = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    disk.process_killed()
+    log = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    log.flush()
+    disk.crash(names="lost")
+    log = open_dirs(disk).open_log(A, ID_A, CONFIG, NOW)
+    assert log.log_end_offset == 2
 
 
 def test_a_log_that_was_not_opened_is_not_clean_by_being_closed() -> None:
