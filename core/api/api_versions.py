@@ -13,11 +13,13 @@ from typing import Final
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.features import SUPPORTED
 from pk.core.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
+    SupportedFeatureKey,
 )
 
 VERSION_CLIENT_SOFTWARE: Final = 3
@@ -49,6 +51,10 @@ def _answer(
     return ApiVersionsResponse(
         api_keys=[
             ApiVersion(api_key=key, min_version=low, max_version=high) for key, low, high in served
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=low, max_version=high)
+            for name, (low, high) in SUPPORTED.items()
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[

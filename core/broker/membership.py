@@ -24,6 +24,7 @@ import trio
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.meta.brokers import register_broker
 from pk.core.meta.events import Endpoint
+from pk.core.meta.features import supported_features
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import Uuid
 from pk.core.wire.messages.broker_heartbeat import (
@@ -70,13 +71,11 @@ class Membership:
         dirs: LogDirs,
         endpoints: Sequence[Endpoint],
         new_id: Callable[[], Uuid],
-        features: Sequence[Feature] = (),
     ) -> None:
         """`endpoints` are those of the listeners for brokers and clients; `new_id` draws incarnation ids."""
         self._broker = broker
         self._dirs = dirs
         self._endpoints = list(endpoints)
-        self._features = list(features)
         self._new_id = new_id
         self._clean_epoch = dirs.clean_broker_epoch
         self._registered_dirs: set[Uuid] = set()
@@ -295,7 +294,7 @@ class Membership:
                 )
                 for e in self._endpoints
             ],
-            features=self._features,
+            features=supported_features(),
             rack=broker.config.broker_rack,
             log_dirs=[directory.directory_id for directory in self._dirs.usable],
             previous_broker_epoch=self._clean_epoch,

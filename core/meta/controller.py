@@ -10,6 +10,7 @@ from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import ClusterCreated, ControllerElected, Event
+from pk.core.meta.features import first_features
 from pk.core.meta.image import MetadataImage
 from pk.core.record.compress import Codec
 from pk.core.values import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -29,7 +30,7 @@ def take_over(
     """
     decision: Decision[Event] = Decision()
     if not image.cluster_id:
-        decision.records.append(ClusterCreated(cluster_id))
+        decision.records += [ClusterCreated(cluster_id), *first_features()]
     elif image.cluster_id != cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,

@@ -3,7 +3,10 @@ KIP-778).
 
 A feature that is finalized steers clients, so only what is built is in `SUPPORTED`, and nothing else
 can be finalized. `metadata.version` is not: it counts the formats of Apache Kafka's own metadata
-log, and ours has versions of its own (events.py).
+log, and ours has versions of its own (events.py). A new cluster begins with all of them.
+
+Eligible leader replicas cannot be turned off (Kafka's level 0): what is acknowledged is safe only
+with them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +16,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, FeatureChanged, FeatureRange
 from pk.core.meta.image import MetadataImage
+from pk.core.wire.messages.broker_registration import Feature
 from pk.core.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -20,11 +24,27 @@ from pk.core.wire.messages.update_features import (
     UpdateFeaturesResponse,
 )
 
-SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {}
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+"""Eligible leader replicas (KIP-966): at level 1 partitions have them."""
+
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {ELR_VERSION: (1, 1)}
 """Feature → lowest and highest level that this program supports."""
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Upgrade types of UpdateFeatures."""
+
+
+def supported_features() -> list[Feature]:
+    """What a broker of this program says of itself when it registers."""
+    return [
+        Feature(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in SUPPORTED.items()
+    ]
+
+
+def first_features() -> list[Event]:
+    """What a new cluster finalizes: all there is."""
+    return [FeatureChanged(name, high) for name, (_, high) in SUPPORTED.items()]
 
 
 def update_features(

@@ -19,6 +19,7 @@ from pk.core.broker.metadata_log import TOPIC_ID
 from pk.core.errors import ErrorCode, ProtocolError
 from pk.core.meta import brokers, snapshot
 from pk.core.meta.events import decode
+from pk.core.meta.features import supported_features
 from pk.core.meta.image import MetadataImage
 from pk.core.record.batch import iter_headers, records
 from pk.core.values import METADATA_TOPIC
@@ -164,6 +165,7 @@ async def test_a_broker_registers_lives_is_fenced_and_goes() -> None:
             broker_id=7,
             cluster_id=image.cluster_id,
             incarnation_id=b"i" * 16,
+            features=supported_features(),
             listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=1)],
             log_dirs=[b"d" * 16],
         )
@@ -187,7 +189,11 @@ async def test_a_broker_registers_lives_is_fenced_and_goes() -> None:
         answer = await beat(1)
         assert not answer.is_fenced and not cluster.image.brokers[7].fenced
         other = BrokerRegistrationRequest(
-            broker_id=7, cluster_id=image.cluster_id, incarnation_id=b"j" * 16, log_dirs=[b"d" * 16]
+            broker_id=7,
+            cluster_id=image.cluster_id,
+            incarnation_id=b"j" * 16,
+            log_dirs=[b"d" * 16],
+            features=supported_features(),
         )
         answer = await one.call(other, 4)
         assert answer.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION, "the other one lives"
@@ -224,6 +230,7 @@ async def test_who_breaks_off_and_does_not_listen_is_fenced_at_once() -> None:
                 broker_id=node,
                 cluster_id=cluster.image.cluster_id,
                 incarnation_id=bytes([node]) * 16,
+                features=supported_features(),
                 listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=at)],
                 log_dirs=[bytes([node]) * 16],
             )
@@ -247,6 +254,7 @@ async def test_who_is_silent_is_fenced_after_its_session() -> None:
             broker_id=7,
             cluster_id=cluster.image.cluster_id,
             incarnation_id=b"i" * 16,
+            features=supported_features(),
             log_dirs=[b"d" * 16],
         )
         epoch = (await one.call(registration, 4)).broker_epoch

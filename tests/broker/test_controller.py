@@ -198,7 +198,7 @@ def test_a_decision_without_events_needs_no_append() -> None:
     async def main() -> None:
         async with running() as one:
             appended, published = len(one.store.appended), len(one.published)
-            assert await one.controller.submit(lambda image: Decision(reply=image.offset)) == 2
+            assert await one.controller.submit(lambda image: Decision(reply=image.offset)) == 3
             assert (len(one.store.appended), len(one.published)) == (appended, published)
 
     run(main)

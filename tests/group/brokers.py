@@ -33,6 +33,7 @@ from pk.core.machine import Decision
 from pk.core.meta.brokers import register_broker
 from pk.core.meta.controller import internal_topic
 from pk.core.meta.events import ConfigChanged, PartitionChanged
+from pk.core.meta.features import supported_features
 from pk.core.meta.topics import create_topics
 from pk.core.values import OFFSETS_TOPIC
 from pk.core.wire.codec import decode_whole, encode
@@ -160,6 +161,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
             cluster_id="test",
             incarnation_id=random.randbytes(16),
             listeners=[RegisteredListener(name="PLAINTEXT", host="here", port=9092)],
+            features=supported_features(),
         )
         await controller.submit(
             lambda image: register_broker(image, registration, parsed, fenced=False)

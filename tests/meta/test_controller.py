@@ -8,13 +8,17 @@ from meta.world import CONFIG, cluster, create
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.controller import internal_topic, take_over
-from pk.core.meta.events import ClusterCreated, ControllerElected
+from pk.core.meta.events import ClusterCreated, ControllerElected, FeatureChanged
 from pk.core.meta.image import MetadataImage
 
 
 def test_a_log_begins_with_its_cluster_and_every_controller_leaves_its_mark() -> None:
     decision = take_over(MetadataImage(), "c", 1, 1)
-    assert decision.records == [ClusterCreated("c"), ControllerElected(1, 1)]
+    assert decision.records == [
+        ClusterCreated("c"),
+        FeatureChanged("eligible.leader.replicas.version", 1),
+        ControllerElected(1, 1),
+    ]
     image = MetadataImage().apply(decision.records)
     assert (image.cluster_id, image.controller_id, image.controller_epoch) == ("c", 1, 1)
     assert take_over(image, "c", 2, 2).records == [ControllerElected(2, 2)]

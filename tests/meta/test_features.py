@@ -101,3 +101,22 @@ def test_only_what_is_built_can_be_finalized() -> None:
     )
     decision = features.update_features(world(), request)
     assert decision.reply.error_code == Code.INVALID_UPDATE_VERSION and decision.records == []
+
+
+def test_what_protects_acknowledged_records_cannot_be_turned_off() -> None:
+    (event,) = features.first_features()
+    image = cluster().apply([event])
+    supported = {features.ELR_VERSION: features.SUPPORTED[features.ELR_VERSION]}
+    image, _ = register(image, registration(1, 1, features=supported))
+    for level in (0, 2):
+        update = FeatureUpdateKey(
+            feature=features.ELR_VERSION, max_version_level=level, upgrade_type=3 - level
+        )
+        decision = features.update_features(image, UpdateFeaturesRequest(feature_updates=[update]))
+        assert decision.reply.error_code == Code.INVALID_UPDATE_VERSION and decision.records == []
+
+
+def test_a_broker_that_lacks_a_finalized_feature_is_refused() -> None:
+    image = cluster().apply(features.first_features())
+    _, reply = register(image, registration(1, 1, features={}))
+    assert reply.error_code == Code.UNSUPPORTED_VERSION
