@@ -34,7 +34,6 @@ from pk.core.wire.messages.broker_heartbeat import (
 from pk.core.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
-    Feature,
     Listener,
 )
 
