@@ -58,6 +58,7 @@ async def _snapshots(context: Context, collector: Collector, name: str) -> int:
     args = context.args
     endless = context.streams.out_terminal and args.num is None and not args.given("format")
     left = args.num or 1
+    collector.wants.whole = True
     await collector.begin()
     await collector.round(args.interval)
     tab = BY_NAME[name]
@@ -125,6 +126,7 @@ class _Live:
             collector.at_ms,
             now_ms(),
             collector.trouble,
+            collector.lost,
         )
         lines = self._painter.lines(collector.model, screen, told, width, height)
         self._terminal.write(encoded(lines, colour=self._context.streams.colour))

@@ -9,9 +9,8 @@ somebody who watches. A request that took long is repeated the more seldom.
 What fails is told (`trouble`) and tried again; what was known stays on the screen.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from itertools import islice
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 import trio
 
@@ -27,15 +26,20 @@ from pk.core.errors import KafkaError, ProtocolError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import ClientError, NoBrokers
 
+_WHOLE_S = 30.0
 _ANSWER_S = 3.0
 """A broker that has not answered by then is told to be silent; it may be stopped and hold its connections open."""
-_PARTITIONS = 2000
-"""So many partitions that are not on the screen are asked for their end in one round."""
-_GROUPS = 200
+_PARTITIONS = (1000, 20_000)
+"""Partitions that are not on the screen and are asked for their end in one round: at least, and at most."""
+_GROUPS = (200, 5000)
+"""The same for groups and their commits."""
+_SHARE_S = 0.2
+"""So long a round may take for what is not on the screen: the share grows or shrinks to it."""
 _EASE = 5.0
-"""What took a second is not asked again for five, however short the interval."""
+_EASE_FROM_S = 0.25
+"""What took a second is not asked again for about five, however short the interval; what is quick at once."""
 _DIRS_S = 10.0
 _NODES_S = 5.0
 _AILING = 200
@@ -53,6 +57,38 @@ class Wants:
         self.visible: Sequence[str] = ()
         """Topics or groups that are on the screen."""
 
+        self.whole = False
+        """Whether everything is wanted each time: a snapshot is of all there is."""
+
+
+class _Turn(Generic[T]):
+    """Takes turns through many things, a share at a time; the share is what can be asked for in `_SHARE_S`."""
+
+    def __init__(self, bounds: tuple[int, int]) -> None:
+        self._bounds = bounds
+        self._size = bounds[0]
+        self._left: list[T] = []
+
+    def next(self, first: Iterable[T], known: Collection[T], *, whole: bool) -> list[T]:
+        """What to ask for now: `first`, and the next of all the others; with `whole` all of them."""
+        if whole:
+            return list(known)
+        if not self._left:
+            self._left = list(known)
+        share, self._left = self._left[: self._size], self._left[self._size :]
+        return [one for one in dict.fromkeys((*first, *share)) if one in known]
+
+    @property
+    def over(self) -> bool:
+        """Whether all have had their turn."""
+        return not self._left
+
+    def took(self, seconds: float) -> None:
+        """Makes the next share larger or smaller, by how long this one took."""
+        low, high = self._bounds
+        wanted = round(self._size * _SHARE_S / max(seconds, _SHARE_S / 4))
+        self._size = min(max(wanted, low), high)
+
 
 class Collector:
     """Fills a model. `changed` is called after every answer."""
@@ -69,8 +105,8 @@ class Collector:
         self.changed = changed
         self._trouble: dict[str, str] = {}
         self._due: dict[str, float] = {}
-        self._partition_turn: list[TopicPartition] = []
-        self._group_turn: list[str] = []
+        self._partition_turn: _Turn[TopicPartition] = _Turn(_PARTITIONS)
+        self._group_turn: _Turn[str] = _Turn(_GROUPS)
 
     @property
     def trouble(self) -> str | None:
@@ -80,9 +116,22 @@ class Collector:
                 return self._trouble[name]
         return None
 
+    @property
+    def lost(self) -> bool:
+        """Whether what is known has aged: the cluster itself does not answer."""
+        return "topics" in self._trouble
+
     async def begin(self) -> None:
         """The first look, without which there is no screen. Raises what the request raises."""
+        started = trio.current_time()
         await self._topics()
+        self._done("topics", started, 0.0)
+
+    def _done(self, name: str, started: float, every_s: float) -> None:
+        """Notes when a job is due again."""
+        now = trio.current_time()
+        ease = 0.0 if self.wants.whole else now + _EASE * (now - started) - _EASE_FROM_S
+        self._due[name] = max(started + every_s, ease)
 
     async def round(self, interval_s: float) -> None:
         """Asks once for all that the tab shows. Returns when everything has been answered or given up."""
@@ -115,18 +164,21 @@ class Collector:
             found = leaf(error)
             if not isinstance(found, (KafkaError, ClientError, ProtocolError, OSError)):
                 raise
-            self._trouble[name] = sentence(found)
+            said = sentence(found)
+            if isinstance(found, NoBrokers):
+                said = f"No broker answers; trying again. {said}"
+            self._trouble[name] = said
         else:
             self._trouble.pop(name, None)
-            took = trio.current_time() - started
-            self._due[name] = max(started + every_s, trio.current_time() + _EASE * took - 0.25)
+            self._done(name, started, every_s)
         self.changed()
 
     async def _answered(self, what: Callable[[], Awaitable[T]]) -> T:
-        """The answer of one request that any broker can give; raises TimeoutError where it takes too long."""
-        with trio.move_on_after(_ANSWER_S):
+        """The answer of one request; raises TimeoutError where it takes too long."""
+        limit_s = _WHOLE_S if self.wants.whole else _ANSWER_S
+        with trio.move_on_after(limit_s):
             return await what()
-        raise TimeoutError(0, f"No broker has answered for {_ANSWER_S:.0f} s; trying again")
+        raise TimeoutError(0, f"No answer for {limit_s:.0f} s; trying again")
 
     async def _each(
         self, brokers: Iterable[int], ask: Callable[[int], Awaitable[None]], what: str
@@ -166,18 +218,6 @@ class Collector:
 
     # offsets
 
-    def _share(self, first: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """The partitions to ask for now: `first`, and the next of all the others in turn."""
-        asked = dict.fromkeys(tp for tp in first if tp in self.model.partitions)
-        if not self._partition_turn:
-            self._partition_turn = list(self.model.partitions)
-        turn, self._partition_turn = (
-            self._partition_turn[:_PARTITIONS],
-            self._partition_turn[_PARTITIONS:],
-        )
-        asked |= dict.fromkeys(tp for tp in turn if tp in self.model.partitions)
-        return list(asked)
-
     def _on_screen(self) -> list[TopicPartition]:
         wants = self.wants
         names = [wants.subject] if wants.tab == "topic" and wants.subject else wants.visible
@@ -189,7 +229,11 @@ class Collector:
         ]
 
     async def _ends(self) -> None:
-        await self._ends_of(self._share(self._on_screen()))
+        started = trio.current_time()
+        known = self.model.partitions
+        turn = self._partition_turn
+        await self._ends_of(turn.next(self._on_screen(), known, whole=self.wants.whole))
+        turn.took(trio.current_time() - started)
 
     async def _ends_of(self, partitions: Iterable[TopicPartition]) -> None:
         """Asks the leaders where partitions end."""
@@ -224,7 +268,9 @@ class Collector:
         self.model.see_groups(listed.groups)
         self.changed()
         names = self._group_share()
+        started = trio.current_time()
         await self._commits_of(names)
+        self._group_turn.took(trio.current_time() - started)
         partitions = {tp for name in names for tp in self.model.commits.get(name, ())}
         await self._ends_of(tp for tp in partitions if tp in self.model.partitions)
         self.changed()
@@ -234,13 +280,9 @@ class Collector:
 
     def _group_share(self) -> list[str]:
         """The groups to ask for now: those on the screen, and the next of the others in turn."""
-        groups = self.model.groups or {}
         wants = self.wants
         first = [wants.subject] if wants.tab == "group" and wants.subject else wants.visible
-        if not self._group_turn:
-            self._group_turn = list(groups)
-        turn, self._group_turn = self._group_turn[:_GROUPS], self._group_turn[_GROUPS:]
-        return [name for name in dict.fromkeys((*first, *turn)) if name in groups]
+        return self._group_turn.next(first, self.model.groups or {}, whole=wants.whole)
 
     async def _commits_of(self, names: Sequence[str]) -> None:
         if not names:
@@ -255,21 +297,24 @@ class Collector:
 
     async def _commits(self) -> None:
         """Commits of groups, for what is read of topics."""
-        if self.model.groups is None or not self._group_turn:
+        if self.model.groups is None or self._group_turn.over:
             listed = await self._answered(lambda: self.admin.list_groups())
             self.model.see_groups(listed.groups)
         await self._commits_of(self._group_share())
 
     async def _members(self) -> None:
         groups = self.model.groups or {}
-        names = [name for name in self.wants.visible if name in groups]
+        wanted = groups if self.wants.whole else self.wants.visible
+        names = [name for name in wanted if name in groups]
         if not names:
             return
         answers = await self._answered(lambda: self.admin.describe_groups(names))
-        self.model.members.update(
-            (name, len(answer.members))
-            for name, answer in answers.items()
-            if isinstance(answer, r.GroupDescription)
+        self.model.see_members(
+            {
+                name: len(answer.members)
+                for name, answer in answers.items()
+                if isinstance(answer, r.GroupDescription)
+            }
         )
 
     async def _record_times(self) -> None:
@@ -281,12 +326,12 @@ class Collector:
                 if model.lag(wants.subject, tp):
                     places[tp, offset] = None
         else:
-            for name in wants.visible:
+            for name in model.commits if wants.whole else wants.visible:
                 worst = model.worst(name)
                 if worst is not None:
                     places[worst, model.commits[name][worst]] = None
         unknown = [p for p in places if p not in model.record_times and p[0] in model.partitions]
-        asked = list(islice(unknown, _TIMES))
+        asked = unknown if wants.whole else unknown[:_TIMES]
         if not asked:
             return
         answers = await self._answered(lambda: self.admin.record_times(asked))
@@ -300,7 +345,7 @@ class Collector:
         model = self.model
         ailing = model.ailing[:_AILING]
         if not ailing:
-            model.behind.clear()
+            model.see_behind({})
             return
         described = {
             tp: r.PartitionDescription(
@@ -310,7 +355,7 @@ class Collector:
             if (p := model.partitions[tp])
         }
         ends = await log_ends(self.admin, described)
-        model.behind = {tp: _lags(ends.get(tp, {}), p) for tp, p in described.items()}
+        model.see_behind({tp: _lags(ends.get(tp, {}), p) for tp, p in described.items()})
         unknown = {tp.topic for tp in ailing} - model.min_isr.keys()
         if unknown:
             model.min_isr |= await self._answered(lambda: min_isrs(self.admin, unknown))

@@ -7,6 +7,8 @@ WINDOW_S = 10.0
 """A speed is that of the last so many seconds, or of the last two samples where they lie further apart."""
 _EVEN = 0.02
 """Speeds that differ by less than this part of each other are even."""
+_FRESH_S = 5.0
+"""A group that lacks no more than comes in so many seconds, and reads, keeps up: it commits every so often only."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -70,6 +72,8 @@ def trend(lag: int | None, drain: float | None, incoming: float | None) -> Trend
         return Trend(None, None)
     if drain <= 0:
         return Trend("stuck", None)
+    if lag <= incoming * _FRESH_S and drain >= incoming / 2:
+        return Trend("even", None)
     net = drain - incoming
     if abs(net) <= _EVEN * incoming:
         return Trend("even", None)

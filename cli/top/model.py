@@ -41,6 +41,9 @@ class Model:
     """The cluster as the screen shows it."""
 
     def __init__(self) -> None:
+        self.version = 0
+        """Grows with whatever is taken in, so that nobody reckons twice with the same."""
+
         self.cluster_id: str | None = None
         self.controller: int | None = None
         self.nodes: Mapping[int, Node] = {}
@@ -49,6 +52,17 @@ class Model:
         self.began_ms: int | None = None
         self.seen_ms = 0
         """When the topics were last told."""
+
+        self.under_replicated: list[TopicPartition] = []
+        self.offline: list[TopicPartition] = []
+        self.ailing: list[TopicPartition] = []
+        """Partitions that lack a leader or an in-sync replica, in order."""
+
+        self.leads: Counter[int] = Counter()
+        """Broker → partitions that it leads."""
+
+        self.holds: Counter[int] = Counter()
+        """Broker → replicas that it holds."""
 
         self.ends: Meter[TopicPartition] = Meter()
         self.sparks: dict[str, deque[float]] = {}
@@ -79,12 +93,14 @@ class Model:
         self, nodes: Mapping[int, Node], controller: int | None, cluster_id: str | None
     ) -> None:
         """Brokers, fenced ones too where that is told, and which one is the controller."""
+        self.version += 1
         self.nodes = dict(nodes)
         self.controller = controller if controller is not None and controller >= 0 else None
         self.cluster_id = cluster_id
 
     def see_topics(self, topics: Mapping[str, TopicInfo], now_ms: int) -> None:
         """All topics; what changed in the in-sync sets since the last time becomes events."""
+        self.version += 1
         self.topics = dict(topics)
         self.seen_ms = now_ms
         self.partitions = {
@@ -92,6 +108,7 @@ class Model:
             for name, topic in topics.items()
             for number, info in enumerate(topic.partitions)
         }
+        self._count()
         watched: Watched = {tp: (p.leader_id, p.isr) for tp, p in self.partitions.items()}
         if self._watched is None:
             self.began_ms = now_ms
@@ -112,35 +129,24 @@ class Model:
         for name in [name for name in self.sparks if name not in self.topics]:
             del self.sparks[name]
 
-    @property
-    def under_replicated(self) -> list[TopicPartition]:
-        return [tp for tp, p in self.partitions.items() if len(p.isr) < len(p.replicas)]
-
-    @property
-    def offline(self) -> list[TopicPartition]:
-        return [tp for tp, p in self.partitions.items() if p.leader_id < 0]
-
-    @property
-    def ailing(self) -> list[TopicPartition]:
-        """Partitions that lack a leader or an in-sync replica, in order."""
-        return sorted(
-            tp
-            for tp, p in self.partitions.items()
-            if p.leader_id < 0 or len(p.isr) < len(p.replicas)
-        )
-
-    def leads(self) -> Counter[int]:
-        """Broker → partitions that it leads."""
-        return Counter(p.leader_id for p in self.partitions.values())
-
-    def holds(self) -> Counter[int]:
-        """Broker → replicas that it holds."""
-        return Counter(b for p in self.partitions.values() for b in p.replicas)
+    def _count(self) -> None:
+        """What is reckoned once for every look, since every picture wants it."""
+        self.leads, self.holds = Counter(), Counter()
+        self.under_replicated, self.offline = [], []
+        for tp, p in self.partitions.items():
+            self.leads[p.leader_id] += 1
+            self.holds.update(p.replicas)
+            if p.leader_id < 0:
+                self.offline.append(tp)
+            if len(p.isr) < len(p.replicas):
+                self.under_replicated.append(tp)
+        self.ailing = sorted({*self.under_replicated, *self.offline})
 
     # offsets and sizes
 
     def see_ends(self, ends: Mapping[TopicPartition, int], now: float) -> None:
         """Where partitions end."""
+        self.version += 1
         for tp, offset in ends.items():
             self.ends.see(tp, offset, now)
         for name in {tp.topic for tp in ends}:
@@ -159,6 +165,7 @@ class Model:
 
     def see_dirs(self, dirs: Mapping[int, tuple[LogDirDescription, ...]], now: float) -> None:
         """The log directories of the brokers that answered."""
+        self.version += 1
         sizes: dict[TopicPartition, int] = {}
         for broker, answer in dirs.items():
             held = 0
@@ -187,6 +194,7 @@ class Model:
 
     def see_groups(self, groups: Iterable[GroupListing]) -> None:
         """All groups; what is known of others is dropped."""
+        self.version += 1
         self.groups = {g.group_id: g for g in groups}
         for known in (self.members, self.commits):
             for name in [name for name in known if name not in self.groups]:
@@ -195,6 +203,7 @@ class Model:
 
     def see_commits(self, commits: Mapping[str, Mapping[TopicPartition, int]], now: float) -> None:
         """What groups have committed."""
+        self.version += 1
         for group, offsets in commits.items():
             self.commits[group] = dict(offsets)
             for tp, offset in offsets.items():
@@ -234,6 +243,7 @@ class Model:
 
     def see_record_times(self, times: Mapping[tuple[TopicPartition, int], int | None]) -> None:
         """When single records were produced; those of places nobody stands at any more are dropped."""
+        self.version += 1
         self.record_times.update(times)
         if len(self.record_times) > 4096:
             places = {(tp, o) for c in self.commits.values() for tp, o in c.items()}
@@ -250,10 +260,23 @@ class Model:
                     of_topic[tp] = of_topic.get(tp, 0.0) + rate
         return found
 
+    def see_members(self, members: Mapping[str, int]) -> None:
+        """How many members groups have."""
+        self.version += 1
+        self.members.update(members)
+
+    # replicas
+
+    def see_behind(self, behind: Mapping[TopicPartition, dict[int, int | None]]) -> None:
+        """Partition → broker → records that its replica lacks: of all that ails."""
+        self.version += 1
+        self.behind = dict(behind)
+
     # what moves
 
     def see_moves(self, seen: Seen, throttle: int | None, now: float) -> None:
         """A look at what is being reassigned. What was done is forgotten once something new moves."""
+        self.version += 1
         if seen.running and all(row.done for row in self.moves.rows):
             self.moves = Tracker()
         self.moves.see(seen, now)

@@ -73,6 +73,9 @@ class Screen:
     page: int = 10
     """Rows that fit: as the view last had it."""
 
+    drawn: Sequence[str] = ()
+    """The columns that had room: as the view last had it."""
+
     asked: tuple[str, Look] | None = None
     """The tab that --where, --columns, --sort and --limit were given for, and what they say."""
 
@@ -249,7 +252,7 @@ class Screen:
 
     def _order(self, key: str) -> str | None:
         tab, place = self.shown, self.place
-        keys = [column.key for column in sortable(tab)]
+        keys = [c.key for c in sortable(tab) if not self.drawn or c.key in self.drawn]
         if key in ("s", ">", "S", "<"):
             step = 1 if key in ("s", ">") else -1
             at = keys.index(place.sort) if place.sort in keys else 0

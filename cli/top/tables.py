@@ -101,7 +101,7 @@ def _bar(percent: float | None) -> str:
 
 
 def _broker_rows(model: Model, _: str | None, __: float) -> list[dict[str, Any]]:
-    leads, holds = model.leads(), model.holds()
+    leads, holds = model.leads, model.holds
     incoming: dict[int, float] = {}
     for tp, p in model.partitions.items():
         rate = model.ends.rate(tp)

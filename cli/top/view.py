@@ -5,16 +5,16 @@ its middle, so that the ends of long names still tell them apart. Column widths 
 so that the table does not tremble.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
 from pk.cli.commands.reassign_watch import sentence
-from pk.cli.context import count
+from pk.cli.context import count, join
 from pk.cli.output import Row
 from pk.cli.times import show_span, show_time
-from pk.cli.top.model import Model
+from pk.cli.top.model import Event, Model
 from pk.cli.top.state import HELP, Screen
 from pk.cli.top.tables import TABS, TopColumn, show_rate, spark
 
@@ -48,6 +48,8 @@ class Told(NamedTuple):
 
     now_ms: int
     trouble: str | None = None
+    stale: bool = False
+    """Whether the picture has aged: it is drawn faintly."""
 
 
 class Painter:
@@ -56,6 +58,7 @@ class Painter:
     def __init__(self) -> None:
         self._widths: dict[tuple[str, str], int] = {}
         self._size = (0, 0)
+        self._made: tuple[object, Sequence[Row]] = (None, ())
         self._rows: Sequence[Row] = ()
         self._shown = Screen().shown.name
 
@@ -72,11 +75,16 @@ class Painter:
             self._widths.clear()
         tab = screen.shown
         self._shown = tab.name
-        self._rows = screen.arrange(tab.rows(model, screen.subject, told.now_ms))
+        known = (tab.name, screen.subject, model.version)
+        if self._made[0] != known:
+            self._made = (known, tab.rows(model, screen.subject, told.now_ms))
+        self._rows = screen.arrange(self._made[1])
         if width < _SMALLEST[0] or height < _SMALLEST[1]:
             lines: list[Line] = [[(f"pk top wants {_SMALLEST[0]}×{_SMALLEST[1]}; q ends.", "")]]
         else:
             lines = self._whole(model, screen, told, width, height)
+        if told.stale:
+            lines = [[(text, style or "dim") for text, style in line] for line in lines]
         lines = [fitted(line, width) for line in lines[:height]]
         return lines + [[] for _ in range(height - len(lines))]
 
@@ -105,6 +113,7 @@ class Painter:
         columns = screen.columns()
         cells = [[clean(c.show(row[c.key])) for c in columns] for row in visible]
         chosen, widths = self._layout(tab.name, columns, cells, width)
+        screen.drawn = [columns[i].key for i in chosen]
         heads: Line = []
         for i in chosen:
             column = columns[i]
@@ -220,7 +229,7 @@ def _both(left: Line, right: Line, width: int) -> Line:
 
 def _title(model: Model, told: Told, width: int) -> Line:
     up = sum(not node.fenced for node in model.nodes.values())
-    known = len({*model.nodes, *model.holds()})
+    known = len({*model.nodes, *model.holds})
     under, offline = len(model.under_replicated), len(model.offline)
     left: Line = [("pk top ", "bold"), (shortened(clean(told.cluster), max(width - 50, 15)), "")]
     left.append((f"  {up}/{known} brokers", "" if up == known else "red"))
@@ -265,7 +274,8 @@ def _totals(model: Model, screen: Screen, told: Told) -> str:
             return " · ".join(parts)
         case "topics":
             shown = [t for t in model.topics.values() if screen.internal or not t.internal]
-            rate = show_rate(_total_rate(model))
+            rates = [rate for t in shown if (rate := model.topic_rate(t.name)) is not None]
+            rate = show_rate(sum(rates) if rates else None)
             return f"{count(len(shown), 'topic')} · {rate} records/s in"
         case "topic" | "group":
             return f"{screen.shown.title} {screen.subject} (esc goes back)"
@@ -318,16 +328,29 @@ def _below(model: Model, screen: Screen, width: int, height: int) -> list[Line]:
         return []
     room = max((height - 8) // 3, 1)
     lines = timeline(model, width)
-    for event in list(model.events)[-room:]:
-        row = event.row
+    for told in together(model.events)[-room:]:
+        row = told[0].row
         brokers = ",".join(map(str, row["brokers"]))
+        names = join([f"{e.row['topic']}/{e.row['partition']}" for e in told], 3)
+        if len(told) > 1:
+            names = f"{len(told):,} partitions: {names}"
         gone = row["out_for_ms"]
-        text = f"{show_time(event.at_ms)[11:19]}  {row['event']:<7}  {row['topic']}/{row['partition']}  {brokers}"
-        if gone is not None:
-            text += f"  was out for {show_span(gone)}"
+        back = f"  after {show_span(gone)}" if gone is not None else ""
+        text = (
+            f"{show_time(told[0].at_ms)[11:19]}  {row['event']:<7}  broker {brokers}{back}  {names}"
+        )
         style = {"shrink": "yellow", "offline": "red", "expand": "green"}.get(row["event"], "")
         lines.append([(clean(text), style)])
     return lines
+
+
+def together(events: Iterable[Event]) -> list[list[Event]]:
+    """Events that came together and say the same of several partitions, in the order in which they came."""
+    found: dict[tuple[int, str, tuple[int, ...]], list[Event]] = {}
+    for event in events:
+        key = (event.at_ms, event.row["event"], tuple(event.row["brokers"]))
+        found.setdefault(key, []).append(event)
+    return list(found.values())
 
 
 _CELL_MS = 10_000
