@@ -89,6 +89,8 @@ class Metadata:
         self._images: dict[int, MetadataImage] = {0: self.image}
         self._tried: dict[int, list[list[Event]]] = {}
         self._published: dict[Process, int] = {}
+        self._answered: set[int] = set()
+        """Where appends returned."""
 
     def trying(self, process: Process, epoch: int, offset: int, events: list[Event]) -> None:
         """An append begins: whether it happened may never be known."""
@@ -99,13 +101,25 @@ class Metadata:
         if not events:
             return
         if offset < self.image.offset:
-            raise Violation(
-                "metadata log",
-                f"{process} wrote over offset {offset}; it ends at {self.image.offset}",
-            )
+            if not self._known(offset, events):
+                raise Violation(
+                    "metadata log",
+                    f"{process} wrote over offset {offset}; it ends at {self.image.offset}",
+                )
+            return
         if offset > self.image.offset:
             raise Violation("metadata log", f"{process} left a gap before {offset}")
+        self._answered.add(offset)
         self._advance(self.image.apply(events), events)
+
+    def _known(self, offset: int, events: list[Event]) -> bool:
+        """Whether these events are at `offset` since somebody loaded them, and nobody was told yet that they are: who
+        appended may stand still before the answer comes."""
+        before, after = self._images.get(offset), self._images.get(offset + len(events))
+        if before is None or offset in self._answered:
+            return False
+        self._answered.add(offset)
+        return after is not None and before.apply(events) == after
 
     def loaded(self, process: Process, image: MetadataImage, durable: int) -> None:
         """A controller read the log: the `durable` events of when it asked are there, and what else was tried at
