@@ -24,6 +24,9 @@ EMPTY_STATES = frozenset(("Empty", "Dead"))
 WITHOUT_COMMITS = frozenset(("Share",))
 """Types of groups that commit no offsets."""
 
+_WITHIN_MS = 500
+"""How exact a time lag is; what is closer together was mostly sent in one batch."""
+
 Commits = Mapping[TopicPartition, r.OffsetAndMetadata | Exception]
 
 
@@ -220,7 +223,7 @@ async def add_time_lag(admin: Admin, rows: Sequence[dict[str, Any]]) -> None:
             places.setdefault((tp, offset), []).append(row)
     if not places:
         return
-    found = await admin.record_times(places)
+    found = await admin.record_times(places, within_ms=_WITHIN_MS)
     now = now_ms()
     for place, time in found.items():
         if isinstance(time, int) and time >= 0:

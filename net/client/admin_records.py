@@ -4,6 +4,9 @@ A Fetch asks for a little of many partitions at once; the broker gives the first
 large it is (KIP-74), and leaves out others whose first batch is larger than what was asked for. Those are asked for again,
 each alone. Where the batch at an offset holds no record at or after it (a transaction's marker, a hole that compaction
 left at a batch's end) the next one is looked at.
+
+Many offsets of one partition are often close together: the groups of a topic. So the lowest is asked for first, and what
+comes back answers for all the others that lie in it; those that are left are then asked for several at a time.
 """
 
 from collections.abc import Iterable
@@ -11,8 +14,8 @@ from typing import Any, Final
 
 import trio
 
-from pk.core.errors import KafkaError
-from pk.core.record.batch import iter_headers, records
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.batch import BatchHeader, iter_headers, records
 from pk.core.values import TopicPartition
 from pk.net.client.admin_base import AdminBase, Failure, Routed
 from pk.net.client.connection import Connection
@@ -27,19 +30,17 @@ _REQUESTS_AT_ONCE: Final = 8
 _FETCH_MAX: Final = 12
 """Fetch names topics by id from version 13 on; by name serves here."""
 
-_NOTHING: Final = object()
-"""The answer left the partition out."""
-
 
 class RecordOperations(AdminBase):
     """The part of `Admin` that looks at records."""
 
     async def record_times(
-        self, places: Iterable[RecordPlace]
+        self, places: Iterable[RecordPlace], *, within_ms: int = 0
     ) -> dict[RecordPlace, int | Failure | None]:
         """The timestamp (epoch ms) of the first record from each offset on; None where there is none yet.
 
-        The same partition may be named with several offsets. Reads uncommitted, joins no group. Needs Fetch 4 (0.11).
+        The same partition may be named with several offsets. With `within_ms` a time may be off by that much, which
+        spares looking into most batches. Reads uncommitted, joins no group. Needs Fetch 4 (0.11).
         """
         wanted = [(TopicPartition(*partition), offset) for partition, offset in places]
         stale = {partition.topic for partition, _ in wanted}
@@ -56,128 +57,144 @@ class RecordOperations(AdminBase):
                     routed.setdefault(leaders[place[0]], []).append(place)
             return routed, {place: failed[place[0]] for place in todo if place[0] in failed}
 
+        async def ask(connection: Connection, asked: list[RecordPlace]) -> dict[Any, Any]:
+            return await _Search(connection, asked, within_ms).run()
+
         def failed(place: RecordPlace, error: Exception) -> None:
             stale.add(place[0].topic)
 
-        return await self._batches(wanted, route, _record_times, failed)
+        return await self._batches(wanted, route, ask, failed)
 
 
-async def _record_times(connection: Connection, places: list[RecordPlace]) -> dict[Any, Any]:
+class _Search:
     """What one leader answers for its places."""
-    answers: dict[RecordPlace, Any] = {}
-    todo: dict[RecordPlace, int] = {place: place[1] for place in places}
-    """Place → the offset to look at next for it."""
 
-    alone = False
-    while todo:
-        found = await _look(connection, todo, alone)
-        again: dict[RecordPlace, int] = {}
-        for place, answer in found.items():
-            if isinstance(answer, _Later):
-                again[place] = answer.offset
-            elif answer is _NOTHING and not alone:
-                again[place] = todo[place]
-            else:
-                answers[place] = None if answer is _NOTHING else answer
-        alone = True
-        todo = again
-    return answers
+    def __init__(
+        self, connection: Connection, places: Iterable[RecordPlace], within_ms: int
+    ) -> None:
+        self.connection = connection
+        self.within_ms = within_ms
+        self.answers: dict[RecordPlace, Any] = {}
+        self.open: dict[TopicPartition, dict[int, int]] = {}
+        """Partition → the offsets not answered yet, each with the offset to look at next for it; lowest first."""
 
+        for partition, offset in sorted(places):
+            self.open.setdefault(partition, {})[offset] = offset
 
-class _Later:
-    """There is no record in the batch at the offset, but there may be one from `offset` on."""
+    async def run(self) -> dict[RecordPlace, Any]:
+        """Asks until everything is answered."""
+        spread, alone = 1, False
+        while self.open:
+            limit = trio.CapacityLimiter(_REQUESTS_AT_ONCE)
+            async with trio.open_nursery() as nursery:
+                for round_ in self._rounds(spread, 1 if alone else _PARTITIONS_A_REQUEST):
+                    nursery.start_soon(self._ask, limit, round_, alone)
+            # What was left out is too large for a request with others.
+            spread, alone = _REQUESTS_AT_ONCE, True
+        return self.answers
 
-    __slots__ = ("offset",)
+    def _rounds(self, spread: int, most: int) -> list[dict[TopicPartition, int]]:
+        """Requests, each naming a partition once: partition → offset. Of each partition `spread` offsets at most."""
+        rounds: list[dict[TopicPartition, int]] = []
+        for i in range(spread):
+            named: dict[TopicPartition, int] = {}
+            for partition, offsets in self.open.items():
+                if i < len(offsets):
+                    step = max(len(offsets) // spread, 1)
+                    named[partition] = list(offsets.values())[i * step]
+            items = list(named.items())
+            rounds += [dict(items[at : at + most]) for at in range(0, len(items), most)]
+        return rounds
 
-    def __init__(self, offset: int) -> None:
-        self.offset = offset
+    async def _ask(
+        self, limit: trio.CapacityLimiter, places: dict[TopicPartition, int], alone: bool
+    ) -> None:
+        from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-
-async def _look(
-    connection: Connection, todo: dict[RecordPlace, int], alone: bool
-) -> dict[RecordPlace, Any]:
-    """One look at each place: a timestamp, None, a failure, `_Later`, or `_NOTHING`."""
-    found: dict[RecordPlace, Any] = {}
-    limit = trio.CapacityLimiter(_REQUESTS_AT_ONCE)
-
-    async def ask(places: dict[TopicPartition, RecordPlace]) -> None:
-        async with limit:
-            found.update(await _fetch(connection, places, todo, alone))
-
-    async with trio.open_nursery() as nursery:
-        for places in _rounds(todo, 1 if alone else _PARTITIONS_A_REQUEST):
-            nursery.start_soon(ask, places)
-    return found
-
-
-def _rounds(places: Iterable[RecordPlace], most: int) -> list[dict[TopicPartition, RecordPlace]]:
-    """The places in as few requests as will do: none names a partition twice, or more than `most` of them."""
-    rounds: list[dict[TopicPartition, RecordPlace]] = []
-    first: dict[TopicPartition, int] = {}
-    """The first round that may still take the partition."""
-
-    open_from = 0
-    for place in places:
-        partition = place[0]
-        at = max(first.get(partition, 0), open_from)
-        while at < len(rounds) and len(rounds[at]) >= most:
-            at += 1
-        if at == len(rounds):
-            rounds.append({})
-        rounds[at][partition] = place
-        first[partition] = at + 1
-        while open_from < len(rounds) and len(rounds[open_from]) >= most:
-            open_from += 1
-    return rounds
-
-
-async def _fetch(
-    connection: Connection,
-    places: dict[TopicPartition, RecordPlace],
-    todo: dict[RecordPlace, int],
-    alone: bool,
-) -> dict[RecordPlace, Any]:
-    from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-
-    size = _ALONE_BYTES if alone else _PARTITION_BYTES
-    topics: dict[str, FetchTopic] = {}
-    for partition, place in places.items():
-        topic = topics.setdefault(partition.topic, FetchTopic(topic=partition.topic))
-        topic.partitions.append(
-            FetchPartition(
-                partition=partition.partition, fetch_offset=todo[place], partition_max_bytes=size
+        size = _ALONE_BYTES if alone else _PARTITION_BYTES
+        topics: dict[str, FetchTopic] = {}
+        for partition, offset in places.items():
+            topic = topics.setdefault(partition.topic, FetchTopic(topic=partition.topic))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=partition.partition, fetch_offset=offset, partition_max_bytes=size
+                )
             )
+        request = FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=size * len(places), topics=list(topics.values())
         )
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=size * len(places), topics=list(topics.values())
-    )
-    response = await connection.request(request, low=4, high=_FETCH_MAX)
-    if response.error_code:
-        return dict.fromkeys(places.values(), KafkaError(response.error_code, "Fetch"))
-    found: dict[RecordPlace, Any] = dict.fromkeys(places.values(), _NOTHING)
-    for topic in response.responses:
-        for data in topic.partitions:
-            place = places[TopicPartition(topic.topic, data.partition_index)]
-            found[place] = _first(data, place, todo[place])
-    return found
+        async with limit:
+            response = await self.connection.request(request, low=4, high=_FETCH_MAX)
+        if response.error_code:
+            raise KafkaError(response.error_code, "Fetch")
+        for topic in response.responses:
+            for data in topic.partitions:
+                partition = TopicPartition(topic.topic, data.partition_index)
+                self._take(partition, places[partition], data, alone)
 
+    def _take(self, partition: TopicPartition, asked: int, data: Any, alone: bool) -> None:
+        """Answers what the data for one partition, fetched from `asked` on, answers."""
+        if data.error_code:
+            error = KafkaError(data.error_code, str(partition))
+            if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._answer(partition, asked, asked + 1, error)
+            else:
+                self._answer(partition, 0, None, error)
+            return
+        if asked >= data.high_watermark:
+            self._answer(partition, asked, None, None)
+            return
+        end = asked
+        try:
+            for at, header in iter_headers(data.records or b""):
+                if header.last_offset < asked:
+                    continue
+                if not header.is_control:
+                    self._batch(partition, end, header, data.records[at : at + header.size])
+                end = header.next_offset
+        except KafkaError as e:
+            error = KafkaError(e.code, f"{partition} at {asked}: {e.message}")
+            self._answer(partition, asked, asked + 1, error)
+            return
+        if end == asked:
+            if alone:  # the broker has nothing to give although the watermark lies beyond
+                self._answer(partition, asked, asked + 1, None)
+            return
+        offsets = self.open.get(partition, {})
+        for offset, at in offsets.items():
+            if asked <= at < end:  # a marker or a hole lay there: the record comes later
+                offsets[offset] = end
 
-def _first(data: Any, place: RecordPlace, offset: int) -> Any:
-    """What the answer for one partition says of the first record from `offset` on."""
-    if data.error_code:
-        return KafkaError(data.error_code, str(place[0]))
-    if offset >= data.high_watermark:
-        return None
-    end = None
-    try:
-        for at, header in iter_headers(data.records or b""):
-            end = header.next_offset
-            if header.is_control or header.last_offset < offset:
-                continue
-            batch = data.records[at : at + header.size]
-            for record in records(batch, header):
-                if record.offset >= offset:
-                    return record.timestamp
-    except KafkaError as e:
-        return KafkaError(e.code, f"{place[0]} at {offset}: {e.message}")
-    return _NOTHING if end is None or end <= offset else _Later(end)
+    def _batch(
+        self, partition: TopicPartition, begin: int, header: BatchHeader, data: memoryview
+    ) -> None:
+        """Answers for the offsets from `begin` on whose first record lies in this batch."""
+        offsets = self.open.get(partition, {})
+        within = [at for at in offsets.values() if begin <= at <= header.last_offset]
+        if not within:
+            return
+        # Compaction leaves holes: only a batch that is whole has a record at or after each of its offsets.
+        whole = header.count == header.last_offset_delta + 1
+        spread = header.max_timestamp - header.base_timestamp
+        if whole and (header.log_append_time or (self.within_ms and spread <= self.within_ms)):
+            time = header.max_timestamp if header.log_append_time else header.base_timestamp
+            self._answer(partition, begin, header.next_offset, time)
+            return
+        last = max(within)
+        for record in records(data, header):
+            self._answer(partition, begin, record.offset + 1, record.timestamp)
+            begin = max(begin, record.offset + 1)
+            if record.offset >= last:
+                return
+
+    def _answer(
+        self, partition: TopicPartition, begin: int, end: int | None, answer: object
+    ) -> None:
+        """Settles the offsets that are looked for from `begin` up to `end` (None: all from there on)."""
+        offsets = self.open.get(partition, {})
+        settled = [o for o, at in offsets.items() if begin <= at and (end is None or at < end)]
+        for offset in settled:
+            del offsets[offset]
+            self.answers[partition, offset] = answer
+        if not offsets:
+            self.open.pop(partition, None)
