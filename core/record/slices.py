@@ -122,7 +122,8 @@ def _shape(data: bytes, position: int) -> _Shape | None:
             at += 1
         last.append(at - position)
         at += 1
-    at += max(length(), 0)
+    key_size = length()
+    at += max(key_size, 0)
     size = length()
     start = at - position
     at += max(size, 0)

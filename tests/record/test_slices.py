@@ -6,21 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from record.strategies import Row, stretches
 
 from pk.core.errors import KafkaError
 from pk.core.record.batch import HEADER_BYTES, Record, read_header, records
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
 from pk.core.record.slices import record_list, values
-
-blobs = st.one_of(st.none(), st.binary(max_size=200), st.binary(min_size=60, max_size=70))
-times = st.one_of(st.integers(-70, 70), st.integers(-20_000, 20_000), st.integers(-(2**40), 2**40))
-headers = st.lists(st.tuples(st.text(max_size=4), blobs), max_size=2)
-rows = st.lists(
-    st.tuples(times, blobs, blobs, st.one_of(st.just([]), st.just([]), headers)),
-    min_size=1,
-    max_size=150,
-)
 
 
 def answer(read: Callable[[], Any]) -> tuple[Any, str]:
@@ -35,19 +27,18 @@ def careful(batch: bytes) -> tuple[Any, str]:
     return answer(lambda: list(records(batch)))
 
 
-@given(rows, st.sampled_from(list(Codec)), st.one_of(st.none(), st.just(77)))
-def test_the_same_records(made: list[Any], codec: Codec, append_time: int | None) -> None:
-    base = [(1_700_000_000_000 + t, k, v, h) for t, k, v, h in made]
-    batch = build_batch(base, 1000, codec=codec, log_append_time_ms=append_time)
+@given(stretches(), st.sampled_from(list(Codec)), st.one_of(st.none(), st.just(77)))
+def test_the_same_records(made: list[Row], codec: Codec, append_time: int | None) -> None:
+    batch = build_batch(made, 1000, codec=codec, log_append_time_ms=append_time)
     header = read_header(batch)
     expected = list(records(batch, header))
     assert record_list(batch, header) == expected
     assert values(batch, header) == [r.value for r in expected]
 
 
-@given(rows, st.data())
-def test_the_same_refusal_of_damaged_records(made: list[Any], data: st.DataObject) -> None:
-    batch = bytearray(build_batch([(t, k, v, h) for t, k, v, h in made]))
+@given(stretches(), st.data())
+def test_the_same_refusal_of_damaged_records(made: list[Row], data: st.DataObject) -> None:
+    batch = build_batch(made)
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(HEADER_BYTES, len(batch) - 1))
         batch[at] = data.draw(st.integers(0, 255))
