@@ -165,4 +165,6 @@ def _kafka(error: KafkaError) -> str:
     else:
         head = f"The broker refused with {error.name}" + (f": {said.rstrip('.')}" if said else "")
     step = _NEXT_STEP.get(code)
+    if step is None and not plain and code not in _SAYS_ALL:
+        step = f"`pk help errors {code.name}` says more"
     return f"{head}; {step}." if step else f"{head}."

@@ -178,21 +178,37 @@ SHELL = Command(
     help="The same commands in an interactive shell, with completion.",
     handler="pk.cli.shell.app:shell",
     options=(*CONNECTION,),
+    examples=("pk shell", "pk shell --profile prod"),
     blocking=True,
 )
 
 HELP = Command(
     "help",
-    help="Help on a command, or on exit-codes, positions, formats.",
+    help="Help on a command, or a page: positions, formats, exit-codes, errors, configs, profiles, trace.",
     handler="pk.cli.commands.help:show_help",
     arguments=(
         Argument(
             "WORD",
             many=True,
             optional=True,
-            help="A command's words, or a page.",
+            help="A command's words, or a page; after errors and configs, what to look for.",
             complete="help-page",
         ),
+    ),
+    options=(
+        Option(
+            "--man",
+            value="DIR",
+            help="Write the manual's pages into this directory instead.",
+            complete="directory",
+        ),
+    ),
+    examples=(
+        "pk help positions",
+        "pk help errors NOT_ENOUGH_REPLICAS",
+        "pk help configs retention",
+        "pk help topics create",
+        "pk help --man man",
     ),
     blocking=True,
 )

@@ -1,0 +1,119 @@
+"""Help, the command reference and the man pages: fresh, whole, and naming only commands that there are."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pk.cli.error_help import error_help
+from pk.cli.grammar import UsageError, commands, parse
+from pk.cli.help import help_text
+from pk.cli.manual import man_pages, reference
+from pk.cli.pages import PAGES, page
+from pk.cli.shell.words import split_line
+from pk.cli.tree import ROOT
+from pk.core.errors import ErrorCode
+
+Run = Callable[..., Any]
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_reference_is_fresh() -> None:
+    stale = "docs/commands.md is stale; run scripts/generate_docs.py"
+    assert (DOCS / "commands.md").read_text(encoding="utf-8") == reference(), stale
+
+
+def test_every_error_is_explained() -> None:
+    found = error_help()
+    assert [e.code for e in found] == sorted(int(code) for code in ErrorCode)
+    assert all(e.meaning.endswith(".") and e.step[-1] in ".?" for e in found)
+
+
+def test_commands_named_in_errors_and_pages_are_there() -> None:
+    texts = [e.step for e in error_help()] + [page(name) for name in PAGES if name != "configs"]
+    named = [words for text in texts for words in re.findall(r"`pk ([^`]+)`", text)]
+    assert len(named) > 40
+    for words in named:
+        try:
+            parse(ROOT, split_line(words).words)
+        except UsageError as e:
+            assert "wants" in str(e), f"pk {words}: {e}"
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_help_fits(width: int) -> None:
+    for path, command in commands(ROOT):
+        for line in help_text(command, path, width).splitlines():
+            fits = (
+                len(line) <= width or line.startswith(("  pk ", "Usage: ")) or " " not in line[34:]
+            )
+            assert fits, (path, line)
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES])
+def test_every_page_is_printed(pk: Run, name: str) -> None:
+    ran = pk("help", name)
+    assert ran.code == 0 and len(ran.lines) > 5
+    assert not ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("errors", "19"), "NOT_ENOUGH_REPLICAS (clients try again)"),
+        (("errors", "not_enough_replicas"), "19  NOT_ENOUGH_REPLICAS"),
+        (("errors", "fenced", "leader"), "FENCED_LEADER_EPOCH"),
+        (("configs", "retention"), "604800000 (7 d)"),
+        (("configs", "topic", "tombstone"), "delete.retention.ms"),
+        (("configs", "cleanup.policy"), "a list of compact, delete"),
+    ],
+)
+def test_pages_are_searched(pk: Run, words: tuple[str, ...], found: str) -> None:
+    ran = pk("help", *words)
+    assert ran.code == 0
+    assert found in ran.text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("errors", "NOT_ENOGH_REPLICAS"), "did you mean NOT_ENOUGH_REPLICAS"),
+        (("configs", "rentention.ms"), "did you mean retention.ms"),
+        (("position",), "did you mean positions"),
+    ],
+)
+def test_what_is_not_found_is_named(pk: Run, words: tuple[str, ...], said: str) -> None:
+    ran = pk("help", *words)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_man_pages_are_written(pk: Run, tmp_path: Path) -> None:
+    ran = pk("help", "--man", str(tmp_path / "man"))
+    assert ran.code == 0
+    written = {p.name: p.read_text() for p in (tmp_path / "man").iterdir()}
+    assert written == man_pages()
+    assert {"pk.1", "pk-topics.1", "pk-positions.7"} <= written.keys()
+    for name, text in written.items():
+        assert text.startswith(".TH "), name
+        odd = [line for line in text.splitlines() if re.match(r"'|\.(?![A-Za-z]{2})", line)]
+        assert not odd, (name, odd)
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not here")
+def test_man_pages_are_what_groff_reads(tmp_path: Path) -> None:
+    paths = []
+    for name, text in man_pages().items():
+        (tmp_path / name).write_text(text)
+        paths.append(str(tmp_path / name))
+    ran = subprocess.run(
+        ["groff", "-man", "-Tutf8", "-ww", "-K", "utf8", "-z", *paths],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not ran.stderr
