@@ -107,6 +107,7 @@ class Collector:
         self._due: dict[str, float] = {}
         self._partition_turn: _Turn[TopicPartition] = _Turn(_PARTITIONS)
         self._group_turn: _Turn[str] = _Turn(_GROUPS)
+        self._listed: dict[int, list[r.GroupListing]] = {}
 
     @property
     def trouble(self) -> str | None:
@@ -173,22 +174,21 @@ class Collector:
             self._done(name, started, every_s)
         self.changed()
 
-    async def _answered(self, what: Callable[[], Awaitable[T]]) -> T:
-        """The answer of one request; raises TimeoutError where it takes too long."""
+    async def _answered(self, what: Callable[[], Awaitable[T]], of: str) -> T:
+        """The answer of one request; raises TimeoutError where it takes too long. `of` is what is asked for."""
         limit_s = _WHOLE_S if self.wants.whole else _ANSWER_S
         with trio.move_on_after(limit_s):
             return await what()
-        raise TimeoutError(0, f"No answer for {limit_s:.0f} s; trying again")
+        raise TimeoutError(0, f"No answer for {limit_s:.0f} s, asked for {of}; trying again")
 
     async def _each(
-        self, brokers: Iterable[int], ask: Callable[[int], Awaitable[None]], what: str
-    ) -> None:
-        """Asks several brokers; those that do not answer in time are told."""
-        silent: set[int] = set()
+        self, brokers: Iterable[int], ask: Callable[[int], Awaitable[None]]
+    ) -> frozenset[int]:
+        """Asks several brokers at once; those that did not answer."""
+        silent = set(brokers)
 
         async def one(broker: int) -> None:
-            silent.add(broker)
-            with trio.move_on_after(_ANSWER_S):
+            with trio.move_on_after(_WHOLE_S if self.wants.whole else _ANSWER_S):
                 try:
                     await ask(broker)
                 except (ClientError, KafkaError):
@@ -196,16 +196,13 @@ class Collector:
                 silent.discard(broker)
 
         async with trio.open_nursery() as nursery:
-            for broker in brokers:
+            for broker in list(silent):
                 nursery.start_soon(one, broker)
-        if silent:
-            names = join([str(b) for b in sorted(silent)])
-            several = "Brokers" if len(silent) > 1 else "Broker"
-            raise TimeoutError(0, f"{several} {names} did not answer for {what}")
+        return frozenset(silent)
 
     async def _topics(self) -> None:
         cluster = self.admin.cluster
-        await self._answered(lambda: cluster.refresh(None))
+        await self._answered(lambda: cluster.refresh(None), "topics")
         metadata = cluster.metadata
         if not self.model.nodes:
             self.model.see_nodes(metadata.brokers, None, metadata.cluster_id)
@@ -213,7 +210,7 @@ class Collector:
         self.model.see_topics(metadata.topics, self.at_ms)
 
     async def _nodes(self) -> None:
-        description, nodes = await self._answered(lambda: describe_nodes(self.admin))
+        description, nodes = await self._answered(lambda: describe_nodes(self.admin), "brokers")
         self.model.see_nodes(nodes, description.controller_id, description.cluster_id)
 
     # offsets
@@ -248,7 +245,7 @@ class Collector:
             self.model.see_ends(ends, trio.current_time())
             self.changed()
 
-        await self._each(by_leader, ask, "offsets")
+        _check(await self._each(by_leader, ask), "offsets")
 
     async def _dirs(self) -> None:
         async def ask(broker: int) -> None:
@@ -258,25 +255,41 @@ class Collector:
             self.model.see_dirs({broker: answer}, trio.current_time())
             self.changed()
 
-        live = [b for b, node in self.model.nodes.items() if not node.fenced]
-        await self._each(live, ask, "sizes")
+        _check(await self._each(self._live(), ask), "sizes")
 
     # groups
 
-    async def _groups(self) -> None:
-        listed = await self._answered(lambda: self.admin.list_groups())
-        self.model.see_groups(listed.groups)
+    def _live(self) -> list[int]:
+        return [b for b, node in self.model.nodes.items() if not node.fenced]
+
+    async def _list_groups(self) -> frozenset[int]:
+        """Asks every broker for the groups it coordinates; those that did not answer."""
+
+        async def ask(broker: int) -> None:
+            self._listed[broker] = await groups_of(self.admin, broker)
+
+        silent = await self._each(self._live(), ask)
+        known = {b: listed for b, listed in self._listed.items() if b in self.model.nodes}
+        self._listed = known
+        # A group that has moved is told by the broker that answered.
+        order = sorted(known, key=lambda b: b not in silent)
+        self.model.see_groups({g.group_id: g for b in order for g in known[b]}.values())
         self.changed()
+        return silent
+
+    async def _groups(self) -> None:
+        silent = await self._list_groups()
         names = self._group_share()
         started = trio.current_time()
-        await self._commits_of(names)
+        silent |= await self._commits_of(names)
         self._group_turn.took(trio.current_time() - started)
         partitions = {tp for name in names for tp in self.model.commits.get(name, ())}
-        await self._ends_of(tp for tp in partitions if tp in self.model.partitions)
-        self.changed()
+        known = [tp for tp in partitions if tp in self.model.partitions]
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ends_of, known)
             nursery.start_soon(self._members)
-            nursery.start_soon(self._record_times)
+        await self._record_times()
+        _check(silent, "groups")
 
     def _group_share(self) -> list[str]:
         """The groups to ask for now: those on the screen, and the next of the others in turn."""
@@ -284,38 +297,57 @@ class Collector:
         first = [wants.subject] if wants.tab == "group" and wants.subject else wants.visible
         return self._group_turn.next(first, self.model.groups or {}, whole=wants.whole)
 
-    async def _commits_of(self, names: Sequence[str]) -> None:
-        if not names:
-            return
-        answers = await self._answered(lambda: self.admin.list_groups_offsets(names))
-        found = {
-            name: {tp: o.offset for tp, o in answer.items() if isinstance(o, r.OffsetAndMetadata)}
-            for name, answer in answers.items()
-            if isinstance(answer, dict)
-        }
-        self.model.see_commits(found, trio.current_time())
+    async def _by_coordinator(
+        self, names: Iterable[str], ask: Callable[[list[str]], Awaitable[None]]
+    ) -> frozenset[int]:
+        """Asks coordinators about their groups, each on its own: one that is silent holds up no other."""
+        by_broker: dict[int, list[str]] = {}
+        for name in names:
+            group = (self.model.groups or {}).get(name)
+            if group is not None:
+                by_broker.setdefault(group.coordinator_id, []).append(name)
+        silent = await self._each(by_broker, lambda broker: ask(by_broker[broker]))
+        for broker in silent:
+            for name in by_broker[broker]:
+                self.admin.cluster.forget_coordinator(name)
+        return silent
+
+    async def _commits_of(self, names: Iterable[str]) -> frozenset[int]:
+        async def ask(names: list[str]) -> None:
+            answers = await self.admin.list_groups_offsets(names)
+            found = {
+                name: {
+                    tp: o.offset for tp, o in answer.items() if isinstance(o, r.OffsetAndMetadata)
+                }
+                for name, answer in answers.items()
+                if isinstance(answer, dict)
+            }
+            self.model.see_commits(found, trio.current_time())
+            self.changed()
+
+        return await self._by_coordinator(names, ask)
 
     async def _commits(self) -> None:
         """Commits of groups, for what is read of topics."""
+        silent: frozenset[int] = frozenset()
         if self.model.groups is None or self._group_turn.over:
-            listed = await self._answered(lambda: self.admin.list_groups())
-            self.model.see_groups(listed.groups)
-        await self._commits_of(self._group_share())
+            silent = await self._list_groups()
+        silent |= await self._commits_of(self._group_share())
+        _check(silent, "groups")
 
     async def _members(self) -> None:
-        groups = self.model.groups or {}
-        wanted = groups if self.wants.whole else self.wants.visible
-        names = [name for name in wanted if name in groups]
-        if not names:
-            return
-        answers = await self._answered(lambda: self.admin.describe_groups(names))
-        self.model.see_members(
-            {
-                name: len(answer.members)
-                for name, answer in answers.items()
-                if isinstance(answer, r.GroupDescription)
-            }
-        )
+        async def ask(names: list[str]) -> None:
+            answers = await self.admin.describe_groups(names)
+            self.model.see_members(
+                {
+                    name: len(answer.members)
+                    for name, answer in answers.items()
+                    if isinstance(answer, r.GroupDescription)
+                }
+            )
+
+        wanted = self.model.groups if self.wants.whole else self.wants.visible
+        await self._by_coordinator(wanted or (), ask)
 
     async def _record_times(self) -> None:
         """When the records were produced that the groups on the screen read next."""
@@ -334,7 +366,7 @@ class Collector:
         asked = unknown if wants.whole else unknown[:_TIMES]
         if not asked:
             return
-        answers = await self._answered(lambda: self.admin.record_times(asked))
+        answers = await self._answered(lambda: self.admin.record_times(asked), "records")
         model.see_record_times(
             {p: t for p, t in answers.items() if t is not None and not isinstance(t, Exception)}
         )
@@ -358,16 +390,16 @@ class Collector:
         model.see_behind({tp: _lags(ends.get(tp, {}), p) for tp, p in described.items()})
         unknown = {tp.topic for tp in ailing} - model.min_isr.keys()
         if unknown:
-            model.min_isr |= await self._answered(lambda: min_isrs(self.admin, unknown))
+            model.min_isr |= await self._answered(lambda: min_isrs(self.admin, unknown), "configs")
 
     async def _moves(self) -> None:
         known = [row.tp for row in self.model.moves.rows]
-        seen: Seen = await self._answered(lambda: look(self.admin, None))
+        seen: Seen = await self._answered(lambda: look(self.admin, None), "reassignments")
         throttle: int | None = None
         moving = {tp.topic for tp in (*seen.running, *known)}
         if seen.running:
             present = await self._answered(
-                lambda: read_throttles(self.admin, self.model.nodes, moving)
+                lambda: read_throttles(self.admin, self.model.nodes, moving), "throttles"
             )
             rates = [int(v) for k in present.rates.values() for v in k.values() if v.isdecimal()]
             throttle = min(rates, default=None)
@@ -378,6 +410,28 @@ def _lags(ends: Mapping[int, int], p: r.PartitionDescription) -> dict[int, int |
     """Broker → records that its replica lacks; None where its end, or the leader's, is not known."""
     leo = ends.get(p.leader_id)
     return {b: None if leo is None or b not in ends else max(leo - ends[b], 0) for b in p.replicas}
+
+
+def _check(silent: Collection[int], of: str) -> None:
+    """Raises TimeoutError where brokers did not answer."""
+    if silent:
+        names = join([str(b) for b in sorted(silent)])
+        several = "Brokers" if len(silent) > 1 else "Broker"
+        raise TimeoutError(0, f"{several} {names} did not answer, asked for {of}; trying again")
+
+
+async def groups_of(admin: Admin, broker: int) -> list[r.GroupListing]:
+    """The groups that a broker coordinates. Raises ClientError, KafkaError."""
+    from pk.core.wire.messages.list_groups import ListGroupsRequest
+
+    connection = await admin.cluster.connection(broker)
+    response = await connection.request(ListGroupsRequest())
+    if response.error_code:
+        raise KafkaError(response.error_code, "ListGroups")
+    return [
+        r.GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type, broker)
+        for g in response.groups
+    ]
 
 
 async def latest(
