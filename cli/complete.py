@@ -5,7 +5,7 @@ Nothing heavy is imported: this answers while somebody holds the Tab key.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pk.cli.config_words import KINDS, about, config_words, values_of
@@ -262,7 +262,7 @@ def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Cand
 
         return [Candidate(name) for name in FORMATS]
     if kind == "profile":
-        return _profiles()
+        return profiles()
     if kind == "change":
         return _changes()
     if kind == "entity-name":
@@ -378,7 +378,8 @@ def _entities(place: Place, names: Names) -> Iterable[Candidate]:
     return names.names(kind) if kind else ()
 
 
-def _profiles() -> list[Candidate]:
+def profiles() -> list[Candidate]:
+    """The profiles there are, each with its cluster."""
     from pk.cli.exits import CommandError
     from pk.cli.settings import read_profiles
 
@@ -481,8 +482,19 @@ def _paths(typed: str, only_directories: bool) -> Iterator[Candidate]:
         return
 
 
-def matching(root: Group, words: Sequence[str], typed: str, names: Names) -> list[Candidate]:
-    """The candidates that begin with `typed`; files and directories where those are wanted."""
+def prefixed(typed: str, found: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates that begin with `typed`."""
+    return [c for c in found if c.word.startswith(typed)]
+
+
+def matching(
+    root: Group,
+    words: Sequence[str],
+    typed: str,
+    names: Names,
+    choose: Callable[[str, Iterable[Candidate]], list[Candidate]] = prefixed,
+) -> list[Candidate]:
+    """The candidates for `typed`, chosen by `choose`; files and directories where those are wanted."""
     place = locate(root, words)
     wanted = (
         place.option.complete
@@ -493,7 +505,7 @@ def matching(root: Group, words: Sequence[str], typed: str, names: Names) -> lis
     )
     if wanted in ("file", "directory") and not typed.startswith("-"):
         return sorted(_paths(typed, wanted == "directory"))
-    return [c for c in candidates(root, words, typed, names) if c.word.startswith(typed)]
+    return choose(typed, candidates(root, words, typed, names))
 
 
 def answer(words: Sequence[str], *, fetch: bool = False) -> str:

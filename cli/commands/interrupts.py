@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 import trio
 
@@ -35,12 +36,48 @@ class Interrupts:
         return interrupted
 
 
+class Relay:
+    """Ctrl-C on its way from the shell, which has the main thread, to the command that listens to it there."""
+
+    def __init__(self) -> None:
+        self._listeners: list[trio.MemorySendChannel[int]] = []
+
+    def passes_on(self) -> bool:
+        """Hands a Ctrl-C to whoever began to listen last; False where nobody does. Called in the loop's thread."""
+        if not self._listeners:
+            return False
+        try:
+            self._listeners[-1].send_nowait(signal.SIGINT)
+        except trio.WouldBlock:
+            return False  # it has not even looked at the ones before
+        return True
+
+    @contextmanager
+    def listening(self) -> Iterator[AsyncIterator[int]]:
+        """The signals that come while the block runs."""
+        send, receive = trio.open_memory_channel[int](2)
+        self._listeners.append(send)
+        try:
+            yield aiter(receive)
+        finally:
+            self._listeners.remove(send)
+
+
+RELAY: ContextVar[Relay | None] = ContextVar("RELAY", default=None)
+"""Where a command that runs beside the main thread hears of Ctrl-C."""
+
+
 @contextmanager
 def listen_for_interrupts() -> Iterator[Interrupts]:
-    """Makes SIGINT and SIGTERM wait to be asked for. In the shell, whose loop runs beside the main thread, signals come as
-    cancellation instead, and there is nothing to listen to."""
+    """Makes SIGINT and SIGTERM wait to be asked for. In the shell, whose loop runs beside the main thread, Ctrl-C comes by
+    the shell's relay."""
     if threading.current_thread() is not threading.main_thread():
-        yield Interrupts(None)
+        relay = RELAY.get()
+        if relay is None:
+            yield Interrupts(None)
+            return
+        with relay.listening() as signals:
+            yield Interrupts(signals)
         return
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         yield Interrupts(aiter(signals))

@@ -1,110 +1,197 @@
 """What the shell knows of its cluster: names for completion and figures for the toolbar, refreshed in the background.
 
-Completion and toolbar read what is here and never wait. A refresh that fails leaves the old names and says so in the
-toolbar.
+Completion and toolbar read what is here and never wait. It begins with what the disk has, so a shell knows names before
+the cluster has answered, or though it does not. A refresh that fails leaves the old names and says so in the toolbar.
+
+Two threads meet here: the engine's refreshes, the main one reads. What is read is replaced as a whole, never changed.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
-from pk.cli.commands.reassign_state import describe_nodes, running_reassignments
+from pk.cli.commands.reassign_state import running_reassignments
 from pk.cli.complete import Candidate
 from pk.cli.context import count
-from pk.cli.names import remember
+from pk.cli.names import (
+    partition_count,
+    partitions_meaning,
+    recall,
+    recall_configs,
+    recall_meanings,
+    remember_configs,
+)
+from pk.cli.refresh import Seen, fetch, keep, set_configs
 from pk.cli.session import Session
 from pk.cli.settings import Settings
-from pk.core.config import BROKER_KEYS, TOPIC_KEYS
-from pk.core.config_keys import Key, Type
-from pk.core.errors import KafkaError
+from pk.core.errors import KafkaError, ProtocolError
 from pk.net.client.errors import ClientError
-from pk.net.client.results import ConfigResource, ConfigSource, ResourceType, TopicDescription
+from pk.net.client.results import ConfigResource, ResourceType
 
 REFRESH_S = 10.0
-_CONFIGS_MAX = 200
-"""Topics whose configs are kept for completion."""
+_IDLE_S = 60.0
+"""So long after the last key the cluster is asked only once in so long."""
+
+_RETRY_S = 2.0
+_SHARE = 20
+"""A refresh that takes long is made less often: at most one twentieth of the time goes into it."""
+
+_CONFIGS_S = 30.0
 _PARTITIONS_MAX = 20_000
+_TYPES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
 
 
 class Cache:
-    """The names and figures of one cluster."""
+    """The names and figures of one cluster. `topic` and `group` are what `use` has set."""
 
     def __init__(self, settings: Settings) -> None:
+        self.soon: Callable[[Callable[[], None]], None] = lambda function: None
+        """Has a function called in the engine's thread, once there is one."""
+
+        self._wanted: trio.Event | None = None
+        self._used = time.monotonic()
+        self.switch(settings)
+
+    def switch(self, settings: Settings) -> None:
+        """From now on this is about another cluster; called in the engine's thread once that runs."""
         self.settings = settings
+        self.topic: str | None = None
+        self.group: str | None = None
         self.error: str | None = None
         self.refreshed: float | None = None
-        self.brokers: dict[int, str] = {}
         self.controller: int | None = None
-        self.down: set[int] = set()
-        """Brokers that are fenced, or hold replicas and are not there."""
+        self.brokers: Mapping[int, str] = {}
+        self.down: frozenset[int] = frozenset()
+        self.under_replicated = self.offline = self.moving = 0
+        self._lists: dict[str, list[Candidate]] = {}
+        self._configs: dict[tuple[str, str], tuple[float, Mapping[str, str]]] = {}
+        self._asked: set[tuple[str, str]] = set()
+        bootstrap = settings.bootstrap
+        for kind in ("topic", "group", "broker", "feature"):
+            self._fill(kind, recall_meanings(bootstrap, kind))
+        for topic, configs in recall_configs(bootstrap).items():
+            self._configs["topic", topic] = (0.0, configs)
+        self.stale()
 
-        self.under_replicated = 0
-        self.offline = 0
-        self.moving = 0
-        self.partitions: dict[str, str] = {}
-        self.topics: dict[str, str] = {}
-        self.groups: dict[str, str] = {}
-        self.configs: dict[str, dict[str, str]] = {}
-        """Topic → its configs that were set."""
+    def _fill(self, kind: str, names: Mapping[str, str]) -> None:
+        if kind == "topic":
+            self._lists.pop("partition", None)
+        self._lists[kind] = [Candidate(*item) for item in names.items()]
 
-        self._wanted = trio.Event()
+    # the engine's side
 
     def stale(self) -> None:
         """Asks for a refresh soon; called in the engine's thread."""
-        self._wanted.set()
+        if self._wanted is not None:
+            self._wanted.set()
 
     async def keep_fresh(self, session: Session) -> None:
         """Refreshes for ever."""
         while True:
             self._wanted = trio.Event()
-            try:
-                with trio.fail_after(REFRESH_S):
-                    await self._refresh(session)
-                self.error = None
-                self.refreshed = time.monotonic()
-            except (ClientError, KafkaError, OSError, trio.TooSlowError) as e:
-                self.error = "not connected" if not isinstance(e, KafkaError) else e.name
-            with trio.move_on_after(REFRESH_S):
+            began = time.monotonic()
+            if self._asked and began - (self.refreshed or 0) < REFRESH_S:
+                await self._guarded(self._fetch_configs, session)
+            else:
+                await self._guarded(self._refresh, session)
+            took_s = time.monotonic() - began
+            idle = began - self._used > _IDLE_S
+            pause_s = max(_IDLE_S if idle else REFRESH_S, _SHARE * took_s)
+            with trio.move_on_after(_RETRY_S if self.error else pause_s):
                 await self._wanted.wait()
 
-    async def _refresh(self, session: Session) -> None:
-        admin = await session.admin(self.settings)
-        cluster, nodes = await describe_nodes(admin)
-        self.brokers = {b.node_id: b.address for b in cluster.brokers}
-        self.controller = cluster.controller_id if cluster.controller_id >= 0 else None
-        described = await admin.describe_topics()
-        topics = {n: t for n, t in described.items() if isinstance(t, TopicDescription)}
-        self.topics = {n: f"{len(t.partitions)} partitions" for n, t in sorted(topics.items())}
-        self._partitions(topics, {b for b, node in nodes.items() if not node.fenced})
-        self.moving = len(await running_reassignments(admin))
-        listed = await admin.list_groups()
-        self.groups = {g.group_id: g.state for g in sorted(listed.groups, key=lambda g: g.group_id)}
-        remember(self.settings.bootstrap, "topic", self.topics)
-        remember(self.settings.bootstrap, "group", self.groups)
-        wanted = [ConfigResource(ResourceType.TOPIC, n) for n in list(topics)[:_CONFIGS_MAX]]
-        if wanted:
-            answers = await admin.describe_configs(wanted, include_synonyms=False)
-            self.configs = {
-                resource.name: {
-                    e.name: e.value or "" for e in found if e.source == ConfigSource.TOPIC
-                }
-                for resource, found in answers.items()
-                if not isinstance(found, Exception)
-            }
+    async def _guarded(self, work: Callable[[Session], object], session: Session) -> None:
+        try:
+            with trio.fail_after(max(REFRESH_S, 15.0)):
+                await work(session)  # type: ignore[misc]
+            self.error = None
+        except KafkaError as e:
+            self.error = e.name
+        except (ClientError, ProtocolError, OSError, trio.TooSlowError):
+            self.error = "not connected, trying again"
+        except Exception as e:  # noqa: BLE001 - a config that is refused, a secret that is not there: told in the toolbar
+            self.error = str(e).partition("\n")[0][:60] or type(e).__name__
 
-    def _partitions(self, topics: Mapping[str, TopicDescription], live: set[int]) -> None:
-        every = [(t.name, p) for _, t in sorted(topics.items()) for p in t.partitions]
-        self.under_replicated = sum(p.under_replicated for _, p in every)
-        self.offline = sum(p.leader_id < 0 for _, p in every)
-        known = {b for _, p in every for b in p.replicas} | set(self.brokers)
-        self.down = known - live
-        self.partitions = {
-            f"{name}/{p.partition}": f"leader {p.leader_id}, replicas {','.join(map(str, p.replicas))}"
-            for name, p in every[:_PARTITIONS_MAX]
+    async def _refresh(self, session: Session) -> None:
+        settings = self.settings
+        admin = await session.admin(settings)
+        seen = await fetch(admin)
+        moving = len(await running_reassignments(admin))
+        if settings is self.settings:
+            self._take(seen, moving)
+        keep(settings.bootstrap, seen)
+
+    def _take(self, seen: Seen, moving: int) -> None:
+        every = [p for t in seen.topics.values() for p in t.partitions]
+        self.under_replicated = sum(p.under_replicated for p in every)
+        self.offline = sum(p.leader_id < 0 for p in every)
+        self.moving = moving
+        self.down, self.brokers, self.controller = seen.down, seen.brokers, seen.controller
+        self._fill(
+            "topic", {n: partitions_meaning(len(t.partitions)) for n, t in seen.topics.items()}
+        )
+        self._fill("group", seen.groups)
+        self._fill("broker", {str(b): a or "not there" for b, a in seen.brokers.items()})
+        self.refreshed = time.monotonic()
+
+    async def _fetch_configs(self, session: Session) -> None:
+        settings, asked = self.settings, sorted(self._asked)
+        self._asked.clear()
+        admin = await session.admin(settings)
+        resources = [ConfigResource(_TYPES[kind], name) for kind, name in asked]
+        found = await set_configs(admin, resources)
+        now = time.monotonic()
+        for (kind, name), resource in zip(asked, resources, strict=True):
+            self._configs[kind, name] = (now, found.get((int(resource.type), name), {}))
+        topics = {
+            name: c for (kind, name), (_, c) in self._configs.items() if kind == "topic" and c
         }
-        remember(self.settings.bootstrap, "broker", map(str, known))
-        remember(self.settings.bootstrap, "partition", self.partitions)
+        remember_configs(settings.bootstrap, topics)
+
+    # the main thread's side
+
+    def touched(self) -> None:
+        """A key was pressed: what is old is worth fetching again."""
+        now = time.monotonic()
+        if now - self._used > REFRESH_S and now - (self.refreshed or 0) > REFRESH_S:
+            self.soon(self.stale)
+        self._used = now
+
+    def names(self, kind: str) -> Iterable[Candidate]:
+        """Part of `pk.cli.complete.Names`."""
+        if kind == "partition":
+            return self._partitions()
+        if kind == "bootstrap":
+            return [Candidate(a, f"broker {b}") for b, a in self.brokers.items() if a]
+        if kind.endswith("-config"):
+            return [Candidate(name) for name in recall("", kind)]
+        return self._lists.get(kind, ())
+
+    def _partitions(self) -> list[Candidate]:
+        found = self._lists.get("partition")
+        if found is None:
+            found = []
+            for word, meaning in self._lists["topic"]:
+                found += (Candidate(f"{word}/{p}") for p in range(partition_count(meaning)))
+                if len(found) >= _PARTITIONS_MAX:
+                    break
+            self._lists["partition"] = found
+        return found
+
+    def configs(self, kind: str, name: str) -> Mapping[str, str]:
+        """Part of `pk.cli.complete.Names`: what is known now; what is not, or is old, is asked for."""
+        if kind not in _TYPES or (kind == "broker" and not name.isdigit()):
+            return {}
+        at, known = self._configs.get((kind, name), (-_CONFIGS_S, {}))
+        if time.monotonic() - at > _CONFIGS_S:
+            self._asked.add((kind, name))
+            self.soon(self.stale)
+        return known
+
+    def current(self, kind: str) -> str | None:
+        """Part of `pk.cli.complete.Names`."""
+        return self.topic if kind == "topic" else self.group if kind == "group" else None
 
     def brokers_up(self) -> str:
         """`3 brokers`, or `2 of 3 brokers` where one is down."""
@@ -113,54 +200,9 @@ class Cache:
             return f"{every - len(self.down)} of {count(every, 'broker')}"
         return count(every, "broker")
 
-    def names(self, kind: str) -> Iterable[Candidate]:
-        """The candidates of a kind; part of `pk.cli.complete.Names`."""
-        match kind:
-            case "topic":
-                return [Candidate(n, meaning) for n, meaning in self.topics.items()]
-            case "group":
-                return [Candidate(n, state) for n, state in self.groups.items()]
-            case "broker":
-                return [Candidate(str(n), address) for n, address in self.brokers.items()]
-            case "partition":
-                return [Candidate(n, meaning) for n, meaning in self.partitions.items()]
-            case "bootstrap":
-                return [Candidate(address, f"broker {n}") for n, address in self.brokers.items()]
-            case "topic-config":
-                return self.config_keys(None)
-            case "broker-config":
-                return [Candidate(f"{k.name}=", _about(k, None)) for k in BROKER_KEYS.values()]
-        return ()
-
-    def config_keys(self, topic: str | None) -> list[Candidate]:
-        """The config keys of a topic, each with its present value, its default and what it is for."""
-        present = self.configs.get(topic or "", {})
-        return [
-            Candidate(f"{k.name}=", _about(k, present.get(k.name))) for k in TOPIC_KEYS.values()
-        ]
-
-    def config_values(self, name: str) -> list[Candidate]:
-        """The values that a topic's or broker's key can have, where they can be listed."""
-        key = TOPIC_KEYS.get(name) or BROKER_KEYS.get(name)
-        if key is None:
-            return []
-        if key.type is Type.BOOLEAN:
-            return [Candidate(f"{name}={v}") for v in ("true", "false")]
-        if not key.valid or ".." in key.valid:
-            return []
-        words = key.valid.replace("|", ",").strip("[]").split(",")
-        return [Candidate(f"{name}={w.strip()}") for w in words if w.strip().isidentifier()]
-
     def age(self) -> str:
         """How old the names are, for the toolbar."""
         if self.refreshed is None:
-            return "names not loaded yet"
-        return f"names {time.monotonic() - self.refreshed:.0f} s old"
-
-
-def _about(key: Key, present: str | None) -> str:
-    parts = [f"now {present}"] if present is not None else []
-    if key.default is not None:
-        parts.append(f"default {key.default or '(empty)'}")
-    first = key.doc.partition(". ")[0].strip()
-    return " · ".join([*parts, first])
+            return "names from the last time" if self._lists["topic"] else "no names yet"
+        age_s = time.monotonic() - self.refreshed
+        return f"names {age_s:.0f} s old" if age_s < 120 else f"names {age_s / 60:.0f} min old"

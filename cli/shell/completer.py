@@ -1,4 +1,8 @@
-"""Completion in the shell: the same candidates as for bash, matched fuzzily, with what they mean beside them."""
+"""Completion in the shell: the same candidates as for bash, matched fuzzily, with what they mean beside them.
+
+Everything here runs between two keys, so it is counted in candidates: of thousands of names each is looked at once or
+twice, with what C does fast, and only the best few become something that is shown.
+"""
 
 import re
 from collections.abc import Iterable
@@ -6,33 +10,58 @@ from collections.abc import Iterable
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from pk.cli.complete import Candidate, candidates, locate
+from pk.cli.complete import Candidate, matching
 from pk.cli.grammar import Group
 from pk.cli.shell.cache import Cache
-from pk.cli.shell.words import before_cursor
+from pk.cli.shell.words import is_after_output, parted, quoted
 
 OWN_WORDS = (
-    Candidate("use", "set the topic or group that commands are about"),
+    Candidate("use", "set the topic, group or profile that commands are about"),
     Candidate("exit", "leave the shell"),
+)
+BACKSLASHED = (
+    Candidate("\\?", "what the shell can do beside the commands"),
+    Candidate("\\w", "look at the last command again and again"),
+    Candidate("\\G", "the last command, a line for each value"),
+    Candidate("\\timing", "say how long commands take, or no more"),
+    Candidate("\\pager", "page what is too tall, or no more"),
+    Candidate("\\refresh", "fetch the names for completion now"),
+    Candidate("\\q", "leave the shell"),
 )
 NOT_HERE = frozenset(("up", "shell", "completion"))
 """Commands that make no sense inside the shell."""
 
+SHOWN_MAX = 200
+_RANKED_MAX = 2_000
 
-def fuzzy(typed: str, words: Iterable[Candidate]) -> list[Candidate]:
-    """The candidates that hold the letters of `typed` in order: prefixes first, then the tightest match."""
+
+def fuzzy(typed: str, words: Iterable[Candidate], limit: int = SHOWN_MAX) -> list[Candidate]:
+    """The best candidates that hold the letters of `typed` in order: prefixes first, then the tightest match."""
+    every = list(words)
     if not typed:
-        return list(words)
-    # Looked for at every place: the first match need not be the tightest.
-    pattern = re.compile(f"(?=({'.*?'.join(map(re.escape, typed))}))", re.IGNORECASE)
-    ranked = []
-    for order, candidate in enumerate(words):
-        found = [(len(m[1]), m.start()) for m in pattern.finditer(candidate.word)]
-        if found:
-            later = not candidate.word.lower().startswith(typed.lower())
-            ranked.append((later, *min(found), order, candidate))
-    ranked.sort(key=lambda entry: entry[:4])
-    return [entry[4] for entry in ranked]
+        return _cut(every, limit)
+    low = typed.lower()
+    holds = re.compile(".*?".join(map(re.escape, low)), re.IGNORECASE | re.DOTALL).search
+    found = [c for c in every if holds(c.word)]
+    prefixed = [c for c in found if c.word[: len(low)].lower() == low]
+    if len(prefixed) >= limit:
+        return _cut(prefixed, limit, len(found))
+    prefixes = set(prefixed)
+    others = [c for c in found if c not in prefixes]
+    if len(others) <= _RANKED_MAX:
+        # Looked for at every place: the first match need not be the tightest.
+        tightest = re.compile(f"(?=({'.*?'.join(map(re.escape, low))}))", re.IGNORECASE | re.DOTALL)
+        others.sort(key=lambda c: min((len(m[1]), m.start()) for m in tightest.finditer(c.word)))
+    return _cut(prefixed + others, limit)
+
+
+def _cut(found: list[Candidate], limit: int, of: int | None = None) -> list[Candidate]:
+    """The first few; the last of them says how many more there are."""
+    more = (of or len(found)) - limit
+    if more <= 0:
+        return found
+    word, meaning = found[limit - 1]
+    return [*found[: limit - 1], Candidate(word, f"{meaning} … and {more:,} more: type on".strip())]
 
 
 class ShellCompleter(Completer):
@@ -46,38 +75,47 @@ class ShellCompleter(Completer):
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterable[Completion]:
         """Candidates for the word before the cursor."""
-        words, typed = before_cursor(document.text_before_cursor)
+        self._cache.touched()
+        text = document.text_before_cursor
+        if is_after_output(text):
+            return
+        words, typed, quote = parted(text)
+        start = -len(text) if not words and text.startswith("\\") else -len(typed)
         for candidate in self.matches(words, typed):
             yield Completion(
-                candidate.word,
-                start_position=-len(typed),
-                display_meta=candidate.meaning[:70],
+                quoted(candidate.word, quote),
+                start_position=start,
+                display=_shown(candidate.word),
+                display_meta=candidate.meaning,
             )
 
     def matches(self, words: list[str], typed: str) -> list[Candidate]:
         """The candidates for `typed` after `words`, best first."""
+        if words[:1] == ["pk"]:
+            words = words[1:]
         if words[:1] == ["use"]:
             return fuzzy(typed, self._use(words))
-        found = [c for c in self._candidates(words, typed) if words or c.word not in NOT_HERE]
+        if typed.startswith("\\"):
+            return [c for c in BACKSLASHED if not words and c.word.startswith(typed)]
+        found = matching(self._root, words, typed, self._cache, fuzzy)
         if not words:
-            found += OWN_WORDS
-        return fuzzy(typed, found)
+            found = [c for c in found if c.word not in NOT_HERE]
+            found += fuzzy(typed, OWN_WORDS)
+        return found
 
     def _use(self, words: list[str]) -> Iterable[Candidate]:
         if len(words) == 1:
-            return [Candidate("topic"), Candidate("group")]
-        return self._cache.names(words[1]) if len(words) == 2 else ()
+            return [Candidate("topic"), Candidate("group"), Candidate("profile")]
+        if len(words) > 2:
+            return ()
+        if words[1] == "profile":
+            from pk.cli.complete import profiles
 
-    def _candidates(self, words: list[str], typed: str) -> list[Candidate]:
-        place = locate(self._root, words)
-        wanted = place.option.complete if place.option else None
-        if wanted in ("config-key", "topic-config", "broker-config"):
-            name, equals, _ = typed.partition("=")
-            if equals:
-                return self._cache.config_values(name)
-            kind = (place.plain[0] if place.plain else "").removesuffix("s")
-            if wanted == "topic-config":
-                return self._cache.config_keys(place.plain[0] if place.plain else None)
-            if kind == "topic":
-                return self._cache.config_keys(place.plain[1] if len(place.plain) > 1 else None)
-        return candidates(self._root, words, typed, self._cache)
+            return profiles()
+        return self._cache.names(words[1])
+
+
+def _shown(word: str) -> str:
+    """A name as it stands in the menu: very long ones lose their middle."""
+    word = word if word.isprintable() else "".join(c if c.isprintable() else "·" for c in word)
+    return word if len(word) <= 60 else f"{word[:40]}…{word[-19:]}"

@@ -1,7 +1,9 @@
 """The shell's engine: one thread that runs trio for as long as the shell lives, with the open clients in it.
 
-The terminal belongs to the main thread (prompt_toolkit). A command is handed over, and the main thread waits for its end;
-Ctrl-C reaches the main thread, which cancels the command's scope and nothing else.
+The terminal belongs to the main thread (prompt_toolkit). A command is handed over, and the main thread waits for its end.
+Signals reach the main thread alone, so Ctrl-C is its business; here is what it may do to a command that runs: the command
+hears of it where it listens (`pk.cli.commands.interrupts`), and else its scope is cancelled. The third one gives up on a
+command that does neither: it is left behind, cancelled, and the prompt comes back.
 """
 
 import threading
@@ -10,21 +12,24 @@ from typing import Self
 
 import trio
 
+from pk.cli.commands.interrupts import RELAY, Relay
 from pk.cli.connect import run_loop
 from pk.cli.context import Context
 from pk.cli.exits import Exit
 from pk.cli.run import report
 from pk.cli.session import Session, open_session
-from pk.net.client.errors import Disconnected, NoBrokers
+from pk.net.client.errors import ConnectFailed, Disconnected, NoBrokers
 
 Handler = Callable[[Context], Awaitable[int | None]]
 Background = Callable[[Session], Awaitable[None]]
 
-_RETRIES = 5
+_RETRIES = 30
 _RETRY_S = 1.0
+_PATIENCE = 3
+"""So many Ctrl-C, and the shell waits no longer for a command's end."""
 
 
-class _Job:
+class Job:
     """A command on its way through the engine."""
 
     def __init__(self, handler: Handler, context: Context, *, retried: bool) -> None:
@@ -32,11 +37,15 @@ class _Job:
         self.context = context
         self.retried = retried
         self.scope = trio.CancelScope()
+        self.relay = Relay()
+        self.interrupts = 0
         self.done = threading.Event()
         self.code: int = Exit.OK
 
     async def run(self, session: Session) -> None:
+        """Runs it in the engine's thread; whatever becomes of it, `done` is set."""
         self.context.session = session
+        RELAY.set(self.relay)
         try:
             with self.scope:
                 self.code = await self._attempts()
@@ -59,16 +68,26 @@ class _Job:
             except BaseException as error:
                 if left == 0 or not _is_lost(error):
                     raise
-                self.context.say("The connection is lost; trying again. Ctrl-C ends it.")
+                if left == _RETRIES:
+                    name = self.context.settings.cluster_name
+                    self.context.say(
+                        f"The connection to {name} is lost; trying again for {_RETRIES} s. Ctrl-C ends it."
+                    )
             left -= 1
             self.context.failures.clear()
             await trio.sleep(_RETRY_S)
+
+    def interrupt(self) -> None:
+        """A Ctrl-C; called in the engine's thread."""
+        self.interrupts += 1
+        if self.interrupts >= _PATIENCE or not self.relay.passes_on():
+            self.scope.cancel()
 
 
 def _is_lost(error: BaseException) -> bool:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    return isinstance(error, (Disconnected, NoBrokers))
+    return isinstance(error, (Disconnected, NoBrokers, ConnectFailed))
 
 
 class Engine:
@@ -88,12 +107,8 @@ class Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        nursery, token = self._nursery, self._token
-        if nursery is not None and token is not None:
-            try:
-                token.run_sync_soon(nursery.cancel_scope.cancel)
-            except trio.RunFinishedError:
-                return
+        if self._nursery is not None:
+            self.soon(self._nursery.cancel_scope.cancel)
         self._thread.join(timeout=5)
 
     def _main(self) -> None:
@@ -111,23 +126,23 @@ class Engine:
             self._ready.set()
             await trio.sleep_forever()
 
-    def run(self, handler: Handler, context: Context, *, retried: bool) -> int:
-        """Runs a command to its end, or to the Ctrl-C that cancels it; its exit code."""
-        token, nursery, session = self._token, self._nursery, self._session
-        assert token is not None and nursery is not None and session is not None
-        job = _Job(handler, context, retried=retried)
-        token.run_sync_soon(nursery.start_soon, job.run, session)
-        while not job.done.is_set():
-            try:
-                job.done.wait()
-            except KeyboardInterrupt:
-                context.say()  # the prompt is not to overwrite what stands on the line
-                token.run_sync_soon(job.scope.cancel)
-        return job.code
+    def start(self, job: Job) -> None:
+        """Hands a command over; `job.done` is set at its end."""
+        nursery, session = self._nursery, self._session
+        assert self._token is not None and nursery is not None and session is not None
+        self._token.run_sync_soon(nursery.start_soon, job.run, session)
+
+    def interrupt(self, job: Job) -> None:
+        """Passes a Ctrl-C on to a command. May be called by a signal's handler."""
+        self.soon(job.interrupt)
+        if job.interrupts >= _PATIENCE:
+            job.code = Exit.INTERRUPTED
+            job.done.set()
 
     def soon(self, function: Callable[[], None]) -> None:
-        """Calls `function` in the engine's thread."""
-        assert self._token is not None
+        """Calls `function` in the engine's thread. May be called by a signal's handler."""
+        if self._token is None:
+            return
         try:
             self._token.run_sync_soon(function)
         except trio.RunFinishedError:

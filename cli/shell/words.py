@@ -1,36 +1,70 @@
-"""A line of the shell, taken apart: words, where its output goes, and the word under the cursor."""
+"""A line of the shell, taken apart: words, how often and where its output goes, and the word under the cursor."""
 
+import re
 import shlex
 from typing import NamedTuple
 
 from pk.cli.grammar import UsageError
 
+WATCH_S = 2.0
+"""`\\w` without a number."""
+
+_WATCH = re.compile(r"(?:^|\s)\\w(?:\s*(?P<seconds>[0-9.]+))?\s*$")
+_VERTICAL = re.compile(r"(?:^|\s*)\\G\s*$")
+
 
 class Line(NamedTuple):
-    """A command line: its words, and a file or a command that its output goes to."""
+    """A command line: its words, how it is to be shown, and a file or a command that its output goes to."""
 
     words: list[str]
     file: str | None = None
     append: bool = False
     command: str | None = None
+    watch_s: float | None = None
+    vertical: bool = False
 
 
 def split_line(text: str) -> Line:
-    """Words as a POSIX shell parts them; `> FILE`, `>> FILE` and `| COMMAND` may follow. Raises UsageError."""
+    """Words as a POSIX shell parts them; `\\w N` or `\\G`, and `> FILE`, `>> FILE` or `| COMMAND` may follow.
+
+    Raises UsageError.
+    """
     position = _redirect(text)
     head, tail = (text, "") if position is None else (text[:position], text[position:])
+    head, watch_s, vertical = _suffixes(head)
     words = _split(head)
     if not tail:
-        return Line(words)
+        return Line(words, watch_s=watch_s, vertical=vertical)
     if tail.startswith("|"):
         if not tail[1:].strip():
             raise UsageError("a command is missing after |")
-        return Line(words, command=tail[1:].strip())
+        return Line(words, command=tail[1:].strip(), watch_s=watch_s, vertical=vertical)
     append = tail.startswith(">>")
     target = _split(tail[2 if append else 1 :])
     if len(target) != 1:
         raise UsageError("one file is wanted after >")
-    return Line(words, file=target[0], append=append)
+    return Line(words, target[0], append, watch_s=watch_s, vertical=vertical)
+
+
+def _suffixes(head: str) -> tuple[str, float | None, bool]:
+    """The line without `\\w N` or `\\G` at its end, and what they say."""
+    if (found := _WATCH.search(head)) is not None:
+        try:
+            seconds = float(found["seconds"] or WATCH_S)
+        except ValueError:
+            raise UsageError(f"\\w wants seconds, not {found['seconds']!r}") from None
+        if not 0.1 <= seconds <= 86_400:
+            raise UsageError("\\w wants seconds, from 0.1 to 86400")
+        rest = head[: found.start()]
+        if _VERTICAL.search(rest):
+            raise UsageError("\\w and \\G do not go together")
+        return rest, seconds, False
+    if (found := _VERTICAL.search(head)) is not None:
+        rest = head[: found.start()]
+        if _WATCH.search(rest):
+            raise UsageError("\\w and \\G do not go together")
+        return rest, None, True
+    return head, None, False
 
 
 def _split(text: str) -> list[str]:
@@ -56,6 +90,12 @@ def _redirect(text: str) -> int | None:
 
 def before_cursor(text: str) -> tuple[list[str], str]:
     """The whole words before the cursor, and what of the next one has been typed. An open quote is no obstacle."""
+    words, current, _ = parted(text)
+    return words, current
+
+
+def parted(text: str) -> tuple[list[str], str, str]:
+    """The same, and the quote that is open (empty where none is)."""
     words: list[str] = []
     current = ""
     quote = ""
@@ -75,4 +115,16 @@ def before_cursor(text: str) -> tuple[list[str], str]:
         else:
             current += char
             inside = True
-    return words, current
+    return words, current, quote
+
+
+def quoted(word: str, quote: str) -> str:
+    """`word` as it has to be typed for the shell to read it as one, behind an open `quote` if there is one."""
+    if quote:
+        return word
+    return word if word and not re.search(r"[\s'\"\\>|]", word) else shlex.quote(word)
+
+
+def is_after_output(text: str) -> bool:
+    """Whether the cursor stands behind a `>` or `|`, where words are no longer ours."""
+    return _redirect(text) is not None

@@ -177,8 +177,28 @@ SHELL = Command(
     "shell",
     help="The same commands in an interactive shell, with completion.",
     handler="pk.cli.shell.app:shell",
-    options=(*CONNECTION,),
-    examples=("pk shell", "pk shell --profile prod"),
+    options=(
+        Option(
+            "-c",
+            "--command",
+            value="LINE",
+            repeat=True,
+            dest="commands",
+            help="Run this line and end; may be given again.",
+        ),
+        Option(
+            "--stop-on-error",
+            help="End with the first line that fails; otherwise all are run, and the first failure is the exit code.",
+        ),
+        *CONNECTION,
+    ),
+    examples=(
+        "pk shell",
+        "pk shell -c 'use topic orders' -c 'topics offsets'",
+        "pk shell --stop-on-error -c 'topics list' -c 'groups list'",
+    ),
+    notes="Not on a terminal it runs the lines of standard input (`pk shell < script`); commands find nothing to read there, and those that ask "
+    "want -y. In the shell, \\? says what it can do beside the commands.",
     blocking=True,
 )
 
@@ -325,6 +345,7 @@ PROFILE = Group(
             arguments=(Argument("NAME", help="Its name; - for none.", complete="profile"),),
             options=(DEBUG,),
             examples=("pk profile use prod", "pk profile use -"),
+            blocking=True,
         ),
         Command(
             "edit",

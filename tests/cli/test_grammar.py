@@ -138,7 +138,10 @@ LETTERS = {
     "-o": {"--offset", "--to"},
     "-n": {"--num"},
     "-f": {"--format"},
-    "-c": {"--config"},
+    "-c": {
+        "--config",
+        "--command",
+    },  # `sh -c`, `psql -c`, `pk shell -c`: too well known to be another
     "-r": {"--replication-factor"},
     "-z": {"--compression"},
     "-d": {"--dry-run"},

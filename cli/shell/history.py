@@ -1,0 +1,54 @@
+"""The shell's history: a file for its owner's eyes only, which never sees a secret."""
+
+import os
+import re
+
+from prompt_toolkit.history import FileHistory
+
+_SECRET = re.compile(
+    r"""(password|passwd|passphrase|secret|jaas\.config|credential|token)[\w.-]*["']?\s*[=:]
+        | --?[\w-]*(password|passphrase|secret)[\w-]*[\s=]""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_BYTES_MAX = 1 << 20
+
+
+def holds_secret(line: str) -> bool:
+    """Whether a line looks as if it held a secret: `-X ssl.key.password=…`, `--password …`, JAAS."""
+    return _SECRET.search(f"{line} ") is not None
+
+
+class History(FileHistory):
+    """Lines typed, kept for the next shell; those with a secret only for this one. Raises OSError where it cannot be kept."""
+
+    def __init__(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+            _shorten(path, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
+        super().__init__(path)
+
+    def store_string(self, string: str) -> None:
+        """Part of prompt_toolkit's History."""
+        if not holds_secret(string):
+            try:
+                super().store_string(string)
+            except OSError:
+                return  # a full disk is no reason to end the shell
+
+
+def _shorten(path: str, size: int) -> None:
+    """Drops the older half of a file that has become too large."""
+    if size <= _BYTES_MAX:
+        return
+    with open(path, "rb") as file:
+        file.seek(size - _BYTES_MAX // 2)
+        newer = file.read()
+    # Each entry begins with its time, in a line of its own.
+    newer = newer[newer.find(b"\n# ") + 1 :]
+    scratch = f"{path}.{os.getpid()}"
+    with open(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(newer)
+    os.replace(scratch, path)

@@ -1,0 +1,361 @@
+r"""What a line typed in the shell does: the commands of the tree, and the few words that are the shell's own.
+
+Ctrl-C ends what runs and never the shell. So SIGINT has one handler as long as the shell lives, which asks what it is to
+do: hand it to the command that runs in the engine, or raise KeyboardInterrupt in one that runs here, or nothing. Nowhere
+else can it arrive.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from pk.cli.context import Context, Streams
+from pk.cli.exits import CommandError, Exit
+from pk.cli.grammar import Command, Parsed, UsageError, parse
+from pk.cli.help import help_text
+from pk.cli.main import usage
+from pk.cli.refresh import CONNECTING
+from pk.cli.run import handler_of, report
+from pk.cli.settings import Settings, settings_of
+from pk.cli.shell.cache import Cache
+from pk.cli.shell.engine import Engine, Job
+from pk.cli.shell.own_words import HELP
+from pk.cli.shell.paging import HeldError, HeldOutput
+from pk.cli.shell.words import Line, split_line
+from pk.cli.tree import ROOT
+
+NOT_HERE = frozenset(("up", "shell", "completion"))
+"""Commands that make no sense inside the shell."""
+
+_NOT_FILLED = frozenset(("create", "delete", "cp"))
+"""Commands that want their topics named, whatever `use` says."""
+
+_STREAMING = frozenset(("console-consumer", "console-producer", "top", "wait", "perf", "cp", "log"))
+"""Commands whose output is not to be held back: they show what comes, or ask."""
+
+_WAIT_S = 0.25
+
+
+class Shell:
+    """The state of a shell: its cluster, what `use` set, its engine."""
+
+    def __init__(self, settings: Settings, *, interactive: bool) -> None:
+        self.settings = settings
+        self.interactive = interactive
+        self.cache = Cache(settings)
+        self.engine = Engine(self.cache.keep_fresh if interactive else _nothing)
+        self.cache.soon = self.engine.soon
+        self.stdin: BinaryIO | None = None
+        """What commands read; None is standard input."""
+
+        self.last_code: int = Exit.OK
+        self.last: list[str] = []
+        """The words of the last command, for `\\w` and `\\G` alone on a line."""
+
+        self.timing = False
+        self.paging = True
+        self._on_interrupt: Callable[[], None] | None = None
+
+    @contextlib.contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Ctrl-C is the shell's while the block runs, and so is SIGTERM, which ends it in order."""
+        before = signal.signal(signal.SIGINT, self._interrupted)
+        terminated = signal.signal(signal.SIGTERM, _leave) if self.interactive else None
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+            if terminated is not None:
+                signal.signal(signal.SIGTERM, terminated)
+
+    def _interrupted(self, *_: object) -> None:
+        if self._on_interrupt is not None:
+            self._on_interrupt()
+
+    @contextlib.contextmanager
+    def on_interrupt(self, function: Callable[[], None]) -> Iterator[None]:
+        """What Ctrl-C does while the block runs."""
+        before, self._on_interrupt = self._on_interrupt, function
+        try:
+            yield
+        finally:
+            self._on_interrupt = before
+
+    # what a line does
+
+    def run_line(self, text: str) -> bool:
+        """Runs a line; False when it ends the shell. What came of it is in `last_code`."""
+        text = text.strip()
+        if not text or text.startswith("#"):
+            return True
+        began = time.monotonic()
+        self.last_code = Exit.OK
+        try:
+            if text in ("exit", "quit", "\\q"):
+                return False
+            if not self._own(text):
+                self._run(split_line(text))
+        except UsageError as e:
+            self.last_code = usage(e)
+        except CommandError as e:
+            sys.stderr.write(f"{e}\n")
+            self.last_code = e.code
+        except OSError as e:
+            where = f"{e.filename}: " if e.filename else ""
+            sys.stderr.write(f"{where}{e.strerror or e}.\n")
+            self.last_code = Exit.FAILED
+        except KeyboardInterrupt:
+            self.last_code = Exit.INTERRUPTED
+        if self.timing:
+            sys.stderr.write(f"Time: {_span(time.monotonic() - began)}\n")
+        return True
+
+    def _own(self, text: str) -> bool:
+        """Does what a word of the shell's own says; False where the line is a command."""
+        word, *rest = text.split()
+        if word == "use":
+            self._use(split_line(text).words[1:])
+        elif text == "clear":
+            if self.interactive and os.environ.get("TERM", "dumb") != "dumb":
+                sys.stdout.write("\x1b[H\x1b[2J")
+        elif word == "\\?":
+            sys.stdout.write(HELP)
+        elif word == "\\timing":
+            self.timing = _switched(self.timing, rest)
+            sys.stderr.write(f"Timing is {'on' if self.timing else 'off'}.\n")
+        elif word == "\\pager":
+            self.paging = _switched(self.paging, rest)
+            sys.stderr.write(f"The pager is {'on' if self.paging else 'off'}.\n")
+        elif word == "\\refresh":
+            self.engine.soon(self.cache.stale)
+            sys.stderr.write("The names for completion are being fetched.\n")
+        elif word.startswith("\\") and word[:2] not in ("\\w", "\\G"):
+            raise UsageError(f"the shell has no {word}; \\? shows what it has", ("shell",))
+        else:
+            return False
+        return True
+
+    def _use(self, words: list[str]) -> None:
+        cache = self.cache
+        match words:
+            case []:
+                cache.topic = cache.group = None
+            case ["topic", *names] if len(names) < 2:
+                cache.topic = names[0] if names else None
+            case ["group", *names] if len(names) < 2:
+                cache.group = names[0] if names else None
+            case ["profile", name]:
+                self._switch(name)
+            case _:
+                raise UsageError(
+                    "use takes `topic NAME`, `group NAME` or `profile NAME`", ("shell",)
+                )
+
+    def _switch(self, profile: str) -> None:
+        """Turns to the cluster of another profile. Raises CommandError."""
+        self.settings = settings_of(parse(ROOT, ["--profile", profile]).args)
+        settings = self.settings
+        self.engine.soon(lambda: self.cache.switch(settings))
+
+    def _run(self, line: Line) -> None:
+        words = line.words[1:] if line.words[:1] == ["pk"] else line.words
+        if not words:
+            if not self.last:
+                raise UsageError("there is no last command yet", ("shell",))
+            words = self.last
+        parsed = parse(ROOT, self.filled(words))
+        self.last = words
+        self._check(parsed, line)
+        with _redirected(line) as (out, terminal):
+            if parsed.wants_help:
+                self._say_help(parsed, out)
+            else:
+                self.last_code = self._command(parsed, line, out, terminal)
+
+    def _check(self, parsed: Parsed, line: Line) -> None:
+        """Refuses what is not for the shell. Raises UsageError."""
+        path, node = parsed.path, parsed.node
+        if path and path[0] in NOT_HERE:
+            raise UsageError(f"pk {path[0]} is for outside the shell", path)
+        if parsed.wants_help or not isinstance(node, Command):
+            return
+        if path == ("broker", "start") and not parsed.args.values()["detach"]:
+            raise UsageError("in the shell, `broker start` wants --detach", path)
+        if line.watch_s is not None and (node.blocking or _changes(node) or path[0] in _STREAMING):
+            raise UsageError(
+                f"\\w is for what shows something and ends; pk {' '.join(path)} is not", path
+            )
+
+    def _say_help(self, parsed: Parsed, out: BinaryIO | None) -> None:
+        text = help_text(parsed.node, parsed.path).encode()
+        if out is not None:
+            out.write(text)
+            return
+        self._held(lambda streams: streams.out.write(text))
+
+    def _command(
+        self, parsed: Parsed, line: Line, out: BinaryIO | None, terminal: bool | None
+    ) -> int:
+        node = parsed.node
+        assert isinstance(node, Command)
+        held = (
+            out is None
+            and self.interactive
+            and line.watch_s is None
+            and parsed.path[0] not in _STREAMING
+            and not _changes(node)
+            and not parsed.args.values().get("watch_s")
+        )
+        if held:
+            return self._held(lambda streams: self._run_on(parsed, line, streams))
+        streams = Streams(out=out, out_terminal=terminal, stdin=self.stdin)
+        return self._run_on(parsed, line, streams)
+
+    def _held(self, run: Callable[[Streams], Any]) -> int:
+        """Runs with output held back until it is known whether it fits the screen."""
+        if not self.interactive:
+            code = run(Streams())
+            sys.stdout.flush()
+            return int(code or 0) if isinstance(code, int) else Exit.OK
+        held = HeldOutput()
+        streams = Streams(out=held, err=HeldError(held), out_terminal=True)  # type: ignore[arg-type]
+        self._holding = held
+        try:
+            code = run(streams)
+        finally:
+            self._holding = None
+            held.finish(paged=self.paging)
+        return code
+
+    _holding: HeldOutput | None = None
+
+    def _run_on(self, parsed: Parsed, line: Line, streams: Streams) -> int:
+        from pk.cli.shell.vertical import VerticalContext
+
+        node = parsed.node
+        assert isinstance(node, Command)
+        kind = VerticalContext if line.vertical else Context
+        context = kind(parsed.args, parsed.path, streams)
+        if not any(parsed.args.given(name) for name in CONNECTING):
+            context.use(self.settings)
+        handler = handler_of(parsed)
+        if node.blocking:
+            return self._run_here(handler, context)
+        if line.watch_s is not None:
+            handler = _watched(handler, line.watch_s)
+        changes = _changes(node)
+        job = Job(handler, context, retried=not changes and parsed.path[0] not in _STREAMING)
+        code = self._wait(job)
+        streams.out.flush()
+        if changes:
+            self.engine.soon(self.cache.stale)
+        return code
+
+    def _run_here(self, handler: Callable[[Context], Any], context: Context) -> int:
+        """Runs a command that needs no loop, in this thread."""
+        try:
+            with self.on_interrupt(_raise_interrupt):
+                return int(handler(context) or context.exit)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told, and the shell goes on
+            return report(context, error)
+
+    def _wait(self, job: Job) -> int:
+        """Runs a command in the engine to its end, or to the Ctrl-C that ends it; its exit code."""
+
+        def interrupt() -> None:
+            os.write(2, b"\n")  # the prompt is not to overwrite what stands on the line
+            self.engine.interrupt(job)
+
+        with self.on_interrupt(interrupt):
+            self.engine.start(job)
+            while not job.done.wait(_WAIT_S):
+                if self._holding is not None:
+                    self._holding.release_if_late()
+        return job.code
+
+    def filled(self, words: list[str]) -> list[str]:
+        """`words` with the topic or group of `use` where the command takes one and none is named."""
+        from pk.cli.complete import locate
+
+        place = locate(ROOT, words)
+        node = place.node
+        if not isinstance(node, Command) or node.name in _NOT_FILLED or place.plain:
+            return words
+        given = {option.dest for option, _ in place.given}
+        if given & {
+            "help",
+            "topics",
+            "topic",
+            "groups",
+            "group",
+            "include",
+            "all_groups",
+            "from_file",
+        }:
+            return words
+        first = node.arguments[0].name if node.arguments else ""
+        name = self.cache.current(
+            "topic" if first == "TOPIC" else "group" if first == "GROUP" else ""
+        )
+        return [*words, name] if name else words
+
+
+def _watched(handler: Callable[[Context], Any], seconds: float) -> Callable[[Context], Any]:
+    from pk.cli.watching import watch
+
+    return lambda context: watch(context, handler, seconds)
+
+
+async def _nothing(session: object) -> None:
+    """No refreshes: a script has no toolbar, and nobody who presses Tab."""
+
+
+def _raise_interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def _leave(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _changes(node: Command) -> bool:
+    return any(option.dest in ("yes", "dry_run") for option in node.options)
+
+
+def _switched(now: bool, words: list[str]) -> bool:
+    """What a switch is to be: the other, or what is said. Raises UsageError."""
+    match words:
+        case []:
+            return not now
+        case [("on" | "off") as word]:
+            return word == "on"
+    raise UsageError("that takes on, off, or nothing", ("shell",))
+
+
+def _span(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.2f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+
+
+@contextlib.contextmanager
+def _redirected(line: Line) -> Iterator[tuple[BinaryIO | None, bool | None]]:
+    """Where standard output goes, and whether that is a terminal (None: find out)."""
+    if line.file is not None:
+        with open(os.path.expanduser(line.file), "ab" if line.append else "wb") as file:
+            yield file, False
+    elif line.command is not None:
+        with subprocess.Popen(line.command, shell=True, stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            try:
+                yield process.stdin, False  # pyright: ignore[reportReturnType]
+            finally:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
+    else:
+        yield None, None

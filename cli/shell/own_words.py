@@ -1,0 +1,26 @@
+"""What the shell can do beside the commands; `\\?` shows it."""
+
+HELP = r"""The commands of pk, without the word pk: `help` lists them, `help topics create` explains one.
+
+use topic NAME       commands that take a topic take this one where none is named
+use group NAME       the same for a group;  use topic, use group, use: forget it
+use profile NAME     turn to another cluster
+
+COMMAND \w [N]       look again every N seconds (2), what has changed lit; Ctrl-C ends
+COMMAND \G           a line for each value, every column
+COMMAND > FILE       into a file; >> FILE adds to it
+COMMAND | PROGRAM    into a program: topics list -f jsonl | jq .topic
+\w, \G               the same for the last command
+
+\timing [on|off]     say how long each command took
+\pager [on|off]      show what is too tall for the screen with $PAGER, or less
+clear                an empty screen; so does Ctrl-L
+\refresh             fetch the names for completion now (else every 10 s)
+\?                   this
+exit, quit, \q       leave; so does Ctrl-D
+
+Tab completes, letters in order are enough: `ordret` finds orders-retry. Up and
+Ctrl-R find earlier lines, Right takes the grey suggestion, Ctrl-X Ctrl-E opens
+$EDITOR. Ctrl-C ends what runs and never the shell. Lines that hold a secret are
+not kept in the history.
+"""

@@ -1,0 +1,122 @@
+"""Where the output of a command goes in the shell: held back until it is known whether it fits the screen, then printed as
+it is, or handed to a pager.
+
+What is said on standard error must stay in its order: it lets go of everything held back, and so does a command that
+takes its time. From then on the output goes straight through.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+HOLD_S = 1.0
+_HELD_MAX = 32 << 20
+_CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class HeldOutput:
+    """A binary stream in front of the terminal. Written to in the engine's thread, looked at in the main one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held = bytearray()
+        self._since: float | None = None
+        self._through = False
+
+    def write(self, data: bytes) -> int:
+        """Holds `data` back, or writes it."""
+        with self._lock:
+            if self._through:
+                sys.stdout.buffer.write(data)
+            else:
+                self._since = self._since or time.monotonic()
+                self._held += data
+        if len(self._held) > _HELD_MAX:
+            self.release()
+        return len(data)
+
+    def flush(self) -> None:
+        """Flushes what goes through; what is held stays."""
+        if self._through:
+            sys.stdout.buffer.flush()
+
+    def fileno(self) -> int:
+        """The terminal's, for its size."""
+        return sys.stdout.fileno()
+
+    def isatty(self) -> bool:
+        """It stands for a terminal."""
+        return True
+
+    def release(self) -> None:
+        """Writes what is held, and holds nothing any more."""
+        with self._lock:
+            self._through = True
+            if self._held:
+                sys.stdout.buffer.write(self._held)
+                sys.stdout.buffer.flush()
+                self._held.clear()
+
+    def release_if_late(self) -> None:
+        """Lets go of what has been held for long: the command is not about to end."""
+        if self._since is not None and time.monotonic() - self._since > HOLD_S:
+            self.release()
+
+    def finish(self, *, paged: bool) -> None:
+        """The command has ended: what is held is shown, by a pager where it is too tall and `paged`."""
+        with self._lock:
+            data, self._held, self._through = bytes(self._held), bytearray(), True
+        if not data:
+            return
+        size = os.get_terminal_size(sys.stdout.fileno())
+        if paged and _height(data, size.columns or 80) > (size.lines or 24) - 3 and page(data):
+            return
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+class HeldError:
+    """Standard error, before which held output goes."""
+
+    def __init__(self, out: HeldOutput) -> None:
+        self._out = out
+
+    def write(self, text: str) -> int:
+        """Writes the text, after what stands before it."""
+        self._out.release()
+        return sys.stderr.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def _height(data: bytes, columns: int) -> int:
+    """How many lines of the screen `data` takes."""
+    lines = _CODES.sub(b"", data).removesuffix(b"\n").split(b"\n")
+    return sum(1 + max(len(line.decode(errors="replace")) - 1, 0) // columns for line in lines)
+
+
+def page(data: bytes) -> bool:
+    """Shows `data` with $PK_PAGER, $PAGER or less; False where there is none that starts."""
+    if os.environ.get("TERM", "dumb") in ("dumb", ""):
+        return False
+    words = os.environ.get("PK_PAGER") or os.environ.get("PAGER") or "less"
+    environment = {"LESS": "-FRSX", "LESSCHARSET": "utf-8", **os.environ}
+    try:
+        command = shlex.split(words)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+    except (OSError, ValueError):
+        return False
+    assert process.stdin is not None
+    try:
+        process.stdin.write(data)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass  # it was left before its end
+    process.wait()
+    return True

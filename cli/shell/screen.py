@@ -1,0 +1,182 @@
+"""The shell on a terminal: prompt, completion menu, toolbar and history; and a plain reader of lines for terminals that can
+do nothing but that.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from pk.cli.paths import make_user_dir
+
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+    from pk.cli.shell.lines import Shell
+
+_PROMPT_NAMES = 28
+"""Characters of a name in the prompt."""
+
+
+def cut(name: str, room: int) -> str:
+    """A name in so many characters: what is too long loses its middle."""
+    if len(name) <= room:
+        return name
+    head = (room - 1) * 2 // 3
+    return f"{name[:head]}…{name[len(name) - (room - 1 - head) :]}"
+
+
+def cluster_of(shell: "Shell") -> str:
+    """How the prompt calls the cluster: by its profile, else by its first address."""
+    profile = shell.settings.profile
+    return profile.name if profile else shell.settings.bootstrap.split(",")[0]
+
+
+def prompt_of(shell: "Shell") -> str:
+    """`prod orders @billing> `."""
+    cache = shell.cache
+    parts = [cut(cluster_of(shell), _PROMPT_NAMES)]
+    if cache.topic:
+        parts.append(cut(cache.topic, _PROMPT_NAMES))
+    if cache.group:
+        parts.append("@" + cut(cache.group, _PROMPT_NAMES))
+    return f"{' '.join(parts)}> "
+
+
+def address_of(shell: "Shell") -> str:
+    """The cluster's name for the toolbar; of several addresses only the first, or nothing else would fit beside them."""
+    first, *more = shell.settings.bootstrap.split(",")
+    address = f"{first} (+{len(more)})" if more else first
+    profile = shell.settings.profile
+    return f"{profile.name} ({address})" if profile else address
+
+
+def toolbar_of(shell: "Shell") -> "StyleAndTextTuples":
+    """Cluster, brokers, health, controller, and the age of what completion knows."""
+    cache = shell.cache
+    profile = shell.settings.profile
+    name = f" {cut(address_of(shell), 40)} "
+    parts: StyleAndTextTuples = [
+        (f"class:cluster.{profile.colour}" if profile and profile.colour else "class:cluster", name)
+    ]
+    if profile and profile.guard != "confirm":
+        parts.append(("class:guard", f" {profile.guard} "))
+
+    def add(text: str, style: str = "") -> None:
+        parts.append(("", " · " if len(parts) > 1 else " "))
+        parts.append((style, text))
+
+    if cache.error is not None:
+        add(cache.error, "class:bad")
+    if cache.refreshed is not None:
+        add(cache.brokers_up(), "class:bad" if cache.down else "")
+        number = cache.under_replicated
+        add(f"{number} under-replicated", "class:poor" if number else "")
+        if cache.offline:
+            add(f"{cache.offline} offline", "class:bad")
+        if cache.moving:
+            add(f"{cache.moving} moving", "class:poor")
+        if cache.controller is not None:
+            add(f"controller {cache.controller}")
+    add(cache.age())
+    return parts
+
+
+_COLOURS = {"red", "yellow", "green", "blue", "magenta", "cyan"}
+
+
+def _style_rules() -> dict[str, str]:
+    rules = {
+        "bottom-toolbar": "noreverse bg:ansibrightblack fg:ansiwhite",
+        "cluster": "bold",
+        "guard": "reverse",
+        "bad": "bg:ansired fg:ansiwhite bold",
+        "poor": "bg:ansiyellow fg:ansiblack",
+    }
+    for colour in _COLOURS:
+        text = "ansiwhite" if colour in ("red", "blue", "magenta") else "ansiblack"
+        rules[f"cluster.{colour}"] = f"bg:ansi{colour} fg:{text} bold"
+    return rules
+
+
+def interact(shell: "Shell") -> None:
+    """Reads and runs lines until the end of input."""
+    profile = shell.settings.profile
+    name = shell.settings.cluster_name
+    guard = f", guarded as {profile.guard}" if profile and profile.guard != "confirm" else ""
+    sys.stdout.write(
+        f"pk on {name}{guard}. Tab completes, \\? says what else there is, Ctrl-D leaves.\n"
+    )
+    if os.environ.get("TERM", "dumb") in ("dumb", "", "unknown"):
+        _read_plainly(shell)
+    else:
+        _read_with_editor(shell)
+
+
+def _read_with_editor(shell: "Shell") -> None:
+    from prompt_toolkit import PromptSession
+    from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+    from prompt_toolkit.formatted_text import FormattedText
+    from prompt_toolkit.history import History, InMemoryHistory
+    from prompt_toolkit.styles import Style
+
+    from pk.cli.shell.completer import ShellCompleter
+    from pk.cli.shell.history import History as KeptHistory
+    from pk.cli.tree import ROOT
+
+    history: History
+    try:
+        history = KeptHistory(os.path.join(make_user_dir("state"), "history"))
+    except OSError as e:
+        sys.stderr.write(f"The history cannot be kept ({e.strerror}).\n")
+        history = InMemoryHistory()
+    plain = bool(os.environ.get("NO_COLOR"))
+
+    def message() -> "FormattedText":
+        profile = shell.settings.profile
+        colour = profile.colour if profile else None
+        style = "" if plain else f"bold ansi{colour}" if colour else "bold"
+        return FormattedText([(style, prompt_of(shell))])
+
+    prompts: PromptSession[str] = PromptSession(
+        history=history,
+        completer=ShellCompleter(ROOT, shell.cache),
+        complete_while_typing=True,
+        auto_suggest=AutoSuggestFromHistory(),
+        bottom_toolbar=lambda: toolbar_of(shell),
+        refresh_interval=1.0,
+        enable_open_in_editor=True,
+        enable_suspend=True,
+        style=None if plain else Style.from_dict(_style_rules()),
+    )
+    while True:
+        try:
+            text = prompts.prompt(message)
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        for line in text.splitlines():
+            if not shell.run_line(line):
+                return
+
+
+def _read_plainly(shell: "Shell") -> None:
+    """For a terminal that cannot be painted on: a prompt, and a line."""
+    while True:
+        sys.stdout.write(prompt_of(shell))
+        sys.stdout.flush()
+        try:
+            with shell.on_interrupt(_interrupted):
+                raw = sys.stdin.buffer.readline()
+        except KeyboardInterrupt:
+            sys.stdout.write("\n")
+            continue
+        if not raw:
+            sys.stdout.write("\n")
+            return
+        if not shell.run_line(raw.decode(errors="replace")):
+            return
+
+
+def _interrupted() -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,38 @@
+r"""`\G`: a result with a line for each value, for rows that are too wide to be read across."""
+
+from typing import Any
+
+from pk.cli.context import Context
+from pk.cli.output import Column, Document, Listing, Look, narrow, plain, title
+
+
+def vertical(listing: Listing, look: Look) -> bytes:
+    """The rows one below the other, each with a head and its columns as lines."""
+    # As wide does, it shows every column: there is room.
+    listing = narrow(listing, look._replace(format="wide"))
+    names = [title(column) for column in listing.columns]
+    width = max(map(len, names), default=0)
+    lines: list[str] = []
+    for number, row in enumerate(listing.rows, 1):
+        lines.append(f"── {number} ".ljust(min(look.width, 40), "─"))
+        for name, column in zip(names, listing.columns, strict=True):
+            lines += _entry(name.rjust(width), column, row.get(column.key))
+    lines.append(f"({len(listing.rows)} row{'' if len(listing.rows) == 1 else 's'})")
+    return ("\n".join(lines) + "\n").encode(errors="surrogateescape")
+
+
+def _entry(name: str, column: Column, value: Any) -> list[str]:
+    first, *more = (column.show or plain)(value).split("\n")
+    return [f"{name}  {first}", *(" " * (len(name) + 2) + line for line in more)]
+
+
+class VerticalContext(Context):
+    """A context whose lists are shown that way."""
+
+    def show(self, listing: Listing) -> None:
+        """Part of Context."""
+        self.write(vertical(listing, self.look))
+
+    def show_document(self, document: Document) -> None:
+        """Part of Context."""
+        self.show(document.rows)
