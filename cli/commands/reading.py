@@ -11,16 +11,27 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
+import trio
+
+from pk.cli.exits import CommandError
 from pk.cli.record_source import Source
+from pk.core.errors import ErrorCode
 from pk.core.record.batch import Record
 from pk.core.record.slices import record_list, values
-from pk.core.values import TopicPartition
+from pk.core.values import ZERO_UUID, TopicPartition, Uuid
 from pk.net.client.consumer import Consumer
 from pk.net.client.results import ListedOffset
 from pk.net.client.subscription import FetchedBatch
 
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _TICK_MS = 100
 """How often positions are looked at while no records come."""
+
+_LOOK_MS = 1000
+"""The same where nothing ends by itself: only to see that the topics are still there."""
+
+_GONE_S = 3.0
+"""A topic that brokers have not known for so long is gone, and not only new to one of them."""
 
 _BUFFERED_MAX = 20_000
 """Records of one partition that wait in a merge before its fetching pauses."""
@@ -102,6 +113,8 @@ class RangeReader:
         self.positions = {tp: s.begin for tp, s in self.open.items()}
         """The offset to be read next of each partition, at most its end."""
 
+        self._ids: dict[str, Uuid] = {}
+        self._missing_since: float | None = None
         consumer.assign(self.open)
         for tp, span in self.open.items():
             consumer.seek(tp, span.begin)
@@ -120,9 +133,12 @@ class RangeReader:
         return closed + sum(self.positions[tp] - self.spans[tp].begin for tp in self.open)
 
     async def parts(self, timeout_ms: float | None = None) -> list[Part]:
-        """The next records, perhaps none; waits `timeout_ms` at most where nothing ends by itself."""
-        wait = _TICK_MS if any(s.end is not None for s in self.open.values()) else timeout_ms
-        if timeout_ms is not None and wait is not None:
+        """The next records, perhaps none; waits a little for some, `timeout_ms` at most.
+
+        Raises KafkaError, ClientError; CommandError where a topic is deleted meanwhile.
+        """
+        wait = _TICK_MS if any(s.end is not None for s in self.open.values()) else _LOOK_MS
+        if timeout_ms is not None:
             wait = min(wait, timeout_ms)
         batches = await self._consumer.poll_batches(timeout_ms=wait)
         found = []
@@ -134,7 +150,31 @@ class RangeReader:
                 if part is not None:
                     found.append(part)
         self._close_finished()
+        if not found:
+            self._check_topics()
         return found
+
+    def _check_topics(self) -> None:
+        """Raises CommandError where a topic is no more, or is another one of the same name."""
+        known = self._consumer.cluster.metadata.topics
+        missing = None
+        for topic in {tp.topic for tp in self.open}:
+            info = known.get(topic)
+            if info is None:
+                continue
+            if info.error_code in _GONE:
+                missing = topic
+            elif info.topic_id == ZERO_UUID or info.error_code:
+                continue
+            elif info.topic_id != self._ids.setdefault(topic, info.topic_id):
+                raise CommandError(f"{topic} was deleted and made anew while it was read.")
+        now = trio.current_time()
+        if missing is None:
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = now
+        elif now - self._missing_since >= _GONE_S:
+            raise CommandError(f"{missing} was deleted while it was read.")
 
     def _close_finished(self) -> None:
         finished = []
