@@ -24,6 +24,7 @@ from pk.net.client.admin import Admin
 _SIZES_S = 3.0
 """How long brokers may take to tell sizes: they are a comfort, not the matter."""
 
+_NOTHING = "changes nothing"
 _JOINED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP)
 
 
@@ -69,23 +70,29 @@ class Move(NamedTuple):
         return self.committed is not None if self.deletes else self.target is not None
 
 
+def _delta(delta: int | None) -> str:
+    """How far the offset moves, and what that means for the group."""
+    if not delta:
+        return "-" if delta is None else "0"
+    return f"{delta:+,} {'skip' if delta > 0 else 're-read'}"
+
+
 PLAN = (
     Column("group"),
     Column("topic"),
     Column("partition", right=True, title="PART"),
     Column("committed", right=True),
     Column("target", right=True),
-    Column(
-        "delta", right=True, title="Δ", show=lambda d: "-" if d is None else f"{d:+,}" if d else "0"
-    ),
-    Column("effect"),
+    Column("delta", right=True, title="Δ RECORDS", show=_delta),
     Column(
         "target_time",
         title="TIME AT TARGET",
-        show=lambda time: time[:19].replace("T", " ") if time else "-",
+        right=True,
+        show=lambda time: time[:16].replace("T", " ") if time else "-",
     ),
     Column("note"),
     Column("result", wide=True),
+    Column("effect", wide=True),
     Column("error", wide=True),
 )
 
@@ -191,7 +198,7 @@ def totals(moves: Sequence[Move], times: Times | None = None, size: float | None
         f"sets {count(first, 'offset')} for the first time" if first else "",
         f"deletes {count(gone, 'commit')} where there was none before" if gone else "",
     ]
-    return join([p for p in parts if p]) or "changes nothing"
+    return join([p for p in parts if p]) or _NOTHING
 
 
 def export_csv(moves: Sequence[Move], *, with_group: bool) -> bytes:
@@ -209,19 +216,25 @@ def groups_in(moves: Iterable[Move]) -> list[str]:
     return list(dict.fromkeys(m.group for m in moves))
 
 
-def _columns(moves: Sequence[Move]) -> list[Column]:
-    """The columns of a plan at a terminal: the group only where there are several."""
-    several = len(groups_in(moves)) > 1
-    return [c._replace(wide=not several) if c.key == "group" else c for c in PLAN]
+def _columns(
+    moves: Sequence[Move], times: Times | None = None, *, done: bool = False
+) -> list[Column]:
+    """The columns of a plan at a terminal: the group only where there are several, no column that would be empty."""
+    hidden = {"effect"} if len(groups_in(moves)) > 1 else {"effect", "group"}
+    hidden |= set() if times else {"target_time"}
+    hidden |= set() if any(m.note for m in moves) else {"note"}
+    hidden |= {"error"} if done else {"result", "error"}
+    return [column._replace(wide=column.key in hidden) for column in PLAN]
 
 
 async def preview(context: Context, admin: Admin, moves: Sequence[Move]) -> None:
     """Shows what would happen, on standard output."""
     times = await target_times(admin, moves)
     rows = rows_of(moves, times, "would be set")
-    context.show(Listing(_columns(moves), rows))
+    context.show(Listing(_columns(moves, times), rows))
     size = await bytes_of(admin, moves)
-    context.say(f"This {totals(moves, times, size)}; nothing was changed.")
+    said = totals(moves, times, size)
+    context.say(f"This {said}; nothing was changed." if said != _NOTHING else f"This {said}.")
 
 
 async def ask(
@@ -243,7 +256,7 @@ async def ask(
             terminal=context.streams.err_terminal,
             colour=context.streams.err_colour,
         )
-        table = render(Listing(_columns(moves), rows_of(moves, times, "")), look)
+        table = render(Listing(_columns(moves, times), rows_of(moves, times, "")), look)
         context.say(table.decode(errors="replace").rstrip("\n"))
     groups = groups_in(moves)
     context.say(
@@ -296,12 +309,7 @@ def report(context: Context, done: Sequence[Move], kept: str | None, *, quiet: b
         if m.error is not None and m.error not in context.failures:
             context.failed(m.error, f"{m.group} {m.tp}")
     if not quiet:
-        columns = [
-            c._replace(wide=False) if c.key == "result" else c
-            for c in _columns(done)
-            if c.key != "target_time"
-        ]
-        context.show(Listing(columns, rows_of(done, {}, "set")))
+        context.show(Listing(_columns(done, done=True), rows_of(done, {}, "set")))
     if kept is None:
         return
     if any(m.changes for m in done):

@@ -10,7 +10,7 @@ from typing import Any
 from pk.cli.commands.common import check_partitions, describe_topics, existing_topics
 from pk.cli.commands.groups_state import selected
 from pk.cli.context import Context, join
-from pk.cli.exits import Unusable
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.output import Column, Listing, Row
 from pk.cli.resolve import now_ms
 from pk.cli.times import show_span, show_time
@@ -33,10 +33,10 @@ _PRODUCERS = (
     Column("producer_id", right=True),
     Column("producer_epoch", right=True, title="EPOCH"),
     Column("last_sequence", right=True, title="LAST SEQ"),
-    Column("last_time", title="LAST WRITE", show=_clock),
     Column("idle_ms", right=True, title="IDLE", show=_span),
     Column("open_since_offset", right=True, title="OPEN FROM"),
     Column("open_ms", right=True, title="OPEN FOR", show=_span),
+    Column("last_time", title="LAST WRITE", wide=True, show=_clock),
     Column("coordinator_epoch", right=True, wide=True),
     Column("open_since", wide=True, show=_clock),
 )
@@ -47,7 +47,7 @@ async def describe(context: Context) -> None:
     args = context.args
     admin = await context.admin()
     tps = await _partitions(context, admin)
-    broker = _broker(args.broker)
+    broker = await _broker(admin, args.broker)
     answers = await admin.describe_producers(tps, broker_id=broker) if tps else {}
     states: list[tuple[TopicPartition, r.ProducerState]] = []
     for tp in sorted(answers):
@@ -60,17 +60,21 @@ async def describe(context: Context) -> None:
     begun = await _begun(admin, states)
     now = now_ms()
     context.show(Listing(_PRODUCERS, [_row(tp, p, begun, now) for tp, p in states], _style))
-    if not states and context.look.format in ("table", "wide"):
+    if not states and not context.failures and context.look.format in ("table", "wide"):
         what = "open transaction" if args.open else "idempotent or transactional producer"
         where = join(sorted({tp.topic for tp in tps}), 3) or "any topic"
         context.say(f"No {what} is known for {where}.")
 
 
-def _broker(text: str | None) -> int | None:
+async def _broker(admin: Admin, text: str | None) -> int | None:
+    """The broker of --broker; None without it. Raises CommandError where there is none of that id."""
     if text is None:
         return None
     if not text.isascii() or not text.isdigit():
         raise Unusable(f"--broker wants a broker's id, not {text!r}.")
+    known = [str(b.node_id) for b in (await admin.describe_cluster()).brokers]
+    if text not in known:
+        raise CommandError(f"There is no broker {text}; there are {join(known)}.")
     return int(text)
 
 

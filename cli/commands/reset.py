@@ -63,6 +63,8 @@ async def reset_offsets(context: Context) -> None:
     if args.dry_run or (args.export and not (args.execute or args.yes)):
         if not args.export:
             await preview(context, admin, moves)
+            if absent:
+                context.say((await _about_absent(context, admin, absent)).strip())
         for group in active:
             context.say(str(active_refusal(group, "offsets are reset")))
         return

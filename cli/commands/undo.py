@@ -21,22 +21,24 @@ Undo = Callable[[Context, store.Change], Awaitable[bool]]
 
 _HISTORY = (
     Column("id", right=True),
-    Column("time", show=lambda time: time[:19].replace("T", " ") if time else "-"),
-    Column("cluster"),
+    Column("age_ms", right=True, title="AGE", show=lambda ms: show_span(ms)),
     Column("change"),
-    Column("undone", show=lambda time: time[:19].replace("T", " ") if time else "-"),
+    Column("cluster"),
+    Column("undone", show=lambda time: "yes" if time else "-"),
+    Column("time", wide=True),
     Column("kind", wide=True),
     Column("cluster_id", wide=True),
 )
 
 
-def _row(change: store.Change) -> dict[str, Any]:
+def _row(change: store.Change, now: int) -> dict[str, Any]:
     return {
         "id": int(change.id),
-        "time": show_time(change.made_ms),
-        "cluster": change.cluster,
+        "age_ms": max(now - change.made_ms, 0),
         "change": change.description,
+        "cluster": change.cluster,
         "undone": None if change.undone_ms is None else show_time(change.undone_ms),
+        "time": show_time(change.made_ms),
         "kind": change.kind,
         "cluster_id": change.cluster_id,
     }
@@ -47,7 +49,12 @@ def _style(row: Mapping[str, Any]) -> str | None:
 
 
 def _show(context: Context, changes: Sequence[store.Change]) -> None:
-    context.show(Listing(_HISTORY, [_row(change) for change in changes], _style))
+    now = now_ms()
+    rows = [_row(change, now) for change in changes]
+    hidden = set() if len({row["cluster"] for row in rows}) > 1 else {"cluster"}
+    hidden |= set() if any(row["undone"] for row in rows) else {"undone"}
+    columns = [c._replace(wide=True) if c.key in hidden else c for c in _HISTORY]
+    context.show(Listing(columns, rows, _style))
 
 
 def history(context: Context) -> None:

@@ -3,7 +3,7 @@
 from pk.cli.grammar import Argument, Command, Option
 from pk.cli.specs.common import CHANGE, CONNECTION, DEBUG, LISTING
 
-_HISTORY = "id:int time cluster change undone? kind cluster_id?"
+_HISTORY = "id:int age_ms:int change cluster undone? time kind cluster_id?"
 UNDO_SHOWS = {"id": "...", "": _HISTORY}
 """Which fields a plan has depends on what is undone."""
 
