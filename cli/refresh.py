@@ -26,6 +26,7 @@ STALE_S = 30.0
 
 _CHANGED_S = 2.0
 _DEADLINE_S = 20.0
+_ALARM_S = 40
 _CONFIGS_MAX = 200
 _GIVEN = "PK_REFRESH"
 
@@ -37,7 +38,10 @@ def refresh_soon(bootstrap: str, given: Mapping[str, Any], *, changed: bool = Fa
     """Starts a process that fetches the names of a cluster, unless that was done lately; whether it was started.
 
     `given` is what was given for the options in CONNECTING. After a change the names are fetched even if they are not old.
+    Nothing is started where the environment says PK_COMPLETION_REFRESH=never.
     """
+    if os.environ.get("PK_COMPLETION_REFRESH") == "never":
+        return False
     try:
         if not _claim(bootstrap, _CHANGED_S if changed else STALE_S):
             return False
@@ -86,12 +90,17 @@ def _spawn(given: Mapping[str, Any]) -> None:
 
 def refresh() -> int:
     """`pk __refresh`: fetches the names once. An exit code, which nobody reads."""
+    import signal
+
     from pk.cli.grammar import Args
     from pk.cli.settings import settings_of
 
     try:
         given = json.loads(os.environ.pop(_GIVEN, "{}"))
         os.nice(10)
+        signal.alarm(
+            _ALARM_S
+        )  # a keyring that asks, a disk that hangs: nobody would end this otherwise
         values: dict[str, Any] = {name: given.get(name) for name in CONNECTING}
         values["client_properties"] = tuple(map(tuple, given.get("client_properties") or ()))
         settings = settings_of(Args(values, frozenset(given)))

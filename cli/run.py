@@ -72,11 +72,25 @@ def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
 
             code = run(handler, context)
         streams.out.flush()
+        if streams.in_terminal and streams.err_terminal:
+            _refresh_names(parsed, context)
         return code or int(context.exit)
     except BaseException as error:
         if isinstance(error, (SystemExit, GeneratorExit)):
             raise
         return report(context, error)
+
+
+def _refresh_names(parsed: Parsed, context: Context) -> None:
+    """Has the names that completion offers fetched anew, where a command at a terminal may have changed them or they are
+    old; nobody waits for it."""
+    dests = {option.dest for option in parsed.node.options}
+    if "bootstrap_server" not in dests or context.session is None:
+        return
+    from pk.cli.refresh import refresh_soon
+
+    changed = not dests.isdisjoint(("yes", "dry_run")) and not parsed.args.values().get("dry_run")
+    refresh_soon(context.settings.bootstrap, parsed.args.values(), changed=changed)
 
 
 def report(context: Context, error: BaseException) -> int:

@@ -240,6 +240,9 @@ COMPLETION = Command(
     arguments=(Argument("SHELL", help="bash, zsh or fish.", complete="shell"),),
     blocking=True,
     examples=("source <(pk completion bash)",),
+    notes="A Tab never asks a cluster: names of topics, groups, brokers and configs come from files in the cache "
+    "directory, which a process in the background refreshes after a command at a terminal and when a Tab finds them "
+    "older than half a minute. PK_COMPLETION_REFRESH=never starts none; then they are as the last listings left them.",
 )
 
 _PROFILE_SHAPE = (

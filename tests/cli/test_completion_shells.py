@@ -41,7 +41,6 @@ def line(request: pytest.FixtureRequest, terminal: Start, tmp_path: Path) -> "Li
     folder = tmp_path / "bin"
     folder.mkdir()
     pk = folder / "pk"
-    # Names that are old would be fetched; here nobody answers, and the processes are spared.
     pk.write_text(f'#!/bin/sh\nexec {" ".join(pk_command())} "$@"\n')
     pk.chmod(pk.stat().st_mode | stat.S_IXUSR)
     (tmp_path / "data").mkdir()
