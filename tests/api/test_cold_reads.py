@@ -78,7 +78,8 @@ def drop(*files: Path) -> None:
 
 
 def files_of(directory: Path) -> list[Path]:
-    return list(directory.glob("t-0/*"))
+    """Those of segments, which stay; a checkpoint is written under another name and renamed."""
+    return list(directory.glob("t-0/[0-9]*"))
 
 
 def request(value: bytes, topic: str) -> ProduceRequest:
