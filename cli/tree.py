@@ -9,6 +9,7 @@ from pk.cli.specs.doctor import DOCTOR, WHY
 from pk.cli.specs.groups import GROUPS
 from pk.cli.specs.log import LOG
 from pk.cli.specs.partitions import ISR, PARTITIONS
+from pk.cli.specs.perf import PERF
 from pk.cli.specs.process import BROKER, COMPLETION, HELP, PROFILE, SHELL, UP
 from pk.cli.specs.producers import PRODUCERS
 from pk.cli.specs.reassign import REASSIGN
@@ -40,6 +41,7 @@ ROOT = Group(
         CLUSTER,
         PRODUCERS,
         TOP,
+        PERF,
         LOG,
         DOCTOR,
         WHY,

@@ -18,7 +18,6 @@ from pk.cli.commands.produce_plan import (
     Plan,
     Tally,
     producer_config,
-    refuse_if_readonly,
     topic_exists,
 )
 from pk.cli.context import Context, count
@@ -50,7 +49,7 @@ async def produce(context: Context) -> int | None:
     if context.args.dry_run:
         await _dry_run(context, plan)
         return None
-    refuse_if_readonly(context)
+    context.allow()
     if _at_a_terminal(context):
         from pk.cli.commands.produce_editor import edit
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pk.cli.client_config import client_config
 from pk.cli.commands.common import is_unknown, unknown_topic
 from pk.cli.context import Context
-from pk.cli.exits import CommandError, Refused, Unusable
+from pk.cli.exits import CommandError, Unusable
 from pk.cli.json_text import fault
 from pk.cli.record_input import BadLine, Headers, NewRecord, Pair, Reading, reading
 from pk.cli.resolve import now_ms
@@ -53,14 +53,6 @@ def producer_config(context: Context, **defaults: str) -> dict[str, object]:
         given["delivery.timeout.ms"] = max(120_000, least)
     ours = {k.replace("_", "."): v for k, v in defaults.items()}
     return client_config(ProducerConfig, context.settings, {**_DEFAULTS, **ours, **given})
-
-
-def refuse_if_readonly(context: Context) -> None:
-    """Raises Refused where the profile forbids changes. Producing asks no question, as Apache's tool does not."""
-    if context.settings.guard == "readonly":
-        raise Refused(
-            f"{context.settings.cluster_name} is guarded as read-only; nothing was written."
-        )
 
 
 class Plan:

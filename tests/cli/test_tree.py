@@ -23,7 +23,13 @@ STARTS = frozenset(
 OWN = frozenset(("profile add", "profile use", "profile edit"))
 """Commands that change a file of the user's, which the next one changes back."""
 
-AT_ONCE = frozenset(("topics create", "console-producer"))
+AT_ONCE = frozenset(
+    (
+        "topics create",
+        "console-producer",
+        *(f"perf {test}" for test in ("produce", "consume", "e2e")),
+    )
+)
 """Changes that are made without asking, as Apache's tools of that name make them."""
 
 LOOKS = frozenset(
