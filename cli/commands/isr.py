@@ -1,18 +1,22 @@
 """`pk isr`: at a glance, what is replicated how far.
 
 Where each replica's log ends is asked of the replica itself: ListOffsets with the replica id -2 ("debugging") is answered
-by followers too, and with the log end instead of the high watermark. A broker that does not answer leaves a gap.
+by followers too, and with the log end instead of the high watermark. Of a broker that does not answer `isr_since` knows
+when it was last seen, and about how much it has missed.
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import Any
 
 import trio
 
 from pk.cli.commands.common import leader_of, partition_style
+from pk.cli.commands.isr_since import Witness, witnesses
 from pk.cli.commands.partition_view import Partitions, ailing, chosen, needed_replicas
 from pk.cli.context import Context, join
 from pk.cli.output import Column, Listing
+from pk.cli.times import show_time
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -28,34 +32,46 @@ Ends = dict[TopicPartition, dict[int, int]]
 """Partition → broker → the log end offset of the replica there."""
 
 
+class About(int):
+    """A number of records that is reckoned, not told."""
+
+
 def show_behind(lag: Mapping[str, int | None] | None) -> str:
-    """The replicas that are behind, as broker:records; broker:? where its end is not known."""
+    """The replicas that are behind, as broker:records; broker:~records where that is reckoned, broker:? where unknown."""
     if lag is None:
         return "-"
     told = (
-        f"{broker}:{'?' if behind is None else behind}"
+        f"{broker}:{'?' if behind is None else f'~{behind}' if isinstance(behind, About) else behind}"
         for broker, behind in lag.items()
-        if behind != 0
+        if behind != 0 or isinstance(behind, About)
     )
     return ",".join(told) or "0"
+
+
+def show_since(since: str | None) -> str:
+    """A time for people: without the day where that is today."""
+    if not since:
+        return "-"
+    return since[11:19] if since[:10] == date.today().isoformat() else since[:16].replace("T", " ")
 
 
 _ISR = (
     Column("topic"),
     Column("partition", right=True, title="PART"),
     Column("leader", right=True),
-    Column("leader_epoch", right=True, title="EPOCH"),
+    Column("leader_epoch", right=True, wide=True, title="EPOCH"),
     Column("replicas"),
     Column("isr", title="ISR"),
     Column("in_sync", right=True, wide=True),
     Column("out_of_sync", title="OUT"),
-    Column("elr", title="ELR"),
+    Column("since", show=show_since),
+    Column("behind", show=show_behind),
+    Column("elr", wide=True, title="ELR"),
     Column("last_known_elr", title="LAST KNOWN ELR", wide=True),
     Column("log_end_offset", right=True, title="LEO"),
-    Column("high_watermark", right=True, title="HW"),
-    Column("behind", show=show_behind),
+    Column("high_watermark", right=True, wide=True, title="HW"),
     Column("lag_max", right=True, wide=True),
-    Column("since", title="SINCE", show=lambda since: since or "—", wide=True),
+    Column("estimated", wide=True),
     Column("log_end_offsets", title="LEO OF EACH", wide=True),
     Column("offline_replicas", wide=True, title="OFFLINE"),
 )
@@ -76,10 +92,8 @@ async def isr(context: Context) -> None:
     context.show(Listing(_ISR, rows, partition_style))  # pyright: ignore[reportArgumentType]
 
 
-async def isr_rows(
-    context: Context, admin: Admin, wanted: Partitions, since: Mapping[TopicPartition, str] = {}
-) -> list[dict[str, Any]]:
-    """A row for each partition; `since` is when each fell out of sync, as far as somebody saw it."""
+async def isr_rows(context: Context, admin: Admin, wanted: Partitions) -> list[dict[str, Any]]:
+    """A row for each partition."""
     ends: Ends = {}
     watermarks: Ends = {}
     by_leader: dict[int, list[TopicPartition]] = {}
@@ -96,8 +110,10 @@ async def isr_rows(
             f"{'Broker' if len(silent) == 1 else 'Brokers'} {names} did not answer; what only "
             "they know is left open."
         )
+    ailing = {tp: p for tp, p in wanted.items() if p.under_replicated}
+    seen = await witnesses(admin, ailing, ends) if ailing else {}
     return [
-        isr_row(tp, p, watermarks.get(tp, {}).get(p.leader_id), ends.get(tp, {}), since.get(tp))
+        isr_row(tp, p, watermarks.get(tp, {}).get(p.leader_id), ends.get(tp, {}), seen)
         for tp, p in wanted.items()
     ]
 
@@ -107,17 +123,13 @@ def isr_row(
     p: r.PartitionDescription,
     hw: int | None,
     ends: Mapping[int, int],
-    since: str | None = None,
+    seen: Mapping[tuple[TopicPartition, int], Witness] = {},
 ) -> dict[str, Any]:
-    """What is known of one partition."""
+    """What is known of one partition; `seen` is what is known of the replicas that are out of sync."""
     leo = ends.get(p.leader_id)
-    behind: dict[str, int | None] | None = None
-    if leo is not None:
-        behind = {
-            str(b): max(leo - ends[b], 0) if b in ends else None
-            for b in p.replicas
-            if b != p.leader_id
-        }
+    behind = lags(tp, p, ends, seen, [b for b in p.replicas if b != p.leader_id])
+    out = [b for b in p.replicas if b not in p.isr]
+    times = [w.since_ms for b in out if (w := seen.get((tp, b))) and w.since_ms is not None]
     known = [lag for lag in (behind or {}).values() if lag is not None]
     return {
         "topic": tp.topic,
@@ -127,17 +139,38 @@ def isr_row(
         "replicas": list(p.replicas),
         "isr": list(p.isr),
         "in_sync": len(p.isr),
-        "out_of_sync": [b for b in p.replicas if b not in p.isr],
+        "out_of_sync": out,
+        "since": show_time(min(times)) if times else None,
         "elr": None if p.elr is None else list(p.elr),
         "last_known_elr": None if p.last_known_elr is None else list(p.last_known_elr),
         "log_end_offset": leo,
         "high_watermark": hw,
         "behind": behind,
         "lag_max": max(known, default=None if leo is None else 0),
-        "since": since,
+        "estimated": [int(b) for b, lag in (behind or {}).items() if isinstance(lag, About)],
         "log_end_offsets": {str(b): ends.get(b) for b in p.replicas},
         "offline_replicas": list(p.offline_replicas),
     }
+
+
+def lags(
+    tp: TopicPartition,
+    p: r.PartitionDescription,
+    ends: Mapping[int, int],
+    seen: Mapping[tuple[TopicPartition, int], Witness],
+    brokers: Iterable[int],
+) -> dict[str, int | None] | None:
+    """Broker → records that its replica lacks; None where the leader's end is not known."""
+    leo = ends.get(p.leader_id)
+    if leo is None:
+        return None
+    return {
+        str(b): max(leo - ends[b], 0) if b in ends else _missed(seen.get((tp, b))) for b in brokers
+    }
+
+
+def _missed(witness: Witness | None) -> int | None:
+    return None if witness is None or witness.missed is None else About(witness.missed)
 
 
 async def log_ends(admin: Admin, partitions: Partitions) -> Ends:

@@ -1,8 +1,8 @@
 """`pk isr -w`: who leaves and joins the in-sync replicas, as it happens.
 
 Kafka has no API for the history of an ISR, so a watch asks again and again and tells what is different. What was out of
-sync when it began is told first, without a time: nobody saw when that began. A replica that comes back says how long this
-watch saw it gone.
+sync when it began is told first, without a time: nobody saw when that began, and how long it lasts is as `isr_since`
+reckons it. A replica that comes back says how long it was gone.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import trio
 
 from pk.cli.commands.common import partition_style
-from pk.cli.commands.isr import log_ends, show_behind
+from pk.cli.commands.isr import lags, log_ends, show_behind
+from pk.cli.commands.isr_since import witnesses
 from pk.cli.commands.partition_view import Partitions, ailing, needed_replicas
 from pk.cli.commands.reassign_state import is_pattern, named_topics
 from pk.cli.context import Context
@@ -36,8 +37,9 @@ _EVENTS = (
     Column("out_for_ms", title="OUT FOR", show=lambda ms: "-" if ms is None else show_span(ms)),
     Column("behind", show=show_behind),
 )
-_WATCH_S = 0.5
 _LOST_S = 1.0
+_ROOMY = 100
+"""Columns of a terminal that has room for everything."""
 
 
 class Gone(NamedTuple):
@@ -106,6 +108,12 @@ class History:
                 rows.append(_row(tp, event, out, (p.leader_id, p.isr), None))
         return rows
 
+    def learn(self, tp: TopicPartition, broker: int, since_ms: int) -> None:
+        """Somebody else knows since when a replica is gone that was gone before anybody looked."""
+        gone = Gone(tp, broker)
+        if gone in self._since and self._since[gone] is None:
+            self._since[gone] = since_ms
+
     def since(self, tp: TopicPartition, brokers: Iterable[int]) -> int | None:
         """When the first of these replicas fell out of sync; None where nobody saw that."""
         times = [self._since.get(Gone(tp, broker)) for broker in brokers]
@@ -145,16 +153,23 @@ async def _look(context: Context, admin: Admin) -> Partitions:
     }
 
 
-def _widths(topics: Iterable[str]) -> list[int]:
+def _columns(width: int) -> list[Column]:
+    """The columns of the events: a narrow terminal leaves out who leads."""
+    return [c for c in _EVENTS if width >= _ROOMY or c.key != "leader"]
+
+
+def _widths(topics: Iterable[str], columns: Iterable[Column]) -> list[int]:
     """How wide the columns are: what comes later is to stand below what came first."""
-    topic = min(max(map(len, topics), default=5), 40)
-    return [12, max(topic, 5), 4, 7, 7, 6, 9, 7, 0]
+    topic = max(min(max(map(len, topics), default=5), 40), 5)
+    wide = {"time": 12, "topic": topic, "partition": 4, "event": 7, "brokers": 7, "leader": 6}
+    wide |= {"isr": 9, "out_for_ms": 8, "behind": 0}
+    return [wide[c.key] for c in columns]
 
 
-def _line(cells: Iterable[str], widths: Iterable[int]) -> str:
+def _line(cells: Iterable[str], widths: Iterable[int], columns: Iterable[Column]) -> str:
     return "  ".join(
         text.rjust(width) if column.right else text.ljust(width)
-        for text, width, column in zip(cells, widths, _EVENTS, strict=True)
+        for text, width, column in zip(cells, widths, columns, strict=True)
     ).rstrip()
 
 
@@ -166,10 +181,12 @@ class _Teller:
         self._look = look._replace(format="jsonl") if look.format == "json" else look
         self._context = context
         narrowed = look.columns or look.sort or look.format == "wide"
-        self._widths = _widths(topics) if look.format == "table" and not narrowed else None
+        self._columns = _columns(look.width if look.terminal else _ROOMY)
+        lined = look.format == "table" and not narrowed
+        self._widths = _widths(topics, self._columns) if lined else None
         if self._widths is not None:
-            heads = [title(column).replace(" ", "-") for column in _EVENTS]
-            context.write(_line(heads, self._widths).encode() + b"\n")
+            heads = [title(column).replace(" ", "-") for column in self._columns]
+            context.write(_line(heads, self._widths, self._columns).encode() + b"\n")
         else:
             context.write(render(Listing(_EVENTS, []), self._look._replace(terminal=False)))
 
@@ -180,8 +197,8 @@ class _Teller:
             return
         if self._widths is not None:
             for row in listing.rows:
-                cells = [(c.show or plain)(row[c.key]) for c in _EVENTS]
-                text = _line(cells, self._widths)
+                cells = [(c.show or plain)(row[c.key]) for c in self._columns]
+                text = _line(cells, self._widths, self._columns)
                 style = partition_style(dict(row)) if self._look.colour else None
                 colour = {"red": "31", "yellow": "33"}.get(style or "")
                 shown = f"\x1b[{colour}m{text}\x1b[0m" if colour else text
@@ -216,7 +233,9 @@ async def watch(context: Context, admin: Admin) -> None:
         now: Watched = {tp: (p.leader_id, p.isr) for tp, p in partitions.items()}
         if teller is None:
             teller = _Teller(context, {tp.topic for tp in partitions})
-            teller.tell(history.begin(ailing(partitions, context.args, min_isr)))
+            begun = history.begin(ailing(partitions, context.args, min_isr))
+            await _add_since(admin, partitions, begun, history, now_ms())
+            teller.tell(begun)
             count = len(partitions)
             context.say(f"Watching {count} partition{'s'[: count != 1]}; Ctrl-C ends.")
         else:
@@ -227,7 +246,7 @@ async def watch(context: Context, admin: Admin) -> None:
             wanted = _wanted(context.args, partitions, before, min_isr)
             teller.tell([row for row in rows if _of(row) in wanted])
         before = now
-        await trio.sleep(_WATCH_S)
+        await trio.sleep(context.args.watch)
 
 
 def _of(row: dict[str, Any]) -> TopicPartition:
@@ -247,6 +266,30 @@ def _wanted(
     return found | set(was)
 
 
+async def _add_since(
+    admin: Admin,
+    partitions: Partitions,
+    rows: list[dict[str, Any]],
+    history: History,
+    stamp: int,
+) -> None:
+    """Adds to what was out of sync from the beginning since when it is, and how far it is behind."""
+    gone = {_of(row): partitions[_of(row)] for row in rows if row["event"] == "out"}
+    if not gone:
+        return
+    ends = await log_ends(admin, gone)
+    seen = await witnesses(admin, gone, ends)
+    for (tp, broker), witness in seen.items():
+        if witness.since_ms is not None:
+            history.learn(tp, broker, witness.since_ms)
+    for row in rows:
+        tp = _of(row)
+        if tp in gone:
+            since = history.since(tp, row["brokers"])
+            row["out_for_ms"] = None if since is None else max(stamp - since, 0)
+            row["behind"] = lags(tp, gone[tp], ends.get(tp, {}), seen, row["brokers"])
+
+
 async def _add_lag(admin: Admin, partitions: Partitions, rows: list[dict[str, Any]]) -> None:
     """Adds how far the replicas that left are behind at that moment."""
     left = {_of(row): row for row in rows if row["event"] == "shrink" and row["leader"] is not None}
@@ -254,9 +297,4 @@ async def _add_lag(admin: Admin, partitions: Partitions, rows: list[dict[str, An
         return
     ends = await log_ends(admin, {tp: partitions[tp] for tp in left})
     for tp, row in left.items():
-        here = ends.get(tp, {})
-        leo = here.get(partitions[tp].leader_id)
-        if leo is not None:
-            row["behind"] = {
-                str(b): max(leo - here[b], 0) if b in here else None for b in row["brokers"]
-            }
+        row["behind"] = lags(tp, partitions[tp], ends.get(tp, {}), {}, row["brokers"])

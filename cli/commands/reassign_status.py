@@ -32,7 +32,6 @@ from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
-_LOOK_S = 1.0
 _TIDY_S = 2.0
 
 _THROTTLES = (
@@ -132,7 +131,7 @@ async def _watch(context: Context, admin: Admin, live: Live, present: Present) -
                 if not seen.running:
                     return
                 view.update(tracker)
-                await trio.sleep(_LOOK_S)
+                await trio.sleep(context.args.watch)
 
     with listen_for_interrupts() as interrupts:
         if await interrupts.or_until(follow):

@@ -47,7 +47,10 @@ ISR = Command(
         Option(
             "-w",
             "--watch",
-            help="Stay, and show who leaves and joins the in-sync replicas as it happens.",
+            value="SECONDS",
+            kind="seconds",
+            assumed="0.5",
+            help="Stay, look every so many seconds (0.5), and tell who leaves and joins the in-sync replicas.",
         ),
         *LISTING,
         *CONNECTION,
@@ -58,8 +61,9 @@ ISR = Command(
         "pk isr --under-replicated",
         "pk isr 'orders.*' --where 'in_sync < 3' --sort -lag_max",
     ),
-    notes="BEHIND names each replica that lacks records, as BROKER:RECORDS; a broker that does not answer is BROKER:?. "
-    "SINCE is when a replica fell out of sync, as far as this watch saw it: no API of Kafka tells.",
+    notes="BEHIND names each replica that lacks records, as BROKER:RECORDS; BROKER:~RECORDS is reckoned, BROKER:? not known. "
+    "SINCE: no API of Kafka tells when a replica fell out of sync. Of a broker that is away it is when the controller last "
+    "heard from it; of one that answers, when the first record was produced that it lacks. -w sees for itself.",
 )
 
 PARTITIONS = Group(

@@ -184,7 +184,14 @@ REASSIGN = Group(
                 "total:int? percent:num? note?"
             ),
             options=(
-                Option("-w", "--watch", help="Stay until nothing moves any more."),
+                Option(
+                    "-w",
+                    "--watch",
+                    value="SECONDS",
+                    kind="seconds",
+                    assumed="1",
+                    help="Stay until nothing moves any more; look every so many seconds (1).",
+                ),
                 *LISTING,
                 *CONNECTION,
             ),

@@ -9,12 +9,13 @@ somebody who watches. A request that took long is repeated the more seldom.
 What fails is told (`trouble`) and tried again; what was known stays on the screen.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Generic, TypeVar
 
 import trio
 
-from pk.cli.commands.isr import log_ends
+from pk.cli.commands.isr import lags, log_ends
+from pk.cli.commands.isr_since import witnesses
 from pk.cli.commands.reassign_state import describe_nodes, min_isrs
 from pk.cli.commands.reassign_watch import Seen, look
 from pk.cli.commands.throttles import read_throttles
@@ -387,7 +388,16 @@ class Collector:
             if (p := model.partitions[tp])
         }
         ends = await log_ends(self.admin, described)
-        model.see_behind({tp: _lags(ends.get(tp, {}), p) for tp, p in described.items()})
+        seen = await witnesses(self.admin, described, ends)
+        for (tp, broker), witness in seen.items():
+            if witness.since_ms is not None:
+                model.history.learn(tp, broker, witness.since_ms)
+        model.see_behind(
+            {
+                tp: lags(tp, p, ends.get(tp, {}), seen, [b for b in p.replicas if b not in p.isr])
+                for tp, p in described.items()
+            }
+        )
         unknown = {tp.topic for tp in ailing} - model.min_isr.keys()
         if unknown:
             model.min_isr |= await self._answered(lambda: min_isrs(self.admin, unknown), "configs")
@@ -404,12 +414,6 @@ class Collector:
             rates = [int(v) for k in present.rates.values() for v in k.values() if v.isdecimal()]
             throttle = min(rates, default=None)
         self.model.see_moves(seen, throttle, trio.current_time())
-
-
-def _lags(ends: Mapping[int, int], p: r.PartitionDescription) -> dict[int, int | None]:
-    """Broker → records that its replica lacks; None where its end, or the leader's, is not known."""
-    leo = ends.get(p.leader_id)
-    return {b: None if leo is None or b not in ends else max(leo - ends[b], 0) for b in p.replicas}
 
 
 def _check(silent: Collection[int], of: str) -> None:

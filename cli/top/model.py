@@ -79,7 +79,7 @@ class Model:
 
         self.history = History()
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
-        self.behind: dict[TopicPartition, dict[int, int | None]] = {}
+        self.behind: dict[TopicPartition, dict[str, int | None] | None] = {}
         self.min_isr: dict[str, int] = {}
         self._watched: Watched | None = None
 
@@ -267,7 +267,7 @@ class Model:
 
     # replicas
 
-    def see_behind(self, behind: Mapping[TopicPartition, dict[int, int | None]]) -> None:
+    def see_behind(self, behind: Mapping[TopicPartition, dict[str, int | None] | None]) -> None:
         """Partition → broker → records that its replica lacks: of all that ails."""
         self.version += 1
         self.behind = dict(behind)

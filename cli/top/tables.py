@@ -428,14 +428,10 @@ def _isr_rows(model: Model, _: str | None, now_ms: float) -> list[dict[str, Any]
                 "state": state,
                 "out_for_ms": None if since is None else round(now_ms - since),
                 "since": None if since is None else show_time(since),
-                "behind": _behind(model.behind.get(tp), out),
+                "behind": model.behind.get(tp),
             }
         )
     return rows
-
-
-def _behind(known: Mapping[int, int | None] | None, out: Sequence[int]) -> dict[str, Any] | None:
-    return None if known is None else {str(b): known.get(b) for b in out}
 
 
 ISR = Tab(
