@@ -1,41 +1,22 @@
 """Groups against a live broker: lag, members, and the resetting of offsets with its preview, guard and undo."""
 
-import os
 import re
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from clients.fixtures import Kafka
+from clients.pk_broker import pk_command, pk_environment
+from group_parts import Fresh, Reader, Run, committed
+from shapes import check_json
 
-Run = Callable[..., Any]
-Fresh = Callable[[str], str]
-ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def topic(at: Run, fresh: Fresh) -> str:
-    """A topic of two partitions: 0 holds ten records, a second apart from 1,000,000,000; 1 holds four."""
-    name = fresh("reset")
-    at("topics", "create", name, "-p", "2")
-    lines = "\n".join(f"{1_000_000_000_000 + i * 1000} {i}" for i in range(10))
-    at("produce", name, "-p", "0", "-f", "%T %v", stdin=lines.encode())
-    at("produce", name, "-p", "1", stdin=b"a\nb\nc\nd\n")
-    return name
+Readers = Callable[..., Reader]
 
 
-def committed(at: Run, group: str) -> dict[tuple[str, int], int | None]:
-    (found,) = at("groups", "describe", group, "-f", "json").json
-    return {(o["topic"], o["partition"]): o["committed"] for o in found["offsets"]}
-
-
-def test_lag_and_state(at: Run, fresh: Fresh, topic: str) -> None:
+def test_lag_and_state(at: Run, fresh: Fresh, timed_topic: str) -> None:
     group = fresh("lag")
-    assert at("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y").code == 0
-    read = at("consume", topic, "-g", group, "-n", "3", "--timeout-ms", "20000")
+    assert at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "start", "-y").code == 0
+    read = at("consume", timed_topic, "-g", group, "-n", "3", "--timeout-ms", "20000")
     assert (read.code, len(read.lines)) == (0, 3)
     (found,) = at("groups", "describe", group, "-f", "json").json
     assert (found["group"], found["state"], found["members"], found["lag"]) == (
@@ -78,22 +59,26 @@ def test_lag_and_state(at: Run, fresh: Fresh, topic: str) -> None:
     ],
 )
 def test_where_offsets_go(
-    at: Run, fresh: Fresh, topic: str, target: tuple[str, ...], expected: tuple[int, int]
+    at: Run, fresh: Fresh, timed_topic: str, target: tuple[str, ...], expected: tuple[int, int]
 ) -> None:
     group = fresh("where")
-    assert at("groups", "reset-offsets", group, "-t", topic, "--to", "0=5,1=2", "-y").code == 0
+    assert (
+        at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "0=5,1=2", "-y").code == 0
+    )
     moved = at("groups", "reset-offsets", group, *target, "-y", "-f", "json")
     assert moved.code == 0, moved.err
-    assert committed(at, group) == {(topic, 0): expected[0], (topic, 1): expected[1]}
+    assert committed(at, group) == {(timed_topic, 0): expected[0], (timed_topic, 1): expected[1]}
     assert all(row["target"] >= 0 for row in moved.json)
 
 
 def test_a_preview_says_what_would_happen_and_does_nothing(
-    at: Run, fresh: Fresh, topic: str
+    at: Run, fresh: Fresh, timed_topic: str
 ) -> None:
     group = fresh("preview")
-    at("groups", "reset-offsets", group, "-t", f"{topic}:0", "--to", "5", "-y")
-    plan = at("groups", "reset-offsets", group, "-t", topic, "--to", "7", "--dry-run", "-f", "json")
+    at("groups", "reset-offsets", group, "-t", f"{timed_topic}:0", "--to", "5", "-y")
+    plan = at(
+        "groups", "reset-offsets", group, "-t", timed_topic, "--to", "7", "--dry-run", "-f", "json"
+    )
     assert plan.code == 0
     first, second = plan.json
     assert {k: first[k] for k in ("committed", "target", "delta", "effect", "note")} == {
@@ -110,96 +95,112 @@ def test_a_preview_says_what_would_happen_and_does_nothing(
         "7 is past the end: clamped",
     )
     assert "skips 2 records" in plan.err and "nothing was changed" in plan.err
-    assert committed(at, group) == {(topic, 0): 5}
+    assert committed(at, group) == {(timed_topic, 0): 5}
 
 
 def test_a_reset_is_refused_without_an_answer_and_can_be_undone(
-    at: Run, fresh: Fresh, topic: str
+    at: Run, fresh: Fresh, timed_topic: str
 ) -> None:
     group = fresh("undo")
-    at("groups", "reset-offsets", group, "-t", topic, "--to", "0=5,1=2", "-y")
+    at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "0=5,1=2", "-y")
     refused = at("groups", "reset-offsets", group, "--to", "start")
     assert (refused.code, "re-reads 7 records" in refused.err) == (5, True)
-    assert committed(at, group) == {(topic, 0): 5, (topic, 1): 2}
+    assert committed(at, group) == {(timed_topic, 0): 5, (timed_topic, 1): 2}
     done = at("groups", "reset-offsets", group, "--to", "start", "-y")
     undo = re.search(r"pk (undo \d+)", done.err)
     assert undo is not None
-    assert committed(at, group) == {(topic, 0): 0, (topic, 1): 0}
+    assert committed(at, group) == {(timed_topic, 0): 0, (timed_topic, 1): 0}
     assert at(*undo[1].split(), "-y").code == 0
-    assert committed(at, group) == {(topic, 0): 5, (topic, 1): 2}
+    assert committed(at, group) == {(timed_topic, 0): 5, (timed_topic, 1): 2}
 
 
 def test_export_is_apache_s_csv_and_comes_back(
-    at: Run, fresh: Fresh, topic: str, tmp_path: Path
+    at: Run, fresh: Fresh, timed_topic: str, tmp_path: Path
 ) -> None:
     group = fresh("export")
-    plan = at("groups", "reset-offsets", group, "-t", topic, "--to", "-1", "--export")
-    assert plan.text == f"{topic},0,9\n{topic},1,3\n"
+    plan = at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "-1", "--export")
+    assert plan.text == f"{timed_topic},0,9\n{timed_topic},1,3\n"
     assert at("groups", "list", group, "-f", "name").text == ""
     file = tmp_path / "plan.csv"
     file.write_bytes(plan.out)
     assert at("groups", "reset-offsets", group, "--from-file", str(file), "-y").code == 0
-    assert committed(at, group) == {(topic, 0): 9, (topic, 1): 3}
+    assert committed(at, group) == {(timed_topic, 0): 9, (timed_topic, 1): 3}
     file.write_text("a,b\n")
     wrong = at("groups", "reset-offsets", group, "--from-file", str(file), "-y")
     assert (wrong.code, "line 1" in wrong.err) == (2, True)
 
 
-@pytest.fixture
-def member(
-    kafka: Kafka, at: Run, fresh: Fresh, topic: str
-) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A group with a member that has read something: its name and its process."""
-    group = fresh("active")
-    paths = os.pathsep.join((str(ROOT / "scripts" / "path"), os.environ.get("PYTHONPATH", "")))
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "pk.cli.main",
-            "consume",
-            topic,
-            "-b",
-            kafka.bootstrap,
-            "-g",
-            group,
-            "--from-beginning",
-        ],
-        env={**os.environ, "PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline()
-    yield group, process
-    process.terminate()
-    process.wait()
-    process.stdout.close()
-
-
 def test_an_active_group_is_not_reset_and_its_members_are_named(
-    at: Run, topic: str, member: tuple[str, subprocess.Popen[bytes]]
+    at: Run, fresh: Fresh, timed_topic: str, readers: Readers
 ) -> None:
-    group, process = member
+    group = fresh("active")
+    reader = readers(group)
     (shown,) = at("groups", "describe", group, "-m", "-f", "json").json
     assert shown["partitions"] == 2
-    assert {a["topic"] for a in shown["assignment"]} == {topic}
-    refused = at("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y")
+    assert {a["topic"] for a in shown["assignment"]} == {timed_topic}
+    refused = at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "start", "-y")
     assert (refused.code, shown["member_id"] in refused.err) == (5, True)
-    assert at("groups", "reset-offsets", group, "-t", topic, "--to", "start", "--dry-run").code == 0
+    preview = at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "start", "-d")
+    assert (preview.code, shown["member_id"] in preview.err) == (0, True)
     assert at("groups", "delete", group, "-y").code == 5
-    process.send_signal(2)
-    assert process.wait(10) == 130
+    assert reader.leave() == 130
     (found,) = at("groups", "describe", group, "-f", "json").json
     assert (found["state"], found["lag"]) == ("Empty", 0)  # what was shown is committed
 
 
-def test_groups_and_their_offsets_are_deleted(at: Run, fresh: Fresh, topic: str) -> None:
+def test_a_reset_waits_for_the_group_to_be_empty(
+    at: Run, fresh: Fresh, timed_topic: str, readers: Readers
+) -> None:
+    group = fresh("waits")
+    reader = readers(group)
+    words = ("groups", "reset-offsets", group, "-t", timed_topic, "--to", "start", "-y")
+    late = at(*words, "--wait-empty", "10ms")
+    assert (late.code, "still members" in late.err) == (124, True), late.err
+    waiting = subprocess.Popen(
+        pk_command(*words, "--wait-empty", "1m"),
+        env=pk_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert waiting.stderr is not None
+    with waiting.stderr:
+        assert f"Waiting for {group} to be empty; still there: " in waiting.stderr.readline()
+        reader.leave()
+        assert waiting.wait(20) == 0, waiting.stderr.read()
+    assert committed(at, group) == {(timed_topic, 0): 0, (timed_topic, 1): 0}
+
+
+def test_members_are_listed_and_removed(
+    at: Run, fresh: Fresh, timed_topic: str, readers: Readers
+) -> None:
+    group, static = fresh("members"), fresh("static")
+    readers(group, "-X", f"group.instance.id={static}", "-X", "client.id=reader-7")
+    listing = ("groups", "members", group, "-f", "json")
+    (shown,) = check_json(listing, at(*listing).out)
+    assert (shown["instance_id"], shown["client_id"], shown["partitions"]) == (
+        static,
+        "reader-7",
+        2,
+    )
+    unknown = at("groups", "remove-members", group, "-i", static[:-1], "-y")
+    assert (unknown.code, f"did you mean {static}?" in unknown.err) == (1, True)
+    assert at("groups", "remove-members", group, "-i", static).code == 5
+    assert at("groups", "remove-members", group, "-y").code == 2
+    assert [m["member_id"] for m in at(*listing).json] == [shown["member_id"]]
+    removal = ("groups", "remove-members", group, "-i", static, "-y", "-f", "json")
+    (gone,) = check_json(removal, at(*removal).out)
+    assert (gone["member_id"], gone["result"]) == (shown["member_id"], "removed")
+    # It still runs and may join again, but never as the member that was removed.
+    assert shown["member_id"] not in [m["member_id"] for m in at(*listing).json]
+
+
+def test_groups_and_their_offsets_are_deleted(at: Run, fresh: Fresh, timed_topic: str) -> None:
     group = fresh("gone")
-    at("groups", "reset-offsets", group, "-t", topic, "--to", "end", "-y")
-    assert at("groups", "delete-offsets", group, "-t", f"{topic}:1").code == 5
-    assert at("groups", "delete-offsets", group, "-t", f"{topic}:1", "-y").code == 0
-    assert committed(at, group) == {(topic, 0): 10}
+    at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "end", "-y")
+    assert at("groups", "delete-offsets", group, "-t", f"{timed_topic}:1").code == 5
+    assert at("groups", "delete-offsets", group, "-t", f"{timed_topic}:1", "-y").code == 0
+    assert committed(at, group) == {(timed_topic, 0): 10}
     assert at("groups", "delete", group, "-d").code == 0
     assert at("groups", "delete", group, "-y", "-f", "json").json == [
         {"group": group, "offsets": 1, "result": "deleted", "error": None}
@@ -208,13 +209,13 @@ def test_groups_and_their_offsets_are_deleted(at: Run, fresh: Fresh, topic: str)
     assert (missing.code, "no group" in missing.err) == (1, True)
 
 
-def test_commits_are_read_from_without_joining(at: Run, fresh: Fresh, topic: str) -> None:
+def test_commits_are_read_from_without_joining(at: Run, fresh: Fresh, timed_topic: str) -> None:
     group = fresh("peek")
-    at("groups", "reset-offsets", group, "-t", topic, "--to", "0=8,1=4", "-y")
-    assert at("consume", topic, "-g", group, "-o", "committed..end").text == "8\n9\n"
-    before = at("consume", topic, "-g", group, "-o", "committed-1..committed")
+    at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "0=8,1=4", "-y")
+    assert at("consume", timed_topic, "-g", group, "-o", "committed..end").text == "8\n9\n"
+    before = at("consume", timed_topic, "-g", group, "-o", "committed-1..committed")
     assert sorted(before.lines) == ["7", "d"]
-    assert committed(at, group) == {(topic, 0): 8, (topic, 1): 4}
+    assert committed(at, group) == {(timed_topic, 0): 8, (timed_topic, 1): 4}
 
 
 @pytest.mark.parametrize(

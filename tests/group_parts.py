@@ -1,0 +1,88 @@
+"""A pytest plugin: what tests of group commands share. A topic with known times, and members that read it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from clients.pk_broker import pk_command, pk_environment
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+FIRST_MS = 1_000_000_000_000
+"""When the first record of partition 0 was produced."""
+
+
+def committed(at: Run, group: str) -> dict[tuple[str, int], int | None]:
+    """What a group has committed, as `pk groups describe` says."""
+    (found,) = at("groups", "describe", group, "-f", "json").json
+    return {(o["topic"], o["partition"]): o["committed"] for o in found["offsets"]}
+
+
+def make_topic(at: Run, name: str) -> str:
+    """A topic of two partitions: 0 holds ten records, a second apart from FIRST_MS on; 1 holds four of now."""
+    # Kept for ever, or retention would come upon records this old in the middle of a test.
+    at("topics", "create", name, "-p", "2", "-c", "retention.ms=-1")
+    lines = "\n".join(f"{FIRST_MS + i * 1000} {i}" for i in range(10))
+    at("produce", name, "-p", "0", "-f", "%T %v", stdin=lines.encode())
+    at("produce", name, "-p", "1", stdin=b"a\nb\nc\nd\n")
+    return name
+
+
+@pytest.fixture
+def timed_topic(at: Run, fresh: Fresh) -> str:
+    """The topic that `make_topic` makes."""
+    return make_topic(at, fresh("reset"))
+
+
+class Reader:
+    """A member of a group in a process of its own, that has read something."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, *words: str) -> None:
+        self.group = group
+        self.process = subprocess.Popen(
+            [
+                *pk_command("consume", topic, "-b", bootstrap, "-g", group, "--from-beginning"),
+                *words,
+            ],
+            env=pk_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=_interruptible,  # noqa: PLW1509 - no lock is taken
+        )
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline()
+
+    def leave(self) -> int:
+        """Ends it as Ctrl-C does: it commits and leaves the group. Its exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(20)
+
+    def close(self) -> None:
+        """Ends it if it still runs."""
+        self.process.terminate()
+        self.process.wait(20)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def _interruptible() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def readers(kafka: Kafka, timed_topic: str) -> Iterator[Callable[..., Reader]]:
+    """`readers(group, *words)`: starts a member that reads `timed_topic`; all of them end with the test."""
+    made: list[Reader] = []
+
+    def start(group: str, *words: str) -> Reader:
+        made.append(Reader(kafka.bootstrap, group, timed_topic, *words))
+        return made[-1]
+
+    yield start
+    for reader in made:
+        reader.close()
