@@ -31,6 +31,9 @@ _STALE_S = 60.0
 _STEADY = 0.02
 """Lag that changes by less than this share of what is written or read does not grow or shrink."""
 
+_STILL = 0.001
+"""Records a second; a lag that changes by less than that stays."""
+
 PartitionKey = tuple[str, str, int]
 
 
@@ -224,7 +227,7 @@ def outlook(lag: int | None, read: float | None, write: float | None) -> dict[st
     trend = zero_in_ms = None
     if lag is not None and read is not None and write is not None:
         net = read - write
-        trend = "steady" if abs(net) <= _STEADY * max(read, write) else None
+        trend = "steady" if abs(net) <= max(_STEADY * max(read, write), _STILL) else None
         trend = trend or ("shrinking" if net > 0 else "growing")
         if lag == 0:
             zero_in_ms = 0
