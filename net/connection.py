@@ -21,9 +21,10 @@ from typing import Any
 
 import trio
 
-from pk.core.api.registry import NO_RESPONSE, Api, Holding, error_response
+from pk.core.api.registry import NO_RESPONSE, Api, Holding, Large, error_response
 from pk.core.broker.broker import Broker
 from pk.core.broker.context import Context
+from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.wire.codec import decode
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
@@ -230,7 +231,9 @@ class Connection:
         return error_response(api, response_class, request, error, head.api_version)
 
     def _answer(self, head: RequestHead, response: Any) -> None:
-        parts = frame_response(response, head.api_key, head.api_version, head.correlation_id)
+        self._owe(frame_response(response, head.api_key, head.api_version, head.correlation_id))
+
+    def _owe(self, parts: list[Part]) -> None:
         if self._parked:
             slot = _Slot()
             slot.parts = parts
@@ -252,7 +255,19 @@ class Connection:
         if isawaitable(result):
             self._park(api, head, request, result)
         elif result is not NO_RESPONSE:
-            self._answer(head, result)
+            self._owe(await self._framed(head, result))
+
+    async def _framed(self, head: RequestHead, response: Any) -> list[Part]:
+        """The answer to what had to be waited for."""
+        if isinstance(response, Large):
+            return await offload(
+                frame_response,
+                response.response,
+                head.api_key,
+                head.api_version,
+                head.correlation_id,
+            )
+        return frame_response(response, head.api_key, head.api_version, head.correlation_id)
 
     async def _outcome(
         self, api: Api, head: RequestHead, request: Any, work: Awaitable[Any]
@@ -271,7 +286,7 @@ class Connection:
         if result is NO_RESPONSE:
             slot.parts = []
         else:
-            slot.parts = frame_response(result, head.api_key, head.api_version, head.correlation_id)
+            slot.parts = await self._framed(head, result)
         self.last_active = trio.current_time()
         parked = self._parked
         while parked and parked[0].parts is not None:

@@ -16,9 +16,10 @@ from typing import Final
 import trio
 
 from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api, Large, Operation
 from pk.core.broker.context import Context
 from pk.core.broker.creation import create_missing
+from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
@@ -39,13 +40,16 @@ _VERSION_TOPIC_IDS: Final = 12
 Alive = dict[int, tuple[str, int, str | None]]
 """Brokers that are alive and reachable by the asker's listener: host, port, rack."""
 
+LARGE_PARTITIONS: Final = 500
+"""Beyond so many, an answer about everything is made in a thread: it takes the loop milliseconds."""
+
 Refused = dict[str, int]
 """Topics that could not be created: name → error code."""
 
 
 def handle(
     context: Context, request: MetadataRequest
-) -> MetadataResponse | Awaitable[MetadataResponse]:
+) -> MetadataResponse | Awaitable[MetadataResponse | Large]:
     """Answer from the image. Who has topics created waits; and where there are other brokers, who asks in the moment in
     which one of them was lost, for the next leader: a client that is told of the old one may not ask for another second.
 
@@ -53,7 +57,7 @@ def handle(
     version 12.
     """
     missing = _missing(context, request)
-    if missing or len(context.broker.image.brokers) > 1:
+    if missing or len(context.broker.image.brokers) > 1 or _large(context, request):
         return _wait_first(context, request, missing)
     return _answer(context, request, {})
 
@@ -73,7 +77,7 @@ def _missing(context: Context, request: MetadataRequest) -> list[str]:
 
 async def _wait_first(
     context: Context, request: MetadataRequest, missing: list[str]
-) -> MetadataResponse:
+) -> MetadataResponse | Large:
     refused: Refused = {}
     if missing:
         try:
@@ -85,7 +89,20 @@ async def _wait_first(
     # The client may have lost its leader just now. So have we, then, and the news lies beside its question.
     await trio.lowlevel.checkpoint()
     await context.broker.wait_for_verdict()
+    if _large(context, request):
+        return Large(await offload(_answer, context, request, refused))
     return _answer(context, request, refused)
+
+
+def _large(context: Context, request: MetadataRequest) -> bool:
+    """Whether many partitions are asked for."""
+    if _wants_all(request, context.api_version):
+        return context.broker.image.partition_count > LARGE_PARTITIONS
+    return len(request.topics or ()) > LARGE_PARTITIONS
+
+
+def _wants_all(request: MetadataRequest, version: int) -> bool:
+    return request.topics is None or (not request.topics and version < _VERSION_NULL_IS_ALL)
 
 
 def _answer(context: Context, request: MetadataRequest, refused: Refused) -> MetadataResponse:
@@ -98,7 +115,7 @@ def _answer(context: Context, request: MetadataRequest, refused: Refused) -> Met
     ]
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     wanted = request.topics
-    if wanted is None or (not wanted and version < _VERSION_NULL_IS_ALL):
+    if wanted is None or _wants_all(request, version):
         answers = [_topic(t, alive, version, operations) for t in image.topics.values()]
     else:
         answers = [

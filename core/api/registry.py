@@ -8,6 +8,8 @@ function that returns a response runs without a checkpoint, and the next frame i
 - otherwise the connection handles nothing more until it is done, as Kafka does with every request.
 - `Holding(awaitable)`: so too, for one request of an API that parks: it still uses the buffer. What it comes to may be an
   awaitable again, which is then parked.
+
+An awaitable may come to `Large(response)`: writing it takes many milliseconds, so that is done in a thread.
 """
 
 from __future__ import annotations
@@ -51,6 +53,13 @@ class Holding:
     """Wait for this before anything else of the connection is handled: it still reads the connection's buffer."""
 
     work: Awaitable[Any]
+
+
+@dataclass(slots=True)
+class Large:
+    """A response that is framed off the loop."""
+
+    response: Any
 
 
 @dataclass(frozen=True, slots=True)
