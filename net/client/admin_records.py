@@ -142,7 +142,7 @@ class _Search:
                 self._answer(partition, 0, None, error)
             return
         if asked >= data.high_watermark:
-            self._answer(partition, asked, None, None)
+            self._answer(partition, asked, asked + 1, None)
             return
         end = asked
         try:
@@ -150,7 +150,7 @@ class _Search:
                 if header.last_offset < asked:
                     continue
                 if not header.is_control:
-                    self._batch(partition, end, header, data.records[at : at + header.size])
+                    self._batch(partition, asked, header, data.records[at : at + header.size])
                 end = header.next_offset
         except KafkaError as e:
             error = KafkaError(e.code, f"{partition} at {asked}: {e.message}")
