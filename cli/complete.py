@@ -23,7 +23,8 @@ class Names(Protocol):
     """Where names of a cluster come from, and what is set there. Nothing here may wait for a broker."""
 
     def names(self, kind: str) -> Iterable[Candidate]:
-        """Topics, groups, brokers, partitions, features, and config keys beyond those in the table."""
+        """Topics (what they are begins with their number of partitions; `topic/` is the same with a slash behind), groups,
+        brokers, features, and config keys beyond those in the table."""
         ...
 
     def configs(self, kind: str, name: str) -> Mapping[str, str]:
@@ -267,7 +268,20 @@ def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Cand
         return _changes()
     if kind == "entity-name":
         return _entities(place, names)
+    if kind == "partition":
+        return _partitions(typed, names)
     return names.names(kind)
+
+
+def _partitions(typed: str, names: Names) -> list[Candidate]:
+    """`orders/`, and then what may follow: all partitions of all topics at once would be too many to look at."""
+    from pk.cli.names import partition_count
+
+    topic, slash, _ = typed.rpartition("/")
+    if not slash:
+        return list(names.names("topic/"))
+    number = next((partition_count(c.meaning) for c in names.names("topic") if c.word == topic), 0)
+    return [Candidate(f"{topic}/{p}") for p in range(number)]
 
 
 def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
@@ -409,9 +423,11 @@ class CachedNames:
         """Part of `Names`."""
         from pk.cli.names import recall_meanings
 
-        if kind in ("topic", "group", "broker", "partition", "feature"):
+        if kind in ("topic", "group", "broker", "feature"):
             found = recall_meanings(self._cluster(), kind)
             return [Candidate(name, meaning) for name, meaning in found.items()]
+        if kind == "topic/":
+            return [Candidate(f"{name}/", meaning) for name, meaning in self.names("topic")]
         if kind.endswith("-config"):
             return [Candidate(name) for name in recall_meanings("", kind)]
         if kind == "bootstrap":

@@ -18,7 +18,6 @@ from typing import Any
 from pk.cli.paths import make_user_dir, user_dir
 
 _NAMES_MAX = 50_000
-_PARTITIONS_MAX = 20_000
 
 
 def _file(directory: str, bootstrap: str, kind: str) -> str:
@@ -53,8 +52,6 @@ def recall(bootstrap: str, kind: str) -> list[str]:
 
 def recall_meanings(bootstrap: str, kind: str) -> dict[str, str]:
     """The same, with what each is; empty where that is not known."""
-    if kind == "partition":
-        return dict.fromkeys(_partitions(_load(bootstrap, "topic")), "")
     return {name: str(meaning) for name, meaning in _load(bootstrap, kind).items()}
 
 
@@ -72,15 +69,6 @@ def partition_count(meaning: str) -> int:
 def partitions_meaning(number: int) -> str:
     """The meaning of a topic of so many partitions."""
     return f"{number} partition{'' if number == 1 else 's'}"
-
-
-def _partitions(topics: Mapping[str, Any]) -> list[str]:
-    found: list[str] = []
-    for topic, meaning in topics.items():
-        found += (f"{topic}/{p}" for p in range(partition_count(str(meaning))))
-        if len(found) > _PARTITIONS_MAX:
-            break
-    return found[:_PARTITIONS_MAX]
 
 
 def remember(bootstrap: str, kind: str, names: Iterable[str] | Mapping[str, str]) -> None:

@@ -18,6 +18,8 @@ pytest_plugins = ["clients.fixtures", "zookeeper_server", "group_parts"]
 
 NO_SKIPS = "PK_NO_SKIPS"
 
+os.environ["PK_COMPLETION_REFRESH"] = "never"  # no processes that outlive the test they came from
+
 settings.register_profile("explore", deadline=None)
 settings.register_profile("fixed", deadline=None, derandomize=True, database=None)
 settings.load_profile("explore" if os.environ.get("PK_EXPLORE") else "fixed")

@@ -15,6 +15,8 @@ def shell(context: Context) -> int:
     lines, stop = context.args.commands, context.args.stop_on_error
     interactive = not lines and context.streams.in_terminal and context.streams.out_terminal
     session = Shell(context.settings, interactive=interactive)
+    # Who types is not to wait for a refresh of thousands of names in the other thread.
+    sys.setswitchinterval(0.001)
     with session.engine, session.guarding():
         if interactive:
             from pk.cli.shell.screen import interact

@@ -15,7 +15,6 @@ from pk.cli.commands.reassign_state import running_reassignments
 from pk.cli.complete import Candidate
 from pk.cli.context import count
 from pk.cli.names import (
-    partition_count,
     partitions_meaning,
     recall,
     recall_configs,
@@ -38,7 +37,6 @@ _SHARE = 20
 """A refresh that takes long is made less often: at most one twentieth of the time goes into it."""
 
 _CONFIGS_S = 30.0
-_PARTITIONS_MAX = 20_000
 _TYPES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
 
 
@@ -75,9 +73,9 @@ class Cache:
         self.stale()
 
     def _fill(self, kind: str, names: Mapping[str, str]) -> None:
-        if kind == "topic":
-            self._lists.pop("partition", None)
         self._lists[kind] = [Candidate(*item) for item in names.items()]
+        if kind == "topic":
+            self._lists["topic/"] = [Candidate(f"{n}/", meaning) for n, meaning in names.items()]
 
     # the engine's side
 
@@ -160,24 +158,11 @@ class Cache:
 
     def names(self, kind: str) -> Iterable[Candidate]:
         """Part of `pk.cli.complete.Names`."""
-        if kind == "partition":
-            return self._partitions()
         if kind == "bootstrap":
             return [Candidate(a, f"broker {b}") for b, a in self.brokers.items() if a]
         if kind.endswith("-config"):
             return [Candidate(name) for name in recall("", kind)]
         return self._lists.get(kind, ())
-
-    def _partitions(self) -> list[Candidate]:
-        found = self._lists.get("partition")
-        if found is None:
-            found = []
-            for word, meaning in self._lists["topic"]:
-                found += (Candidate(f"{word}/{p}") for p in range(partition_count(meaning)))
-                if len(found) >= _PARTITIONS_MAX:
-                    break
-            self._lists["partition"] = found
-        return found
 
     def configs(self, kind: str, name: str) -> Mapping[str, str]:
         """Part of `pk.cli.complete.Names`: what is known now; what is not, or is old, is asked for."""

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pk.cli.complete import Candidate, answer
+from pk.cli.complete import answer
 from pk.cli.names import recall, recall_meanings, remember, remember_configs
-from pk.cli.shell.completer import fuzzy
-from pk.cli.shell.words import Line, before_cursor, split_line
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,6 +54,7 @@ def test_brokers_partitions_and_one_more_entry_of_a_list() -> None:
     assert words("reassign", "plan", "--drain", "") == ["1", "2", "3"]
     assert words("reassign", "plan", "--to", "1,") == ["1,2", "1,3"]
     assert words("reassign", "plan", "--to", "3,1,") == ["3,1,2"]
+    assert words("reassign", "cancel", "ord") == ["orders/"]
     assert words("reassign", "cancel", "orders/") == ["orders/0", "orders/1"]
     assert words("partitions", "elect-leaders", "orders/1") == ["orders/1"]
     assert words("brokers", "describe", "") == ["1", "2", "3"]
@@ -156,7 +155,7 @@ def test_names_keep_their_meaning_and_partitions_count() -> None:
     remember("k:1", "topic", ["a", "c"])
     assert recall_meanings("k:1", "topic") == {"a": "2 partitions", "c": ""}
     remember("k:1", "partition", ["c/4", "a/0"])
-    assert recall("k:1", "partition") == ["a/0", "a/1", "c/0", "c/1", "c/2", "c/3", "c/4"]
+    assert recall_meanings("k:1", "topic") == {"a": "2 partitions", "c": "5 partitions"}
 
 
 def test_names_of_another_cluster_are_not_taken_for_its(tmp_path: Path) -> None:
@@ -170,36 +169,3 @@ def test_names_of_another_cluster_are_not_taken_for_its(tmp_path: Path) -> None:
 def test_meanings_stay_on_their_line() -> None:
     remember("127.0.0.1:9092", "group", {"odd\nname\there": "Sta\nble"})
     assert answer(("groups", "describe", "")) == "odd name here\tSta ble\n"
-
-
-def test_fuzzy_matches_prefixes_first() -> None:
-    found = fuzzy("or", [Candidate(w) for w in ("color", "orders", "o-r", "other", "xyz")])
-    assert [c.word for c in found] == ["orders", "color", "o-r", "other"]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", ([], "")),
-        ("topics ", (["topics"], "")),
-        ("topics li", (["topics"], "li")),
-        ("consume -o '@yester", (["consume", "-o"], "@yester")),
-        ("a 'b c' d", (["a", "b c"], "d")),
-    ],
-)
-def test_the_word_under_the_cursor(text: str, expected: tuple[list[str], str]) -> None:
-    assert before_cursor(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("topics list", Line(["topics", "list"])),
-        ("a --where 'x > 1' > out", Line(["a", "--where", "x > 1"], file="out")),
-        ("a >> 'my file'", Line(["a"], file="my file", append=True)),
-        ("a | grep x > y", Line(["a"], command="grep x > y")),
-        ("a b|c", Line(["a", "b|c"])),
-    ],
-)
-def test_a_line_of_the_shell(text: str, expected: Line) -> None:
-    assert split_line(text) == expected

@@ -1,0 +1,270 @@
+"""The parts of the shell that need no terminal: lines, fuzzy matches, history, pages, what stands vertically."""
+
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from pk.cli.complete import Candidate
+from pk.cli.grammar import UsageError
+from pk.cli.names import remember
+from pk.cli.output import Column, Listing, Look
+from pk.cli.settings import Profile, Settings
+from pk.cli.shell import completer, paging
+from pk.cli.shell.cache import Cache
+from pk.cli.shell.completer import ShellCompleter, fuzzy
+from pk.cli.shell.history import History, holds_secret
+from pk.cli.shell.lines import Shell
+from pk.cli.shell.screen import cut, prompt_of, toolbar_of
+from pk.cli.shell.vertical import vertical
+from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_line
+from pk.cli.tree import ROOT
+
+HERE = Settings("127.0.0.1:9092", {}, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("topics list", Line(["topics", "list"])),
+        ("a --where 'x > 1' > out", Line(["a", "--where", "x > 1"], file="out")),
+        ("a >> 'my file'", Line(["a"], file="my file", append=True)),
+        ("a | grep x > y", Line(["a"], command="grep x > y")),
+        ("a b|c", Line(["a", "b|c"])),
+        (r"a b \w", Line(["a", "b"], watch_s=2.0)),
+        (r"a b \w 0.5", Line(["a", "b"], watch_s=0.5)),
+        (r"a \w5 > out", Line(["a"], file="out", watch_s=5.0)),
+        (r"a b \G", Line(["a", "b"], vertical=True)),
+        (r"a b\G", Line(["a", "b"], vertical=True)),
+        (r"a \G | wc", Line(["a"], command="wc", vertical=True)),
+        (r"\w 3", Line([], watch_s=3.0)),
+        (r"\G", Line([], vertical=True)),
+        (r"a -f '%v \w 3'", Line(["a", "-f", r"%v \w 3"])),
+    ],
+)
+def test_a_line_of_the_shell(text: str, expected: Line) -> None:
+    assert split_line(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a 'b", "a quote is not closed"),
+        ("a >", "one file is wanted"),
+        ("a |", "a command is missing"),
+        (r"a \w 0", "from 0.1"),
+        (r"a \w 1.2.3", "wants seconds"),
+        (r"a \G \w 1", "do not go together"),
+        (r"a \w 1 \G", "do not go together"),
+    ],
+)
+def test_a_line_that_is_none(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        split_line(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ([], "")),
+        ("topics ", (["topics"], "")),
+        ("topics li", (["topics"], "li")),
+        ("consume -o '@yester", (["consume", "-o"], "@yester")),
+        ("a 'b c' d", (["a", "b c"], "d")),
+    ],
+)
+def test_the_word_under_the_cursor(text: str, expected: tuple[list[str], str]) -> None:
+    assert before_cursor(text) == expected
+
+
+def test_words_are_quoted_as_they_have_to_be() -> None:
+    assert quoted("orders", "") == "orders"
+    assert quoted("my group", "") == "'my group'"
+    assert quoted("my group", parted("x 'my")[2]) == "my group"
+
+
+# Completion
+
+
+def test_fuzzy_matches_prefixes_first() -> None:
+    found = fuzzy("or", [Candidate(w) for w in ("color", "orders", "o-r", "other", "xyz")])
+    assert [c.word for c in found] == ["orders", "color", "o-r", "other"]
+
+
+def test_few_of_many_are_shown_and_the_rest_is_counted() -> None:
+    every = [Candidate(f"orders-{i}", "2 partitions") for i in range(5_000)]
+    found = fuzzy("ord", every)
+    assert len(found) == completer.SHOWN_MAX
+    assert found[-1].meaning == "2 partitions … and 4,800 more: type on"
+    assert [c.word for c in fuzzy("rs4999", every)] == ["orders-4999"]
+
+
+class Counted(list[Candidate]):
+    """A list that counts how often it is gone through."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Candidate]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_key_goes_once_through_the_names_and_makes_few_things_of_them() -> None:
+    """What one key costs with 5,000 topics: one walk over the names that are there, and 200 words for the menu."""
+    remember(HERE.bootstrap, "topic", {f"orders-{i:04}": "2 partitions" for i in range(5_000)})
+    cache = Cache(HERE)
+    for kind, typed in (
+        ("topic", "topics describe ord"),
+        ("topic", "topics describe rs49"),
+        ("topic/", "reassign cancel ord"),
+        ("topic", "use topic 17"),
+    ):
+        counted = Counted(cache.names(kind))
+        cache._lists[kind] = counted
+        found = list(ShellCompleter(ROOT, cache).get_completions(Document(typed), CompleteEvent()))
+        assert 0 < len(found) <= completer.SHOWN_MAX
+        assert counted.walks == 1, typed
+    words = ShellCompleter(ROOT, cache).matches(["reassign", "cancel"], "orders-0001/")
+    assert [c.word for c in words] == ["orders-0001/0", "orders-0001/1"]
+
+
+def test_completion_asks_for_the_configs_it_lacks_and_does_not_wait() -> None:
+    cache = Cache(HERE)
+    asked: list[object] = []
+    cache.soon = asked.append
+    found = ShellCompleter(ROOT, cache).matches(
+        ["configs", "alter", "topic", "orders", "-c"], "retention.ms"
+    )
+    assert found[0].word == "retention.ms=" and found[0].meaning.startswith("default 604800000")
+    assert asked and cache._asked == {("topic", "orders")}
+
+
+def test_the_menu_of_the_shells_own_words() -> None:
+    complete = ShellCompleter(ROOT, Cache(HERE))
+    assert [c.word for c in complete.matches([], "\\t")] == ["\\timing"]
+    assert [c.word for c in complete.matches(["use"], "to")] == ["topic"]
+    assert "up" not in [c.word for c in complete.matches([], "u")]
+    shown = list(complete.get_completions(Document("topics list > fi"), CompleteEvent()))
+    assert shown == [], "a file's name is none of ours"
+
+
+# History
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics list -X ssl.key.password=x",
+        "users create bob --password hush",
+        'topics list -X sasl.jaas.config="org.x required"',
+        "configs alter broker 1 -c listener.name.a.ssl.keystore.password=1",
+        "profile add p -X sasl.oauthbearer.client.secret=x",
+    ],
+)
+def test_a_line_with_a_secret(line: str) -> None:
+    assert holds_secret(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["topics describe tokens", "consume secrets -n 5", "topics list --where 'topic = x'"]
+)
+def test_a_line_without_one(line: str) -> None:
+    assert not holds_secret(line)
+
+
+def test_the_history_is_for_its_owner_and_bounded(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_text("\n# 2026\n+an old line\n" * 60_000)
+    path.chmod(0o644)
+    history = History(str(path))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.stat().st_size <= 1 << 19
+    history.append_string("topics list")
+    history.append_string("topics list -X ssl.key.password=hush")
+    assert "hush" not in path.read_text()
+    assert path.read_text().endswith("+topics list\n")
+    assert next(iter(History(str(path)).load_history_strings())) == "topics list"
+
+
+# Output
+
+
+def test_rows_one_below_the_other() -> None:
+    listing = Listing(
+        (Column("topic"), Column("size_bytes"), Column("about", wide=True)),
+        [{"topic": "a", "size_bytes": 1, "about": "x\ny"}, {"topic": "b", "size_bytes": None}],
+    )
+    assert vertical(listing, Look(width=20)).decode().splitlines() == [
+        "── 1 ───────────────",
+        "     TOPIC  a",
+        "SIZE BYTES  1",
+        "     ABOUT  x",
+        "            y",
+        "── 2 ───────────────",
+        "     TOPIC  b",
+        "SIZE BYTES  -",
+        "     ABOUT  -",
+        "(2 rows)",
+    ]
+
+
+def test_how_many_lines_of_a_screen_output_takes() -> None:
+    assert paging._height(b"a\nb\n", 80) == 2
+    assert paging._height(b"x" * 81 + b"\n", 80) == 2
+    assert paging._height(b"\x1b[31m" + b"x" * 80 + b"\x1b[0m\n", 80) == 1
+
+
+def test_output_is_held_until_something_is_said(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    held = paging.HeldOutput()
+    held.write(b"a table\n")
+    assert capfdbinary.readouterr().out == b""
+    paging.HeldError(held).write("and a word\n")
+    held.write(b"more\n")
+    held.flush()
+    assert capfdbinary.readouterr().out == b"a table\nmore\n"
+
+
+# Prompt and toolbar
+
+
+def test_the_prompt_and_the_toolbar_say_where_one_is() -> None:
+    prod = Profile("prod", "k1:9092,k2:9092", guard="readonly", colour="red")
+    shell = Shell(Settings("k1:9092,k2:9092", {}, {}, prod), interactive=True)
+    shell.cache.topic, shell.cache.group = "orders", "g" * 200
+    prompt = prompt_of(shell)
+    assert prompt.startswith("prod orders @ggg") and len(prompt) < 60 and "…" in prompt
+    parts = toolbar_of(shell)
+    assert parts[0] == ("class:cluster.red", " prod (k1:9092 (+1)) ")
+    assert ("class:guard", " readonly ") in parts
+    shell.cache.error, shell.cache.refreshed = "not connected, trying again", 1.0
+    shell.cache.under_replicated = 3
+    parts = toolbar_of(shell)
+    assert ("class:bad", "not connected, trying again") in parts
+    assert ("class:poor", "3 under-replicated") in parts
+
+
+def test_a_long_name_loses_its_middle() -> None:
+    assert cut("short", 10) == "short"
+    assert cut("abcdefghijklmnop", 10) == "abcdef…nop"
+
+
+def test_use_fills_in_what_is_not_named() -> None:
+    shell = Shell(HERE, interactive=False)
+    shell.cache.topic, shell.cache.group = "orders", "billing"
+    assert shell.filled(["topics", "describe"]) == ["topics", "describe", "orders"]
+    assert shell.filled(["topics", "describe", "x"]) == ["topics", "describe", "x"]
+    assert shell.filled(["consume", "-n", "5"]) == ["consume", "-n", "5", "orders"]
+    assert shell.filled(["consume", "-t", "x"]) == ["consume", "-t", "x"]
+    assert shell.filled(["groups", "lag"]) == ["groups", "lag", "billing"]
+    assert shell.filled(["topics", "delete"]) == ["topics", "delete"]
+    assert shell.filled(["topics", "list"]) == ["topics", "list"]
+
+
+def test_no_thread_is_left_by_a_shell_that_was_not_started() -> None:
+    before = threading.active_count()
+    Shell(HERE, interactive=True)
+    assert threading.active_count() == before
