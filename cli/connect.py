@@ -6,6 +6,7 @@ from typing import TypeVar
 import trio
 
 from pk.cli.context import Context
+from pk.cli.left_behind import tell_left_throttles
 from pk.cli.session import open_session
 
 T = TypeVar("T")
@@ -15,7 +16,9 @@ Handler = Callable[[Context], Awaitable[int | None]]
 async def _main(handler: Handler, context: Context) -> int:
     async with open_session() as session:
         context.session = session
-        return int(await handler(context) or 0)
+        code = int(await handler(context) or 0)
+        await tell_left_throttles(context)
+        return code
 
 
 def run_loop(main: Callable[..., Awaitable[T]], *args: object) -> T:

@@ -43,6 +43,13 @@ class Session:
                 self._admins[key] = found
         return found
 
+    def opened(self, settings: Settings) -> Admin | None:
+        """An admin client for a cluster that is open already; None where nobody needed one."""
+        for (bootstrap, _), admin in self._admins.items():
+            if bootstrap == settings.bootstrap:
+                return admin
+        return None
+
 
 async def _hold(
     bootstrap: str,

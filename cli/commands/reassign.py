@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli.commands import reassign_files as files
+from pk.cli.commands.reassign_pace import AUTO, START_RATE
 from pk.cli.commands.reassign_plan import (
     BALANCES,
     BrokerChange,
@@ -14,6 +15,7 @@ from pk.cli.commands.reassign_plan import (
     PlanError,
     broker_changes,
     changes_of,
+    first_moves,
     plan,
     transfer_s,
 )
@@ -108,6 +110,8 @@ async def make_plan(context: Context, admin: Admin, intent: Intent) -> Plan:
     except PlanError as e:
         raise CommandError(str(e)) from None
     changes = changes_of(live.state, new)
+    if (most := context.args.values().get("max_moves")) is not None:
+        changes = first_moves(changes, most)
     min_isr = await min_isrs(admin, (c.tp.topic for c in changes))
     return Plan(
         live,
@@ -129,7 +133,9 @@ def tell(context: Context, plan: Plan, rate: int | None) -> None:
     said = totals(plan.changes, len(plan.live.partitions))
     copies = any(c.adding for c in plan.changes)
     if copies and rate is not None:
-        said += f"; at least {duration(plan, rate)} for each broker"
+        at_least = "" if context.args.throttle == AUTO else "at least "
+        said += f"; {at_least}{duration(plan, rate)} for each broker"
+        said += ", which is where auto begins" if context.args.throttle == AUTO else ""
     context.say(f"{said}.")
     for line in plan.cautions:
         context.say(f"Beware: {line}")
@@ -177,6 +183,8 @@ def save(path: str, changes: Sequence[Change]) -> None:
 
 def _rate(context: Context) -> int | None:
     text = context.args.throttle
+    if text == AUTO:
+        return START_RATE
     return None if text is None else files.parse_rate(text, "--throttle")
 
 
@@ -211,6 +219,8 @@ async def apply(context: Context) -> int | None:
     if args.resume:
         if any(args.values().get(name) not in (None, ()) for name in _INTENTS):
             raise Unusable("--resume goes on with what was asked for before; say nothing new.")
+        if args.throttle not in (None, AUTO):
+            raise Unusable("--resume keeps the throttle; `pk reassign throttle RATE` changes it.")
         admin = await context.admin()
         live = await load(context, admin)
         return await resume(context, admin, live, await unfinished(context, admin, live))

@@ -11,10 +11,12 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from pk.cli.commands.reassign_plan import Replicas, shown
 from pk.cli.exits import CommandError, Unusable
+from pk.cli.left_behind import MARK
 from pk.cli.output import show_bytes
 from pk.cli.paths import make_user_dir, user_dir
 from pk.core.values import TopicPartition
@@ -227,8 +229,19 @@ def write(rollback: Rollback) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(scratch, rollback.path)
+        _mark(rollback)
     except OSError as e:
         raise CommandError(f"{rollback.path} cannot be written: {e.strerror}.") from None
+
+
+def _mark(rollback: Rollback) -> None:
+    """Keeps the mark by which other commands find out that a throttle may be left (`pk.cli.left_behind`)."""
+    mark = f"{rollback.path}{MARK}"
+    if rollback.throttled.any:
+        with open(mark, "w", encoding="utf-8"):
+            return
+    with suppress(FileNotFoundError):
+        os.unlink(mark)
 
 
 def read(path: str) -> Rollback:

@@ -472,6 +472,20 @@ def changes_of(state: State, new: Mapping[TopicPartition, Replicas]) -> list[Cha
     ]
 
 
+def first_moves(changes: Iterable[Change], most: int) -> list[Change]:
+    """As many of the changes as copy at most `most` replicas; those that copy nothing cost nothing and all stay.
+
+    The smallest come first, so that as much as can be is done for little. Planning again goes on from there.
+    """
+    kept: list[Change] = []
+    left = most
+    for change in sorted(changes, key=lambda c: (len(c.adding), c.bytes or 0, c.tp)):
+        if len(change.adding) <= left:
+            left -= len(change.adding)
+            kept.append(change)
+    return sorted(kept, key=lambda c: c.tp)
+
+
 def broker_changes(
     state: State, changes: Iterable[Change], leaders: Mapping[TopicPartition, int]
 ) -> list[BrokerChange]:

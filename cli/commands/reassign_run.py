@@ -15,6 +15,7 @@ import trio
 
 from pk.cli.commands import reassign_files as files
 from pk.cli.commands.interrupts import Interrupts, listen_for_interrupts
+from pk.cli.commands.reassign_pace import AUTO, START_RATE, STEP_S, Pace, others
 from pk.cli.commands.reassign_plan import Change, Replicas, shown
 from pk.cli.commands.reassign_state import Live
 from pk.cli.commands.reassign_view import RESULT, LiveView, result_rows
@@ -23,6 +24,7 @@ from pk.cli.commands.throttles import (
     describe,
     read_throttles,
     remove_throttles,
+    set_rates,
     set_throttles,
     throttles_for,
 )
@@ -64,6 +66,10 @@ class Moving:
         self.results: dict[TopicPartition, str] = {}
         self.errors: dict[TopicPartition, str] = {}
         self.tracker = Tracker()
+        rate = rollback.throttled.rate
+        auto = context.args.throttle == AUTO
+        self.pace = Pace(START_RATE if rate is None else rate) if auto else None
+        """What changes the rate while it copies; None where it was given."""
 
     @property
     def moved(self) -> list[TopicPartition]:
@@ -134,7 +140,7 @@ class Moving:
 
     async def watch(self) -> None:
         """Shows how far it is until nothing of it moves any more. Raises what keeps the cluster from answering."""
-        answered = time.monotonic()
+        answered = paced = time.monotonic()
         with LiveView(self.context, self.rollback.throttled.rate) as view:
             while True:
                 began = time.monotonic()
@@ -153,8 +159,31 @@ class Moving:
                     view.note = ""
                     if not seen.running:
                         return
+                    if self.pace is not None and answered - paced >= STEP_S:
+                        paced = answered
+                        await self._keep_pace(self.pace, view)
                 view.update(self.tracker)
                 await trio.sleep(max(_LOOK_S, time.monotonic() - began))
+
+    async def _keep_pace(self, pace: Pace, view: LiveView) -> None:
+        """Makes the throttle fit what the rest of the cluster bears. What fails now is tried again at the next step."""
+        throttled = self.rollback.throttled
+        if not throttled.brokers:
+            return
+        rows = [row for row in self.tracker.rows if not row.done]
+        takers = {b for row in rows for b in row.adding}
+        try:
+            lacking, behind = await others(self.admin, self.moved, throttled.brokers)
+        except (ClientError, KafkaError):
+            return
+        used = self.tracker.whole.rate / max(len(takers), 1)
+        why = pace.step(used=used, lacking=lacking, behind=behind)
+        if why is None:
+            return
+        if not await set_rates(self.admin, throttled.brokers, pace.rate):
+            self.rollback = self.rollback._replace(throttled=throttled._replace(rate=pace.rate))
+            files.write(self.rollback)
+            view.tell_rate(pace.rate, why)
 
     # end
 
@@ -431,6 +460,8 @@ def detach(moving: Moving) -> None:
     settings = context.settings
     words = [sys.executable, "-m", "pk.cli.main", "reassign", "apply", moving.rollback.path]
     words += ["--resume", "-y", "-b", settings.bootstrap]
+    if moving.pace is not None:
+        words += ["--throttle", AUTO]
     if settings.profile is not None:
         words += ["--profile", settings.profile.name]
     if context.args.values().get("config_file"):

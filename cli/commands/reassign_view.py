@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from pk.cli.commands.reassign_files import show_bytes
+from pk.cli.commands.reassign_files import show_bytes, show_rate
 from pk.cli.commands.reassign_plan import BrokerChange, Change, shown
 from pk.cli.commands.reassign_watch import Row, Tracker, first_lines, sentence
 from pk.cli.context import Context
@@ -162,6 +162,14 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+    def tell_rate(self, rate: int, why: str) -> None:
+        """The throttle is another from now on."""
+        if rate != self._rate:
+            verb = "raised" if self._rate is None or rate > self._rate else "lowered"
+            self._rate = rate
+            if not self._context.streams.err_colour:
+                self._context.say(f"Throttle {verb} to {show_rate(rate)}: {why}.")
 
     def update(self, tracker: Tracker) -> None:
         """Shows the latest look."""

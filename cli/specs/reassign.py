@@ -76,10 +76,17 @@ _WANTED = (
         "--no-rack-aware", "--disable-rack-aware", help="Do not keep replicas in different racks."
     ),
 )
+_MAX_MOVES = Option(
+    "--max-moves",
+    value="N",
+    kind="count",
+    help="Copy at most so many replicas now, the smallest first; planning again goes on from there.",
+)
 _THROTTLE = Option(
     "--throttle",
     value="RATE",
-    help="At most so many bytes a second in and out of each broker, such as 50MB/s.",
+    help="At most so many bytes a second in and out of each broker, such as 50MB/s; auto: as many as the rest of the "
+    "cluster bears.",
 )
 _FILE = Argument(
     "FILE",
@@ -107,6 +114,7 @@ REASSIGN = Group(
             rows="topic partition:int before:[int] after:[int] change leader? bytes:int?",
             options=(
                 *_WANTED,
+                _MAX_MOVES,
                 _THROTTLE,
                 Option("--json", help="The plan as Apache's JSON, for `apply` or for its tool."),
                 Option(
@@ -146,6 +154,7 @@ REASSIGN = Group(
             arguments=(_FILE,),
             options=(
                 *_WANTED,
+                _MAX_MOVES,
                 _THROTTLE,
                 Option(
                     "--detach",
@@ -161,6 +170,7 @@ REASSIGN = Group(
             ),
             examples=(
                 "pk reassign apply -t orders --to 4,5,6 --throttle 50MB/s",
+                "pk reassign apply --balance --max-moves 20 --throttle auto",
                 "pk reassign apply plan.json -y --detach",
                 "pk reassign apply --resume",
             ),
