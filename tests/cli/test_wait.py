@@ -1,0 +1,192 @@
+"""`pk wait`: 0 as soon as it holds, 124 when the time is up, and what is missing on standard error."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from clients.fixtures import Kafka
+from clients.pk_broker import PkBroker, pk_command, pk_environment
+from group_parts import Fresh, Reader, Run
+
+from pk.cli.main import main
+
+
+class Waiting:
+    """A `pk wait` in a process of its own, that has found something missing."""
+
+    def __init__(self, kafka: Kafka, *words: str) -> None:
+        command = pk_command("wait", *words, "-b", kafka.bootstrap, "--timeout", "30")
+        self.process = subprocess.Popen(
+            command,
+            env=pk_environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stderr is not None
+        self.first = self.process.stderr.readline()
+
+    def end(self) -> str:
+        """Its exit code must be 0 and its standard output empty; what else it said."""
+        out, err = self.process.communicate(timeout=40)
+        assert (self.process.returncode, out) == (0, ""), err
+        return err
+
+
+@contextmanager
+def waiting(kafka: Kafka, *words: str) -> Iterator[Waiting]:
+    found = Waiting(kafka, *words)
+    try:
+        yield found
+    finally:
+        found.process.kill()
+        found.process.wait()
+
+
+def test_for_a_topic_to_be_there_and_to_be_gone(kafka: Kafka, at: Run, fresh: Fresh) -> None:
+    topic = fresh("awaited")
+    with waiting(kafka, "topic", topic, "-p", "2") as there:
+        assert there.first == f"Waiting: there is no topic {topic} yet.\n"
+        at("topics", "create", topic, "-p", "2")
+        assert f"{topic} is there, after" in there.end()
+    few = at("wait", "topic", topic, "-p", "3", "--timeout", "0")
+    assert (few.code, few.err) == (124, f"Not now: {topic} has 2 of 3 partitions.\n")
+    with waiting(kafka, "topic", topic, "--gone") as gone:
+        assert gone.first == f"Waiting: {topic} is still there.\n"
+        at("topics", "delete", topic, "-y")
+        assert f"{topic} is gone, after" in gone.end()
+
+
+def test_the_time_is_up(at: Run, fresh: Fresh) -> None:
+    topic = fresh("never")
+    ran = at("wait", "topic", topic, "--timeout", "150ms")
+    assert (ran.code, ran.text) == (124, "")
+    assert "Not within 1" in ran.err and f"there is no topic {topic} yet" in ran.err
+
+
+def test_nothing_is_made_by_waiting(at: Run, fresh: Fresh) -> None:
+    name = fresh("not-made")
+    at("wait", "topic", name, "--timeout", "0")
+    at("wait", "lag", name, "--timeout", "0")
+    at("wait", "group-empty", name, "--timeout", "0")
+    assert name not in at("topics", "list", "-f", "name").lines
+    assert name not in at("groups", "list", "-f", "name").lines
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("<=8",), 0),
+        (("≤ 8",), 0),
+        (("<9",), 0),
+        (("8",), 0),
+        (("<=7",), 124),
+        (("<8",), 124),
+        ((), 124),
+        (("--max", "8"), 0),
+        (("--max", "7"), 124),
+        (("--max-time", "10s"), 124),
+        (("--max-time", "36500d"), 0),
+        (("<=8", "--max-time", "10s"), 124),
+        (("-t", "{topic}:1", "--max", "1"), 0),
+        (("<=8", "--max", "8"), 2),
+        (("=8",), 2),
+        (("<0",), 2),
+        (("--max", "-1"), 2),
+        (("--max-time", "soon"), 2),
+        (("--timeout", "soon"), 2),
+    ],
+)
+def test_for_lag(
+    at: Run, fresh: Fresh, timed_topic: str, words: tuple[str, ...], code: int
+) -> None:
+    group = fresh("behind")
+    at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "0=3,1=3", "-y")
+    words = tuple(word.format(topic=timed_topic) for word in words)
+    ran = at("wait", "lag", group, "--timeout", "0", *words)
+    assert ran.code == code, ran.err
+
+
+def test_for_a_group_to_catch_up(kafka: Kafka, at: Run, fresh: Fresh, timed_topic: str) -> None:
+    group = fresh("catching")
+    at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "start", "-y")
+    with waiting(kafka, "lag", group) as caught_up:
+        assert caught_up.first == (
+            f"Waiting: group {group} is 14 records behind, and 0 are allowed.\n"
+        )
+        assert at("consume", timed_topic, "-g", group, "-n", "14").code == 0
+        assert f"Group {group} is no more than 0 records behind" in caught_up.end()
+
+
+def test_for_a_group_to_have_committed(at: Run, fresh: Fresh, timed_topic: str) -> None:
+    group = fresh("uncommitted")
+    ran = at("wait", "lag", group, "--timeout", "0")
+    assert f"there is no group {group} yet" in ran.err
+    at("groups", "reset-offsets", group, "-t", f"{timed_topic}:1", "--to", "end", "-y")
+    assert at("wait", "lag", group, "--timeout", "0").code == 0
+
+
+def test_for_a_group_to_be_empty(
+    kafka: Kafka, at: Run, fresh: Fresh, readers: Callable[..., Reader]
+) -> None:
+    group = fresh("emptying")
+    assert at("wait", "group-empty", group, "--timeout", "0").code == 0  # it does not exist
+    reader = readers(group)
+    with waiting(kafka, "group-empty", group) as empty:
+        assert empty.first.startswith(f"Waiting: {group} is Stable with ")
+        reader.leave()
+        assert f"{group} has no members, after" in empty.end()
+
+
+def test_for_replicas_and_reassignments(at: Run, timed_topic: str) -> None:
+    assert at("wait", "isr", timed_topic).code == 0
+    assert at("wait", "isr", "--all", timed_topic).code == 2
+    assert at("wait", "isr", f"{timed_topic}-not", "--timeout", "0").code == 124
+    assert at("wait", "reassign", "--timeout", "5s").code == 0
+    assert at("wait", "reassign", timed_topic, "--timeout", "0").code == 0
+
+
+def test_for_brokers(at: Run, kafka: Kafka) -> None:
+    assert at("wait", "broker").code == 0
+    (broker,) = at("brokers", "list", "--columns", "broker", "-f", "json").json
+    assert at("wait", "broker", str(broker["broker"])).code == 0
+    many = at("wait", "broker", "-n", "2", "--timeout", "0")
+    assert (many.code, "1 of 2 brokers up" in many.err) == (124, True)
+    one = at("wait", "broker", "4711", "--timeout", "0")
+    assert (one.code, "broker 4711 is not up" in one.err) == (124, True)
+    assert at("wait", "broker", "one").code == 2
+    assert at("wait", "broker", "1", "-n", "2").code == 2
+
+
+def test_a_cluster_that_is_not_there_yet_is_waited_for(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a script does: start a cluster in the background, and wait for it."""
+    with PkBroker(memory=True) as broker:
+        address = broker.bootstrap
+        monkeypatch.setenv("PK_BOOTSTRAP_SERVER", address)
+        broker.stop()
+        assert main(["wait", "broker", "--timeout", "200ms"]) == 124
+        assert f"no broker answers ({address}: " in capfd.readouterr().err
+        began = threading.Event()
+        codes: list[int] = []
+
+        def wait() -> None:
+            began.set()
+            codes.append(main(["wait", "broker", "--timeout", "30s"]))
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        began.wait()
+        broker.start()
+        thread.join()
+        assert codes == [0]
+        assert os.environ["PK_BOOTSTRAP_SERVER"] == broker.bootstrap
+
+
+def test_what_no_waiting_will_mend_is_an_error(at: Run, fresh: Fresh) -> None:
+    wrong = at("wait", "broker", "-X", "request.timeout.ms=soon")
+    assert wrong.code == 2
