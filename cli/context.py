@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from pk.cli.exits import Exit, Refused
 from pk.cli.grammar import Args
-from pk.cli.output import Document, Listing, Look, check_format, render, render_document
+from pk.cli.output import Column, Document, Listing, Look, check_format, render, render_document
 from pk.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -131,6 +131,11 @@ class Context:
 
     def show(self, listing: Listing) -> None:
         self.write(render(listing, self.look))
+
+    def show_nothing(self, columns: Sequence[Column]) -> None:
+        """Shows an empty list to programs, where a person is told in words that there is nothing."""
+        if self.look.format not in ("table", "wide"):
+            self.show(Listing(columns, ()))
 
     def show_document(self, document: Document) -> None:
         self.write(render_document(document, self.look))

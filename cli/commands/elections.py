@@ -75,6 +75,7 @@ async def elect_leaders(context: Context) -> None:
         elections = wanted
     if not elections:
         what = "without a leader" if unclean else "that another than its preferred replica leads"
+        context.show_nothing(_RESULT)
         context.say(f"There is no partition {what}.")
         return
     if args.dry_run:

@@ -170,6 +170,7 @@ async def throttle(context: Context) -> None:
 
 async def _remove(context: Context, admin: Admin, live: Live, present: Present) -> None:
     if not present.any:
+        context.show_nothing(_THROTTLES)
         context.say("No throttle is set.")
         _forget(live.cluster_id)
         return
@@ -305,6 +306,7 @@ async def cancel(context: Context) -> None:
     live = await load(context, admin, sizes=False)
     wanted = _named(args.partition, live) if args.partition else sorted(live.running)
     if not wanted:
+        context.show_nothing(_CANCELLED)
         context.say("Nothing is being reassigned.")
         return
     rows = [_cancel_row(tp, live) for tp in wanted]

@@ -160,8 +160,8 @@ CLUSTER = Group(
             ),
             examples=(
                 "pk cluster features",
-                "pk cluster features upgrade metadata.version --dry-run",
-                "pk cluster features downgrade transaction.version=1",
+                "pk cluster features upgrade eligible.leader.replicas.version --dry-run",
+                "pk cluster features list -f json",
             ),
         ),
     ),

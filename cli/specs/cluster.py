@@ -150,7 +150,7 @@ CONFIGS = Group(
             ),
             examples=(
                 "pk configs alter topic orders -c retention.ms=86400000 --delete cleanup.policy",
-                "pk configs alter broker default -c log.retention.hours=24 --dry-run",
+                "pk configs alter broker default -c log.retention.ms=86400000 --dry-run",
             ),
         ),
         Command(

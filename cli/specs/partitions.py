@@ -37,7 +37,7 @@ ISR = Command(
     shows=(
         "topic partition:int leader:int? leader_epoch:int replicas:[int] isr:[int] "
         "in_sync:int out_of_sync:[int] elr:[int]? last_known_elr:[int]? "
-        "log_end_offset:int? high_watermark:int? behind:<int?>? lag_max:int? since? "
+        "log_end_offset:int? high_watermark:int? behind:<int?>? lag_max:int? estimated:[int] since? "
         "log_end_offsets:<int>? offline_replicas:[int]"
     ),
     arguments=(_TOPICS,),

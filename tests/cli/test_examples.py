@@ -1,0 +1,294 @@
+"""Every example of every command is run, against a cluster of three brokers that holds what the examples speak of.
+
+An example that changes something is given `-y`, as somebody who has read the question would answer it. What an example
+prints with `-f json` is held to the schema that `-f schema` prints. An example that would go on until somebody stops it is
+run as a process of its own, and interrupted once it has shown something.
+"""
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from clients.pk_broker import pk_command, pk_environment
+from clients.pk_cluster import PkCluster
+from shapes import check_json
+
+from pk.cli.grammar import Command, commands, parse
+from pk.cli.main import main
+from pk.cli.shell.words import split_line
+from pk.cli.tree import ROOT
+
+NOT_RUN = {
+    "up": "starts brokers: test_up.py",
+    "broker start": "starts brokers: test_process.py, test_up.py",
+    "broker stop": "test_process.py, test_up.py",
+    "broker status": "test_process.py, test_up.py",
+    "broker kill": "test_up.py",
+    "broker restart": "test_up.py",
+    "broker pause": "test_up.py",
+    "broker resume": "test_up.py",
+    "shell": "test_shell.py",
+    "log adopt": "wants a directory of Apache Kafka's: tests/clients/test_adopt.py",
+    "spark-export": "wants Spark: test_spark_export.py",
+}
+"""Commands whose examples run elsewhere."""
+
+ENDLESS = (
+    r"^pk consume orders$",
+    r"^pk console-consumer --topic orders --from-beginning",
+    r"(?<!status) (-w|--watch)\b",
+    r"^pk groups watch ",
+    r"^pk top\b",
+)
+"""Examples that end when they are interrupted."""
+
+NOTHING_TO_DO = {
+    "pk reassign apply --resume": "No reassignment was left unfinished",
+    "pk reassign throttle 80MB/s": "Nothing moves",
+    "pk reassign cancel orders/3": "is not being reassigned",
+    "pk groups remove-members billing -i billing-7": "no static member",
+}
+"""How examples begin that act on what a cluster at rest does not have, and what they say then."""
+
+SLOW = r"^pk (perf|reassign (apply|rollback)|spark|top|groups watch)\b| --rate "
+"""Examples that take seconds by their nature."""
+
+SAYS_SO = ("cluster health", "doctor", "why partition", "why lag", "why config", "groups lag")
+"""Commands that may answer 1, because something is wrong: the three brokers of a test have much to be told of."""
+
+STANDS_FOR = {"4,5,6": "1,2", "k1:9092,k2:9092": "127.0.0.1:1"}
+"""What examples say, and what it is here."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One example: the command it belongs to, and its line."""
+
+    path: str
+    line: str
+
+    @property
+    def nothing_to_do(self) -> str | None:
+        return next(
+            (said for line, said in NOTHING_TO_DO.items() if self.line.startswith(line)), None
+        )
+
+    @property
+    def marks(self) -> list[pytest.MarkDecorator]:
+        return [pytest.mark.slow] if re.search(SLOW, self.line) else []
+
+    @property
+    def endless(self) -> bool:
+        return any(re.search(pattern, self.line) for pattern in ENDLESS)
+
+
+EXAMPLES = [
+    Example(" ".join(path), line)
+    for path, command in commands(ROOT)
+    for line in command.examples
+    if " ".join(path) not in NOT_RUN
+]
+
+
+class World:
+    """The cluster and the directory in which examples run."""
+
+    def __init__(self, cluster: PkCluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.directory = directory
+
+    def run(self, *words: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
+        """A command line in this process: its exit code, output and errors."""
+        out, err = io.BytesIO(), io.StringIO()
+        (self.directory / "stdin").write_bytes(stdin)
+        with (self.directory / "stdin").open("rb") as raw, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdin", io.TextIOWrapper(raw))
+            patch.setattr(sys, "stdout", io.TextIOWrapper(out, write_through=True))
+            patch.setattr(sys, "stderr", err)
+            code = main(words)
+            sys.stdout.flush()
+            return code, out.getvalue(), err.getvalue()
+
+    def must(self, *words: str, stdin: bytes = b"") -> None:
+        code, out, err = self.run(*words, stdin=stdin)
+        assert code == 0, (words, err, out)
+
+    def make(self) -> None:
+        """Makes what the examples speak of."""
+        self.topics()
+        self.group()
+        self.profiles()
+
+    def topics(self) -> None:
+        topics = ("orders", "payments", "copy", "orders-dlq", "orders-eu", "test-1", "a", "b")
+        self.must("topics", "create", *topics, "-p", "4", "-r", "2", "--if-not-exists")
+        records = "".join(f"user-{n}\t" + f'{{"amount": {n}}}\n' for n in range(40)).encode()
+        self.must("produce", "orders", "-f", "%k\\t%v\\n", stdin=records)
+
+    def group(self) -> None:
+        self.must("groups", "reset-offsets", "billing", "-t", "orders", "--to", "start", "-y")
+
+    def profiles(self) -> None:
+        for name in ("prod", "old", "dr", "eu"):
+            self.must("profile", "add", name, "-b", self.cluster.bootstrap, "--guard", "confirm")
+        self.must("profile", "use", "-")
+
+    def ready_for(self, line: str) -> None:
+        """Makes room for what an example creates."""
+        if line.startswith("pk log"):
+            self.data()
+        if line.startswith("pk topics create"):
+            self.must("topics", "delete", "orders", "a", "b", "-y", "--if-exists")
+
+    def restore(self, path: str) -> None:
+        """Puts back what an example of a command may have changed or deleted."""
+        noun, _, verb = path.partition(" ")
+        if noun == "topics" and verb != "alter":
+            self.topics()
+        if noun in ("groups", "undo") or path == "topics delete":
+            self.group()
+        if noun == "profile":
+            self.profiles()
+
+    def files(self) -> None:
+        """The files that examples read."""
+        (self.directory / "orders.tsv").write_text("k1\tv1\nk2\tv2\n")
+        (self.directory / "plan.csv").write_text("orders,0,1\n")
+        (self.directory / "plan.json").write_text(
+            '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2]}]}'
+        )
+        (self.directory / "out").mkdir()
+        (self.directory / "data").mkdir()
+
+    def data(self) -> None:
+        """A directory with every partition that any of the brokers holds, as one broker's would be."""
+        data = self.directory / "data"
+        for link in data.iterdir():
+            link.unlink()
+        for broker in self.cluster.brokers:
+            for each in self.cluster.data(broker).iterdir():
+                link = data / each.name
+                if not link.exists():
+                    link.symlink_to(each)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("examples")
+    config = {"offsets.topic.replication.factor": "2"}
+    with pytest.MonkeyPatch.context() as patch, PkCluster(3, config=config) as cluster:
+        _environment(patch, cluster, directory)
+        found = World(cluster, directory)
+        found.make()
+        found.files()
+        yield found
+
+
+def _environment(patch: pytest.MonkeyPatch, cluster: PkCluster, directory: Path) -> None:
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        patch.setenv(variable, str(directory / variable.lower()))
+    patch.setenv("PK_BOOTSTRAP_SERVER", cluster.bootstrap)
+    patch.setenv("EDITOR", "true")
+    patch.chdir(directory)
+
+
+@pytest.fixture(autouse=True)
+def _here(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    _environment(monkeypatch, world.cluster, world.directory)
+
+
+def _lines(example: Example) -> list[list[str]]:
+    """The words of each command of the example's pipe, `-y` added where a question would come."""
+    line = re.sub(r"^source <\((.*)\)$", r"\1", example.line)
+    line = re.sub(r" (\|\| \w+|2?> [\w./-]+)$", "", line)
+    for said, here in STANDS_FOR.items():
+        line = line.replace(said, here)
+    found = []
+    for part in re.split(r" \| (?=pk )", line):
+        words = split_line(part.replace("$(date +%F)", "2026-01-01")).words
+        assert words[0] == "pk", example.line
+        parsed = parse(ROOT, words[1:])
+        values = parsed.args.values()
+        asks = "yes" in values and not values["yes"] and not values.get("dry_run")
+        found.append([*words[1:], *(["-y"] if asks else [])])
+    return found
+
+
+@pytest.mark.parametrize(
+    "example", [pytest.param(e, id=e.line, marks=e.marks) for e in EXAMPLES if not e.endless]
+)
+def test_an_example_runs(world: World, example: Example) -> None:
+    lines = _lines(example)
+    world.ready_for(example.line)
+    out = b""
+    for words in lines:
+        code, out, err = world.run(*words, stdin=out)
+        allowed = (0, 1) if example.path in SAYS_SO else (0,)
+        if example.nothing_to_do:
+            assert example.nothing_to_do in err
+            allowed = (1,)
+        assert code in allowed, (example.line, code, err, out)
+        assert "Traceback" not in err and "mistake in pk" not in err
+    last = parse(ROOT, lines[-1])
+    assert isinstance(last.node, Command)
+    if last.node.shows and last.args.values().get("format") in ("json", "jsonl"):
+        check_json(lines[-1], out)
+    if any(option.dest == "dry_run" for option in last.node.options):
+        world.restore(example.path)
+
+
+FIRST = {
+    e.path: e for e in reversed(EXAMPLES) if not (e.endless or e.nothing_to_do or " | " in e.line)
+}
+"""The first example of each command that there is something to do for."""
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(FIRST[path], id=path, marks=FIRST[path].marks)
+        for path in FIRST
+        if isinstance(node := parse(ROOT, _lines(FIRST[path])[0]).node, Command) and node.shows
+    ],
+)
+def test_json_is_what_its_schema_says(world: World, example: Example) -> None:
+    (words,) = _lines(example)
+    if parse(ROOT, words).args.values().get("format") is None:
+        words = [*words, "-f", "json"]
+    world.ready_for(example.line)
+    code, out, err = world.run(*words)
+    assert code in (0, 1), err
+    check_json(words, out)
+    world.restore(example.path)
+
+
+@pytest.mark.parametrize(
+    "example", [pytest.param(e, id=e.line, marks=e.marks) for e in EXAMPLES if e.endless]
+)
+def test_an_endless_example_shows_something_and_ends(world: World, example: Example) -> None:
+    (words,) = _lines(example)
+    process = subprocess.Popen(
+        pk_command(*words),
+        env=pk_environment(),
+        cwd=world.directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
+    assert process.stdout is not None
+    shown = os.read(process.stdout.fileno(), 65536)
+    process.send_signal(signal.SIGINT)
+    try:
+        rest, _ = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert shown, example.line
+    assert b"Traceback" not in shown + rest, (shown + rest).decode(errors="replace")
+    assert process.returncode in (0, 130), (shown + rest).decode(errors="replace")
