@@ -10,7 +10,7 @@ sync. What the producer was told is looked up in the log in the end.
 
     PYTHONPATH=scripts:tests:scripts/path .venv/bin/python -m benchmark.failover --rounds 3
 
-`--zookeeper` keeps pk's metadata in a ZooKeeper that is started for it, and kills the controller too while it leads.
+`--zookeeper` keeps pk's metadata in a ZooKeeper that is started for it, and kills and stops the controller too while it leads.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from zookeeper_server import ZooKeeperServer
 
 FAULTS = ("kill -9", "SIGSTOP", "clean stop")
 CONTROLLER = "kill -9, and it is the controller"
+CONTROLLER_STOPPED = "SIGSTOP, and it is the controller"
 RATE = 200
 STEADY = 100
 BROKERS = 3
@@ -74,7 +75,7 @@ def measure(
 ) -> tuple[float, int]:
     """Seconds without an acknowledgement, and how many errors the producer was told."""
     first = None
-    if fault == CONTROLLER:
+    if fault in (CONTROLLER, CONTROLLER_STOPPED):
         assert server is not None
         first = controller_in(server)
     create_replicated(cluster.bootstrap, topic, 1, leader=first)
@@ -84,12 +85,12 @@ def measure(
         leader = leader_of(cluster.bootstrap, topic)
         if fault in ("kill -9", CONTROLLER):
             cluster.kill(leader)
-        elif fault == "SIGSTOP":
+        elif fault in ("SIGSTOP", CONTROLLER_STOPPED):
             cluster.pause(leader)
         else:
             cluster.stop(leader)
         load.wait_for(3 * STEADY, AFTERWARDS_S)
-        if fault == "SIGSTOP":
+        if fault in ("SIGSTOP", CONTROLLER_STOPPED):
             cluster.resume(leader)
         else:
             cluster.start(leader)
@@ -119,7 +120,8 @@ def main() -> int:
     figures: dict[str, dict[str, list[float]]] = {}
     for name in names:
         with running(name, options.zookeeper) as (cluster, server):
-            for place, fault in enumerate((*FAULTS, CONTROLLER) if server else FAULTS):
+            more = (CONTROLLER, CONTROLLER_STOPPED) if server else ()
+            for place, fault in enumerate((*FAULTS, *more)):
                 for number in range(options.rounds):
                     waited_s, errors = measure(cluster, fault, f"failover-{place}-{number}", server)
                     log.print(f"{name}: {fault}: {waited_s:.2f} s, {errors} errors")
