@@ -163,11 +163,14 @@ def test_a_reset_waits_for_the_group_to_be_empty(
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert waiting.stderr is not None
-    with waiting.stderr:
-        assert f"Waiting for {group} to be empty; still there: " in waiting.stderr.readline()
-        reader.leave()
-        assert waiting.wait(20) == 0, waiting.stderr.read()
+    with waiting:
+        try:
+            assert waiting.stderr is not None
+            assert f"Waiting for {group} to be empty; still there: " in waiting.stderr.readline()
+            reader.leave()
+            assert waiting.wait(20) == 0, waiting.stderr.read()
+        finally:
+            waiting.kill()
     assert committed(at, group) == {(timed_topic, 0): 0, (timed_topic, 1): 0}
 
 
