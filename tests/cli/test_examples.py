@@ -292,3 +292,55 @@ def test_an_endless_example_shows_something_and_ends(world: World, example: Exam
     assert shown, example.line
     assert b"Traceback" not in shown + rest, (shown + rest).decode(errors="replace")
     assert process.returncode in (0, 130), (shown + rest).decode(errors="replace")
+
+
+CHANGES = {
+    path: e
+    for path, e in FIRST.items()
+    if isinstance(node := parse(ROOT, _lines(e)[0]).node, Command)
+    and {"dry_run", "profile"} <= {option.dest for option in node.options}
+}
+CHANGES |= {
+    "undo": Example("undo", "pk undo last"),
+    "groups undo": Example("groups undo", "pk groups undo last"),
+    "cluster features": Example(
+        "cluster features", "pk cluster features upgrade eligible.leader.replicas.version"
+    ),
+    "configs edit": Example("configs edit", "pk configs edit topic orders --file orders.tsv"),
+}
+NOT_THAT_FAR = (
+    "groups remove-members",
+    "partitions elect-leaders",
+    "reassign throttle",
+    "reassign cancel",
+    "reassign rollback",
+)
+"""Changes for which there is nothing to change here: they end before anything would be refused."""
+
+
+def _picture(world: World) -> list[bytes]:
+    """All that a change could have changed."""
+    looks = (
+        ("topics", "describe", "-a"),
+        ("topics", "offsets", "orders", "payments", "copy"),
+        ("groups", "describe", "--all-groups", "--columns", "group,topic,partition,committed"),
+        ("cluster", "features"),
+        ("configs", "describe", "broker", "-a", "--columns", "resource,name,value"),
+    )
+    return [world.run(*words, "-f", "json")[1] for words in looks]
+
+
+@pytest.mark.parametrize("path", list(CHANGES))
+def test_nothing_is_changed_under_a_read_only_profile(world: World, path: str) -> None:
+    world.ready_for(CHANGES[path].line)
+    world.topics()
+    world.must("profile", "add", "eu", "-b", world.cluster.bootstrap, "--guard", "readonly")
+    (words,) = _lines(CHANGES[path])
+    words = [word for word in words if word not in ("--dry-run", "-d")]
+    asks = any(option.dest == "yes" for option in parse(ROOT, words).node.options)
+    words += ["-y"] if asks and "-y" not in words else []
+    before = _picture(world)
+    code, out, err = world.run(*words, "--profile", "eu", stdin=b"x\n")
+    assert code == 5 or path in NOT_THAT_FAR, (code, err, out)
+    assert "read-only" in err or path in NOT_THAT_FAR
+    assert _picture(world) == before
