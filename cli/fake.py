@@ -260,12 +260,18 @@ Pair = tuple[bytes | None, bytes | None]
 class Fake:
     """A source of made-up records; one after another, always the same ones for the same seed."""
 
-    def __init__(self, key: str | None, value: str, seed: int | None) -> None:
+    def __init__(
+        self, key: str | None, value: str, seed: int | None, own_key: str | None = None
+    ) -> None:
         self._world = _World(seed)
         labels: dict[str, Field] = {}
         texts = [text for text in (key, value) if text is not None]
         for text in texts:
             _collect(text, labels)
+        if key != own_key and own_key is not None:  # the value may repeat what is named there
+            named: dict[str, Field] = {}
+            _collect(own_key, named)
+            labels = named | labels
         self._labelled = bool(labels)
         self._key = None if key is None else _compile(key, labels)
         self._value = _compile(value, labels)
@@ -292,7 +298,7 @@ def fake(template: str, *, key: str | None = None, seed: int | None = None) -> F
     """
     if template in NAMED:
         own_key, value = NAMED[template]
-        return Fake(key if key is not None else own_key, value, seed)
+        return Fake(key if key is not None else own_key, value, seed, own_key)
     if template.startswith("@"):
         template = _read(template[1:])
     if "{{" not in template:

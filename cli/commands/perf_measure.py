@@ -230,6 +230,7 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
     verifier = Verifier(run)
     reader = Reader(verifier, marked=spec.template is None, latency=True)
     sent, read, cpu = sender.sent, reader.read, time.process_time()
+    reader.measured_from = lambda: sent.started_ns or 1 << 62
     if context.args.one_at_a_time:
 
         async def arrived(number: int) -> None:
@@ -270,7 +271,6 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
         nursery.start_soon(sender.run)
 
         def finished() -> bool:
-            reader.count_from = sent.started_ns or (1 << 62)
             return sender.done.is_set() and verifier.found >= sender.numbered - sent.failed
 
         while not await reader.until(consumer, finished, patience_s=_PATIENCE_S):

@@ -120,6 +120,11 @@ def _work(values: dict[str, Any], test: str, size: int) -> Work:
         return Work(number, None, None, size)
     if number is None and duration_s is None:
         duration_s = _DURATION_S
+    if rate is not None and duration_s is not None:
+        # All that is due in that time is sent, and late if need be: a stall at the end counts as well.
+        due = max(1, round(rate * duration_s))
+        number = due if number is None else min(number, due)
+        duration_s = None
     return Work(number, duration_s, rate, size, values["warmup"] or 0)
 
 

@@ -239,7 +239,7 @@ class Reader:
         self.arrived = trio.Event()
         """Set, and made anew, with each poll that brought something."""
 
-        self.count_from = 0
+        self.measured_from: Callable[[], int] = lambda: 0
         """Records due before that (in ns) are not measured: a warm-up's."""
 
         self._marked = marked
@@ -278,7 +278,7 @@ class Reader:
             self.read.size += len(record.key or b"") + len(record.value or b"")
 
     def _one(self, due_ns: int | None, now: int) -> None:
-        if self._latency and due_ns is not None and due_ns >= self.count_from:
+        if self._latency and due_ns is not None and due_ns >= self.measured_from():
             self.read.latency.add((now - due_ns) // 1000)
 
     async def until(

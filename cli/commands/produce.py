@@ -60,7 +60,7 @@ async def produce(context: Context) -> int | None:
     stream = _Stream(context, plan, tally)
     try:
         interrupted = await _run(context, stream, tally)
-    except trio.Cancelled:
+    except (trio.Cancelled, KeyboardInterrupt):
         _say_interrupted(context, stream, tally)
         raise
     if interrupted:

@@ -1,0 +1,276 @@
+"""Producing from files, pipes and templates, against a live broker, by the running program where a process matters."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from clients.pk_broker import PkBroker, pk_command, pk_environment
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_are_inherited() -> Iterator[None]:
+    """A run that a script started in the background ignores SIGINT, and so would its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def topic(at: Run, fresh: Fresh) -> str:
+    """A new topic of one partition."""
+    name = fresh("produce")
+    at("topics", "create", name, "-p", "1")
+    return name
+
+
+def read(at: Run, topic: str) -> list[dict[str, Any]]:
+    return at("consume", topic, "-e", "-f", "json").json
+
+
+def pairs(at: Run, topic: str) -> list[tuple[Any, Any]]:
+    return [(r["key"], r["value"]) for r in read(at, topic)]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines", "expected"),
+    [
+        (("-f", r"%k:%v\n"), b"a:1\nb:2:3\n:\n", [("a", "1"), ("b", "2:3"), ("", "")]),
+        (("-f", r"%k:%v", "-k", "z"), b"a:1\n", [("z", "1")]),
+        (("-f", r"%k:%v", "-Z"), b"a:\nb:x\n", [("a", None), ("b", "x")]),
+        (("--property", "parse.key=true"), b"a\t1\t2\n", [("a", "1\t2")]),
+        (("-k", "z", "-Z"), b"a\n\nb", [("z", "a"), ("z", None), ("z", "b")]),
+        (
+            ("-f", "jsonl"),
+            b'{"key": "a", "value": null}\n{"value": "b"}\n',
+            [("a", None), (None, "b")],
+        ),
+        ((), b"no end", [(None, "no end")]),
+        ((), b"", []),
+    ],
+)
+def test_lines(
+    at: Run, topic: str, words: tuple[str, ...], lines: bytes, expected: list[tuple[Any, Any]]
+) -> None:
+    assert at("produce", topic, *words, stdin=lines).code == 0
+    assert pairs(at, topic) == expected
+
+
+def test_lines_with_and_without_keys_keep_their_order(at: Run, topic: str) -> None:
+    lines = [{"key": None if i % 3 else f"k{i % 2}", "value": str(i)} for i in range(300)]
+    at("produce", topic, "-f", "jsonl", stdin="\n".join(map(json.dumps, lines)).encode())
+    assert [r["value"] for r in read(at, topic)] == [str(i) for i in range(300)]
+
+
+@pytest.mark.parametrize("words", [(), ("-H", "h=1"), ("--rate", "100000"), ("--sync",)])
+def test_a_line_that_does_not_fit_ends_it_and_is_named(
+    at: Run, topic: str, words: tuple[str, ...]
+) -> None:
+    ran = at("produce", topic, "-f", r"%k:%v", *words, stdin=b"a:1\nb:2\nthree\nd:4\n")
+    assert (ran.code, "Line 3" in ran.err, "2 records written" in ran.err) == (1, True, True)
+    assert pairs(at, topic) == [("a", "1"), ("b", "2")]
+
+
+def test_a_line_too_large_ends_it_and_is_named(at: Run, topic: str) -> None:
+    ran = at("produce", topic, stdin=b"a\n" + b"x" * 1_100_000 + b"\nb\n")
+    assert ran.code == 1
+    assert re.search(r"Line 2: a record of 1,100,0\d\d bytes; max\.request\.size is", ran.err)
+    assert pairs(at, topic) == [(None, "a")]
+
+
+def test_what_the_broker_refuses_is_counted_and_the_rest_is_written(at: Run, fresh: Fresh) -> None:
+    topic = fresh("small")
+    at("topics", "create", topic, "-p", "1", "-c", "max.message.bytes=200")
+    lines = [b"x" * 10, b"y" * 300, b"z" * 20]
+    ran = at("produce", topic, stdin=b"\n".join(lines))
+    assert (ran.code, "1 record of 3 were not written" in ran.err) == (1, True), ran.err
+    assert [r["value"][0] for r in read(at, topic)] == ["x", "z"]
+
+
+def test_json_over_several_lines(at: Run, topic: str) -> None:
+    documents = [{"a": [1, {"b": "{"}]}, [], "text", 12]
+    text = "\n".join(json.dumps(d, indent=2) for d in documents)
+    assert at("produce", topic, "--json", stdin=text.encode()).code == 0
+    assert [json.loads(r["value"]) for r in read(at, topic)] == documents
+    ran = at("produce", topic, "--json", stdin=b'{"a":\n1}\n\n{"b":\nx}\n{}')
+    assert (ran.code, "Line 5, column 1" in ran.err, "1 record written" in ran.err) == (
+        1,
+        True,
+        True,
+    )
+    ran = at("produce", topic, "--json", stdin=b'{"a":')
+    assert (ran.code, "not finished" in ran.err) == (1, True)
+    ran = at("produce", topic, "--json", "-f", r"%k:%v", stdin=b"k:{}\nk:{\n")
+    assert (ran.code, "Line 2: the value" in ran.err) == (1, True)
+    assert len(read(at, topic)) == len(documents) + 2
+
+
+def test_num_counts_records(at: Run, topic: str) -> None:
+    at("produce", topic, "-n", "2", stdin=b"a\nb\nc\n")
+    at("produce", topic, "-n", "1", "--json", stdin=b"[1,\n2]\n[3]\n")
+    at("produce", topic, "-n", "1", "d", "e")
+    assert [r["value"] for r in read(at, topic)] == ["a", "b", "[1,\n2]", "d"]
+
+
+def test_made_up_records(at: Run, topic: str) -> None:
+    words = ("--fake", '{"id": {{seq}}, "who": "{{name}}"}', "-k", "k{{int 1 9}}", "--seed", "4")
+    assert at("produce", topic, *words, "-n", "1200", "-H", "made=up").code == 0
+    found = read(at, topic)
+    assert [json.loads(r["value"])["id"] for r in found] == list(range(1200))
+    assert all(re.fullmatch(r"k[1-9]", r["key"]) for r in found)
+    assert found[0]["headers"] == [["made", "up"]]
+    at("produce", topic, *words, "-n", "3")
+    again = read(at, topic)[1200:]
+    assert [r["value"] for r in again] == [r["value"] for r in found[:3]]
+
+
+def test_a_dry_run_shows_made_up_records(at: Run, topic: str) -> None:
+    ran = at("produce", topic, "--fake", "orders", "--seed", "1", "-n", "2", "-d")
+    assert ran.code == 0 and "nothing was written" in ran.err
+    assert [line.split("\t")[0][:2] for line in ran.lines] == ["c-", "c-"]
+    assert read(at, topic) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--fake", "order"), "did you mean orders"),
+        (("--fake", "{{seq}}", "x"), "VALUE does not go with it"),
+        (("--fake", "{{seq}}", "-f", "jsonl"), "-f does not go with it"),
+        (("--fake", "{{seq}}", "--json"), "--json does not go with it"),
+        (("--seed", "1", "x"), "belongs to --fake"),
+    ],
+)
+def test_what_makes_no_sense(at: Run, topic: str, words: tuple[str, ...], said: str) -> None:
+    ran = at("produce", topic, *words)
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
+def test_a_rate_holds_records_back(at: Run, topic: str) -> None:
+    started = time.monotonic()
+    at("produce", topic, "--rate", "50", stdin=b"x\n" * 21)
+    assert time.monotonic() - started >= 20 / 50
+    times = [r["timestamp"] for r in read(at, topic)]
+    assert len(times) == 21 and times[-1] - times[0] >= 300
+
+
+def test_a_topic_that_is_not_there_is_an_error_at_once_where_nobody_makes_it(pk: Run) -> None:
+    with PkBroker(memory=True, config={"auto.create.topics.enable": "false"}) as broker:
+        pk("topics", "create", "orders", "-b", broker.bootstrap)
+        started = time.monotonic()
+        ran = pk("produce", "ordrs", "x", "-b", broker.bootstrap)
+        assert time.monotonic() - started < 10
+    assert ran.code == 1
+    assert "did you mean orders?" in ran.err and "pk topics create ordrs" in ran.err
+
+
+def test_a_profile_for_reading_only_writes_nothing(at: Run, topic: str, kafka: Kafka) -> None:
+    at("profile", "add", "safe", "-b", kafka.bootstrap, "--guard", "readonly")
+    ran = at("produce", topic, "x", "--profile", "safe")
+    assert (ran.code, "read-only" in ran.err) == (5, True)
+    assert read(at, topic) == []
+
+
+class Piped:
+    """`pk produce` in a process of its own, with a pipe to write to."""
+
+    def __init__(self, kafka: Kafka | PkBroker, *words: str) -> None:
+        self.process = subprocess.Popen(
+            pk_command("produce", *words, "-b", kafka.bootstrap),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=pk_environment(),
+        )
+
+    def write(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+        self.process.stdin.flush()
+
+    def line(self) -> str:
+        """The next line on standard error."""
+        assert self.process.stderr is not None
+        return self.process.stderr.readline().decode()
+
+    def end(self) -> tuple[int, str]:
+        _, error = self.process.communicate(timeout=30)
+        return self.process.returncode, error.decode()
+
+
+def test_records_are_sent_when_the_input_pauses(at: Run, kafka: Kafka, topic: str) -> None:
+    piped = Piped(kafka, topic, "--print-offsets")
+    piped.write(b"one\ntwo\nhal")
+    assert piped.line() == f"{topic}/0 @ 0..1\n"
+    piped.write(b"f\n")
+    assert piped.line() == f"{topic}/0 @ 2\n"
+    assert [r["value"] for r in read(at, topic)] == ["one", "two", "half"]
+    assert piped.end()[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_says_what_was_written(
+    at: Run, kafka: Kafka, topic: str, number: int
+) -> None:
+    piped = Piped(kafka, topic, "--print-offsets")
+    piped.write(b"one\ntwo\n")
+    piped.line()
+    piped.process.send_signal(number)
+    piped.process.wait(30)  # its input stays open
+    code, error = piped.end()
+    assert (code, "Interrupted: 2 records written." in error) == (130, True), error
+    assert len(read(at, topic)) == 2
+
+
+def test_a_broker_that_is_gone_for_a_while_loses_nothing(pk: Run, tmp_path: Path) -> None:
+    with PkBroker(directory=tmp_path / "data") as broker:
+        pk("topics", "create", "t", "-p", "1", "-b", broker.bootstrap)
+        piped = Piped(broker, "t", "--print-offsets")
+        piped.write(b"one\n")
+        assert piped.line() == "t/0 @ 0\n"
+        broker.kill()
+        piped.write(b"two\nthree\n")
+        broker.start()
+        assert piped.line() == "t/0 @ 1..2\n"
+        assert piped.end() == (0, "3 records written.\n")
+        assert pk("consume", "t", "-e", "-b", broker.bootstrap).text == "one\ntwo\nthree\n"
+
+
+def test_a_broker_that_does_not_come_back_fails_it(pk: Run) -> None:
+    with PkBroker(memory=True) as broker:
+        pk("topics", "create", "t", "-p", "1", "-b", broker.bootstrap)
+        words = (
+            "--print-offsets",
+            "-X",
+            "delivery.timeout.ms=1000",
+            "-X",
+            "request.timeout.ms=500",
+        )
+        piped = Piped(broker, "t", *words)
+        piped.write(b"one\n")
+        piped.line()
+        broker.kill()
+        piped.write(b"two\nthree\n")
+        code, error = piped.end()
+    assert code in (3, 124), error
+    assert "2 records of 3 were not written" in error and "Traceback" not in error
+
+
+def test_bytes_that_are_no_text_go_through(at: Run, topic: str) -> None:
+    line = bytes(range(256)).replace(b"\n", b"")
+    at("produce", topic, "-k", os.fsdecode(b"\xff"), stdin=line + b"\n")
+    (found,) = at("consume", topic, "-e", "-f", "json").json
+    import base64
+
+    assert base64.b64decode(found["value_b64"]) == line
+    assert base64.b64decode(found["key_b64"]) == b"\xff"

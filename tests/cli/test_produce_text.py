@@ -1,0 +1,81 @@
+"""What Enter does in the record editor."""
+
+from typing import Any
+
+import pytest
+
+from pk.cli.commands.produce_plan import Plan
+from pk.cli.commands.produce_text import Typed, read
+from pk.cli.context import Context, Streams
+from pk.cli.grammar import parse
+from pk.cli.tree import ROOT
+
+
+def plan(*words: str) -> Plan:
+    parsed = parse(ROOT, ["produce", "orders", *words])
+    return Plan(Context(parsed.args, parsed.path, Streams()))
+
+
+def sent(found: Any) -> list[bytes | None]:
+    return [record.value for record in found.records]
+
+
+@pytest.mark.parametrize(
+    ("words", "typed", "values"),
+    [
+        ((), Typed("hello"), [b"hello"]),
+        ((), Typed("two\nlines"), [b"two\nlines"]),
+        ((), Typed("two\nlines", pasted=True), [b"two", b"lines"]),
+        ((), Typed('{"a":\n1}', pasted=True), [b'{"a":\n1}']),
+        ((), Typed("[WARN] disk"), [b"[WARN] disk"]),
+        ((), Typed("{\n"), [b"{"]),
+        ((), Typed("", insisted=True), [b""]),
+        (("-Z",), Typed("", insisted=True), [None]),
+        (("--json",), Typed('{"a": 1}'), [b'{"a": 1}']),
+        (("--json",), Typed('{"a": 1}\n[2,\n3]', pasted=True), [b'{"a": 1}', b"[2,\n3]"]),
+        (("-f", "jsonl"), Typed('{"value":\n"x"}'), [b"x"]),
+        (("-f", r"%k\t%v"), Typed("k\tv"), [b"v"]),
+        (("--property", "parse.key=true"), Typed("k\tv\nk\tw", pasted=True), [b"v", b"w"]),
+    ],
+)
+def test_records(words: tuple[str, ...], typed: Typed, values: list[bytes | None]) -> None:
+    assert sent(read(plan(*words), typed)) == values
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [((), '{"a": 1,'), (("--json",), "[1,"), (("-f", "jsonl"), '{"value":')],
+)
+def test_an_unfinished_document_goes_on(words: tuple[str, ...], text: str) -> None:
+    found = read(plan(*words), Typed(text))
+    assert found.more and "not finished" in found.note and not found.records
+
+
+@pytest.mark.parametrize(
+    ("words", "typed", "position", "said"),
+    [
+        (("--json",), Typed('{"a": x}'), 6, "column 7"),
+        (("--json",), Typed("{}\n{} x", pasted=True), 3, "line 2 column 1"),
+        (("-f", "jsonl"), Typed('{"vlaue": 1}'), 0, "did you mean value"),
+        (("--property", "parse.key=true"), Typed("novalue"), 0, "no key separator"),
+        (("--property", "parse.key=true"), Typed("k\tv\nx", pasted=True), 4, "no key separator"),
+        (("--property", "parse.key=true", "--json"), Typed("k\t{"), 0, "not finished"),
+    ],
+)
+def test_what_is_wrong_is_not_sent(
+    words: tuple[str, ...], typed: Typed, position: int, said: str
+) -> None:
+    found = read(plan(*words), typed)
+    assert not found.records and not found.more
+    assert (found.position, said in found.note) == (position, True), found
+
+
+def test_an_empty_text_wants_enter_twice() -> None:
+    assert read(plan(), Typed("")).records == ()
+    assert "an empty value" in read(plan(), Typed("", insisted=True)).note
+    assert read(plan("--json"), Typed("", insisted=True)).records == ()
+
+
+def test_text_that_looks_like_json_and_is_none_is_sent_as_text_and_says_so() -> None:
+    found = read(plan(), Typed('{"a": x}'))
+    assert sent(found) == [b'{"a": x}'] and "as text" in found.note
