@@ -253,6 +253,8 @@ async def carry_out(
 
     args = context.args
     if not made.changes:
+        if context.look.format not in ("table", "wide"):
+            context.show_document(document(made, rate))
         context.say("Everything lies as it should already; there is nothing to do.")
         return None
     if args.dry_run:
