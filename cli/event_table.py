@@ -1,22 +1,31 @@
 """A table that grows: rows are written as they happen, below a head that is written once."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pk.cli.context import Context
-from pk.cli.output import Column, Listing, Row, narrow, plain, render, title
+from pk.cli.output import Column, Listing, Row, narrow, render
 
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2"}
 
 
+class Cell(NamedTuple):
+    """A cell of a line: its head, its width (0: as wide as it gets, for the last one) and its text."""
+
+    head: str
+    width: int
+    show: Callable[[Row], str]
+    right: bool = False
+
+
 class EventTable:
-    """Writes rows in the format asked for. `widths` are the columns of a table, in order; the last column has no end."""
+    """Writes rows in the format asked for: as lines of `cells`, or, where something else is asked for, of `columns`."""
 
     def __init__(
         self,
         context: Context,
         columns: Sequence[Column],
-        widths: Sequence[int],
+        cells: Sequence[Cell],
         style: Callable[[Row], str | None],
     ) -> None:
         look = context.look
@@ -25,20 +34,19 @@ class EventTable:
         self._context = context
         self._columns = columns
         self._style = style
-        narrowed = look.columns or look.sort or look.format == "wide"
-        shown = [column for column in columns if not column.wide]
-        self._fixed = list(zip(shown, [*widths, 0], strict=False)) if not narrowed else []
-        if look.format == "table" and self._fixed:
-            context.write(self._line([title(c).replace(" ", "-") for c in shown]))
+        plain = look.format == "table" and not look.columns and not look.sort
+        self._cells = tuple(cells) if plain else ()
+        if self._cells:
+            context.write(self._line([cell.head for cell in self._cells]))
         else:
-            self._fixed = []
             context.write(render(Listing(columns, []), self._look._replace(terminal=False)))
 
-    def _line(self, cells: Sequence[str]) -> bytes:
-        parts = [
-            text.rjust(width) if column.right else text.ljust(width)
-            for text, (column, width) in zip(cells, self._fixed, strict=True)
-        ]
+    def _line(self, texts: Sequence[str]) -> bytes:
+        parts = []
+        for text, cell in zip(texts, self._cells, strict=True):
+            if cell.width and len(text) > cell.width:
+                text = f"{text[: cell.width - 1]}…"
+            parts.append(text.rjust(cell.width) if cell.right else text.ljust(cell.width))
         return ("  ".join(parts).rstrip() + "\n").encode(errors="surrogateescape")
 
     def tell(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -46,13 +54,13 @@ class EventTable:
         listing = narrow(Listing(self._columns, rows), self._look)
         if not listing.rows:
             return
-        if not self._fixed:
+        if not self._cells:
             shown = render(Listing(self._columns, rows), self._look._replace(terminal=False))
             headed = self._look.format in ("table", "wide", "csv")
             self._context.write(shown.split(b"\n", 1)[1] if headed else shown)
             return
         for row in listing.rows:
-            text = self._line([(c.show or plain)(row.get(c.key)) for c, _ in self._fixed])
+            text = self._line([cell.show(row) for cell in self._cells])
             colour = _COLOURS.get(self._style(row) or "") if self._look.colour else None
             if colour:
                 text = b"\x1b[%sm%s\x1b[0m\n" % (colour.encode(), text.rstrip(b"\n"))

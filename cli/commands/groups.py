@@ -29,6 +29,9 @@ from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
+_ROOMY = 120
+"""Columns of a terminal that has room for member ids."""
+
 _GROUPS = (
     Column("group"),
     Column("state"),
@@ -182,8 +185,15 @@ async def members(context: Context) -> None:
 
 def show_members(context: Context, groups: Sequence[r.GroupDescription]) -> None:
     """The members of groups, and what they are assigned."""
-    columns = _MEMBERS if len(groups) != 1 else (_MEMBERS[0]._replace(wide=True), *_MEMBERS[1:])
-    context.show(Listing(columns, [row for g in groups for row in member_rows(g)]))
+    look = context.look
+    rows = [row for g in groups for row in member_rows(g)]
+    hidden = {"group"} if len(groups) == 1 else set()
+    if look.terminal and look.width < _ROOMY:
+        hidden.add("member_id")
+    if not any(row["instance_id"] for row in rows):
+        hidden.add("instance_id")
+    columns = [c._replace(wide=True) if c.key in hidden else c for c in _MEMBERS]
+    context.show(Listing(columns, rows))
 
 
 def _without(row: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -34,6 +34,9 @@ _STEADY = 0.02
 _STILL = 0.001
 """Records a second; a lag that changes by less than that stays."""
 
+_ROOMY = 120
+"""Columns of a terminal that has room for rates beside everything else."""
+
 PartitionKey = tuple[str, str, int]
 
 
@@ -53,7 +56,9 @@ def _arrow(trend: str | None) -> str:
 
 
 def _rate(number: float | None) -> str:
-    return "-" if number is None else f"{number:,.0f}" if number >= 10 else f"{number:,.1f}"
+    if not number:
+        return "-" if number is None else "0"
+    return f"{number:,.0f}" if number >= 10 else f"{number:,.1f}"
 
 
 _RATES = (
@@ -132,7 +137,7 @@ async def lag(context: Context) -> None:
         _LAST[context.session] = now
     _add_rates(rows, before, now)
     shown = rows if by == "partition" else _grouped(rows, by, groups)
-    columns = _columns(by, groups, rated=before is not None)
+    columns = _columns(context, by, groups, rated=before is not None)
     listing = Listing(columns, shown, lag_style)
     context.show(listing)
     if context.look.format in ("table", "wide") and len(rows) > 1 and by != "group":
@@ -142,16 +147,16 @@ async def lag(context: Context) -> None:
         _fail(context, [row for row in kept.rows if fails(row)], by)
 
 
-def _columns(by: str, groups: Sequence[Any], *, rated: bool) -> list[Column]:
-    """The columns, all of them in JSON; in a table the rates only where they are known."""
-    rates = {column.key for column in _RATES}
-    found = []
-    for column in _COLUMNS[by]:
-        hidden = (column.key in rates and not rated) or (
-            column.key == "group" and by != "group" and len(groups) == 1
-        )
-        found.append(column._replace(wide=True) if hidden else column)
-    return found
+def _columns(context: Context, by: str, groups: Sequence[Any], *, rated: bool) -> list[Column]:
+    """The columns, all of them in JSON; in a table the rates only where they are known, and then for less of the rest."""
+    look = context.look
+    hidden = set() if rated else {column.key for column in _RATES}
+    if by != "group" and len(groups) == 1:
+        hidden.add("group")
+    if rated and look.terminal and look.width < _ROOMY:
+        hidden |= {"committed", "end", "client_id" if by == "partition" else "host", "worst"}
+        hidden |= {"state", "members", "topics"}
+    return [c._replace(wide=True) if c.key in hidden else c for c in _COLUMNS[by]]
 
 
 def _condition(text: str | None, by: str) -> Callable[[Row], bool] | None:
@@ -296,7 +301,7 @@ def _say_totals(context: Context, rows: Sequence[Mapping[str, Any]]) -> None:
     text = f"Lag {sums['lag']:,}" if sums["lag"] is not None else "Lag unknown"
     text += f" in {count(sums['partitions'], 'partition')} of {count(sums['topics'], 'topic')}"
     if sums["time_lag_ms"]:
-        text += f"; the oldest record not read yet is {show_span(sums['time_lag_ms'])} old"
+        text += f", {show_span(sums['time_lag_ms'])} behind"
     if sums["trend"]:
         text += f"; it is {sums['trend']}" if sums["trend"] != "steady" else "; it stays"
         if sums["zero_in_ms"]:

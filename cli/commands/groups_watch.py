@@ -16,7 +16,7 @@ from pk.cli.commands.groups_state import group_names as all_names
 from pk.cli.commands.groups_state import is_absent, unknown_group, wanted_groups
 from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.context import Context, count
-from pk.cli.event_table import EventTable
+from pk.cli.event_table import Cell, EventTable
 from pk.cli.exits import Exit, Unusable
 from pk.cli.output import Column, Row
 from pk.cli.resolve import now_ms
@@ -30,33 +30,50 @@ _SETTLED = frozenset(("Stable", "Empty", "Dead"))
 _LOST_S = 1.0
 
 
-def _gained(tps: Any) -> str:
-    return f"+{short_assignment(tps)}" if tps else "-"
-
-
-def _lost(tps: Any) -> str:
-    return f"-{short_assignment(tps)}" if tps else "-"
-
-
 _EVENTS = (
-    Column("time", show=lambda time: time[11:23] if time else "-"),
+    Column("time"),
     Column("event"),
-    Column("client_id", title="CLIENT"),
-    Column("partitions", right=True, title="PARTS"),
+    Column("client_id"),
+    Column("partitions", right=True),
     Column("moved", right=True),
-    Column(
-        "pause_ms", right=True, title="PAUSE", show=lambda ms: "-" if ms is None else show_span(ms)
-    ),
-    Column("gained", show=_gained),
-    Column("lost", show=_lost),
-    Column("epoch", right=True, wide=True),
-    Column("member_id", wide=True),
-    Column("instance_id", wide=True),
-    Column("host", wide=True),
-    Column("assignment", wide=True, show=short_assignment),
-    Column("group", wide=True),
+    Column("pause_ms", right=True),
+    Column("gained", show=short_assignment),
+    Column("lost", show=short_assignment),
+    Column("epoch", right=True),
+    Column("member_id"),
+    Column("instance_id"),
+    Column("host"),
+    Column("assignment", show=short_assignment),
+    Column("group"),
 )
-_WIDTHS = (12, 9, 22, 5, 5, 7, 12)
+
+
+def _change(row: Row) -> str:
+    """`+orders:0,1 -orders:2`, or how many partitions moved in all."""
+    if row["moved"] is not None:
+        return f"{count(row['moved'], 'partition')} moved"
+    gained = f"+{short_assignment(row['gained'])}" if row["gained"] else ""
+    lost = f"-{short_assignment(row['lost'])}" if row["lost"] else ""
+    return " ".join(filter(None, (gained, lost)))
+
+
+def _dash(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+_CELLS = (
+    Cell("TIME", 12, lambda row: row["time"][11:23]),
+    Cell("EVENT", 9, lambda row: row["event"]),
+    Cell("CLIENT", 18, lambda row: _dash(row["client_id"])),
+    Cell("PARTS", 5, lambda row: _dash(row["partitions"]), right=True),
+    Cell(
+        "PAUSE",
+        7,
+        lambda row: "" if row["pause_ms"] is None else show_span(row["pause_ms"]),
+        right=True,
+    ),
+    Cell("CHANGE", 0, _change),
+)
 
 
 class Recorder:
@@ -206,7 +223,7 @@ async def watch(context: Context) -> int:
     if isinstance(first, Exception):
         raise first
     recorder = Recorder(name)
-    table = EventTable(context, _EVENTS, _WIDTHS, _style)
+    table = EventTable(context, _EVENTS, _CELLS, _style)
     table.tell(recorder.see(first, now_ms()))
     context.say(f"Watching group {name}; Ctrl-C ends.")
     with listen_for_interrupts() as interrupts:
