@@ -5,14 +5,16 @@ in trio's loop. A text that is entered goes to one task that sends in order, and
 acknowledged, or after a moment without waiting any longer: what becomes of it is then told above the line that is being
 typed. Nothing typed is lost: it is in the history at once, and what failed stands in the editor again.
 
-Ctrl-C arrives as a key while the terminal is the editor's (it empties the line, or ends the command); as a signal
-otherwise, and then it gives up waiting. A signal sent by somebody else while a record is typed ends the editor.
+The terminal stays the editor's between two texts, so that what is typed meanwhile is not lost. Ctrl-C is a key there (it
+empties the line, or ends the command); at the end, when the last acknowledgements are waited for, it is a signal and gives
+that up. A signal sent by somebody else while a record is typed ends the editor.
 """
 
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import trio
@@ -58,7 +60,8 @@ async def edit(context: Context, plan: Plan) -> int:
             nursery.start_soon(editor.send_all)
             nursery.start_soon(editor.follow_all)
             try:
-                await interrupts.or_until(editor.run)
+                with editor.screen.held():
+                    await interrupts.or_until(editor.run)
                 await _wait_for_rest(context, editor, interrupts)
             except trio.Cancelled:  # in the shell that is what Ctrl-C is
                 context.say(_tell(context, editor) or "Interrupted.")
@@ -116,7 +119,7 @@ class Editor:
         self._settled = trio.Event()
         self._waiting_since = 0.0
         self._kept = ""
-        self._screen = Screen(context, plan, self._status)
+        self.screen = Screen(context, plan, self._status)
 
     def _status(self) -> str:
         """What the bar at the bottom says of records on their way; asked from the editor's thread."""
@@ -130,9 +133,9 @@ class Editor:
         """Takes records until the end of input."""
         while True:
             kept, self._kept = self._kept, ""
-            text = await self._screen.ask(kept)
+            text = await self.screen.ask(kept)
             if text is None:
-                self.interrupted = self._screen.interrupted
+                self.interrupted = self.screen.interrupted
                 return
             if not self.pending:
                 self._waiting_since = time.monotonic()
@@ -180,13 +183,13 @@ class Editor:
         took_ms = (time.perf_counter() - started) * 1000
         offset = metadata.offset if metadata.offset >= 0 else "?"
         about = "" if self._plan.topic else f"{metadata.topic} "
-        self._screen.say(f"{about}p{metadata.partition}@{offset}  {took_ms:.1f} ms", good=True)
+        self.screen.say(f"{about}p{metadata.partition}@{offset}  {took_ms:.1f} ms", good=True)
         self._one_less()
 
     def _lost(self, text: str, error: Exception) -> None:
         self.failed += 1
-        self._screen.say(f"Not written: {sentence(error)}", good=False)
-        if not self._screen.put_back(text):
+        self.screen.say(f"Not written: {sentence(error)}", good=False)
+        if not self.screen.put_back(text):
             self._kept = text
         self._one_less()
 
@@ -200,12 +203,14 @@ class Screen:
     """The terminal: asks for a text in a thread, and writes above it meanwhile."""
 
     def __init__(self, context: Context, plan: Plan, status: Callable[[], str]) -> None:
+        from prompt_toolkit.input import create_input
         from prompt_toolkit.output import create_output
 
         self.interrupted = False
         self._context = context
         self._plan = plan
         self._status = status
+        self._input = create_input()
         self._output = create_output(stdout=context.streams.err)
         self._colour = context.streams.err_colour
         self._session: Any = None
@@ -215,6 +220,12 @@ class Screen:
         self._stopped = False
 
     # from trio's loop
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps the terminal from showing and from using what is typed between one text and the next: it is for the next."""
+        with self._input.raw_mode():
+            yield
 
     async def ask(self, text: str) -> Typed | None:
         """A text that makes records; None at the end of input. Cancelled, it leaves the terminal as it was."""
@@ -330,6 +341,7 @@ class Screen:
             ],
             style=lit if self._colour else plain,
             include_default_pygments_style=False,
+            input=self._input,
             output=self._output,
         )
         session.default_buffer.on_text_changed += self._changed

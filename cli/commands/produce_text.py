@@ -10,7 +10,7 @@ from pk.cli.record_input import BadLine, NewRecord
 class Reading(NamedTuple):
     """What Enter would do with a text: write `records`; or, where there are none, say `note`, or make a new line.
 
-    `position` is where the mistake is, in characters.
+    `position` is where the mistake is, in characters, where it is at one place.
     """
 
     records: tuple[NewRecord, ...] = ()
@@ -91,7 +91,7 @@ def _records(plan: Plan, texts: list[str], note: str = "") -> Reading:
         try:
             records.append(plan.record(text.encode(errors="surrogateescape")))
         except BadLine as e:
-            return Reading(note=str(e), position=start)
+            return Reading(note=str(e), position=start or None)
         start += len(text) + 1
     if len(records) > 1:
         note = f"Enter writes {len(records)} records"

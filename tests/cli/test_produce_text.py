@@ -56,14 +56,14 @@ def test_an_unfinished_document_goes_on(words: tuple[str, ...], text: str) -> No
     [
         (("--json",), Typed('{"a": x}'), 6, "column 7"),
         (("--json",), Typed("{}\n{} x", pasted=True), 3, "line 2 column 1"),
-        (("-f", "jsonl"), Typed('{"vlaue": 1}'), 0, "did you mean value"),
-        (("--property", "parse.key=true"), Typed("novalue"), 0, "no key separator"),
+        (("-f", "jsonl"), Typed('{"vlaue": 1}'), None, "did you mean value"),
+        (("--property", "parse.key=true"), Typed("novalue"), None, "no key separator"),
         (("--property", "parse.key=true"), Typed("k\tv\nx", pasted=True), 4, "no key separator"),
-        (("--property", "parse.key=true", "--json"), Typed("k\t{"), 0, "not finished"),
+        (("--property", "parse.key=true", "--json"), Typed("k\t{"), None, "not finished"),
     ],
 )
 def test_what_is_wrong_is_not_sent(
-    words: tuple[str, ...], typed: Typed, position: int, said: str
+    words: tuple[str, ...], typed: Typed, position: int | None, said: str
 ) -> None:
     found = read(plan(*words), typed)
     assert not found.records and not found.more

@@ -1,0 +1,264 @@
+"""`pk produce` on a real terminal: what is typed, checked, acknowledged, failed and kept."""
+
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from clients.pk_broker import PkBroker
+from terminal import SIZES, Terminal
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+Start = Callable[..., Terminal]
+
+ACKNOWLEDGED = re.compile(r"p0@\d+  \d+\.\d ms")
+
+
+@pytest.fixture
+def topic(at: Run, fresh: Fresh) -> str:
+    name = fresh("typed")
+    at("topics", "create", name, "-p", "1")
+    return name
+
+
+def values(at: Run, topic: str) -> list[str | None]:
+    return [r["value"] for r in at("consume", topic, "-e", "-f", "json").json]
+
+
+def edit(terminal: Start, kafka: Kafka | PkBroker, topic: str, *words: str, **how: Any) -> Terminal:
+    one = terminal("produce", topic, *words, "-b", kafka.bootstrap, **how)
+    one.wait_for(re.compile("Ctrl-D ends"))
+    return one
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_lines_and_documents_are_sent_and_acknowledged(
+    terminal: Start, at: Run, kafka: Kafka, topic: str, columns: int, lines: int
+) -> None:
+    one = edit(terminal, kafka, topic, columns=columns, lines=lines)
+    one.line("hello wörld")
+    one.wait_for(re.compile(r"p0@0  \d"))
+    one.line('{"a": 1,')
+    one.wait_for("the JSON is not finished")
+    one.line('"b": 2}')
+    one.wait_for(re.compile(r"p0@1  \d"))
+    one.keys("first", "alt-enter", "second", "enter")
+    one.wait_for(re.compile(r"p0@2  \d"))
+    one.resize(60, 20)
+    one.line("after the resize")
+    one.wait_for(re.compile(r"p0@3  \d"))
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    assert "4 records written." in one.screen()
+    assert one.traces() == []
+    assert values(at, topic) == [
+        "hello wörld",
+        '{"a": 1,\n"b": 2}',
+        "first\nsecond",
+        "after the resize",
+    ]
+
+
+def test_what_is_typed_ahead_is_not_lost(
+    terminal: Start, at: Run, kafka: Kafka, topic: str
+) -> None:
+    one = edit(terminal, kafka, topic)
+    one.send("".join(f"{i}\r" for i in range(20)) + "\x04")
+    assert one.end() == 0
+    assert one.traces() == []
+    assert values(at, topic) == [str(i) for i in range(20)]
+
+
+def test_the_last_input_is_there_to_be_edited_also_the_next_time(
+    terminal: Start, at: Run, kafka: Kafka, topic: str, tmp_path: Path
+) -> None:
+    one = edit(terminal, kafka, topic)
+    one.line("one")
+    one.wait_for(re.compile(r"p0@0  \d"))
+    one.keys("up", "!", "enter")
+    one.wait_for(re.compile(r"p0@1  \d"))
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    one = edit(terminal, kafka, topic)
+    one.keys("up")
+    one.wait_for("> one!")
+    one.keys("?", "enter")
+    one.wait_for(re.compile(r"p0@2  \d"))
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    assert values(at, topic) == ["one", "one!", "one!?"]
+    (history,) = tmp_path.rglob("*.history")
+    assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_keys_by_the_parse_options_and_a_tab_is_a_tab(
+    terminal: Start, at: Run, kafka: Kafka, topic: str
+) -> None:
+    one = edit(terminal, kafka, topic, "--property", "parse.key=true", columns=120)
+    assert "key TAB value" in one.screen()
+    one.line("novalue")
+    one.wait_for("no key separator")
+    one.keys("ctrl-u", "k", "tab", "v", "enter")
+    one.wait_for(ACKNOWLEDGED)
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    (record,) = at("consume", topic, "-e", "-f", "json").json
+    assert (record["key"], record["value"]) == ("k", "v")
+
+
+def test_pasted_lines_are_records_of_their_own(
+    terminal: Start, at: Run, kafka: Kafka, topic: str
+) -> None:
+    one = edit(terminal, kafka, topic)
+    one.send("\x1b[200~one\r\ntwo\nthree\n\x1b[201~")
+    one.wait_for("Enter writes 3 records")
+    one.keys("enter")
+    one.wait_for(re.compile(r"p0@2  \d"))
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    assert values(at, topic) == ["one", "two", "three"]
+
+
+def test_what_the_broker_refuses_stands_there_again(
+    terminal: Start, at: Run, kafka: Kafka, fresh: Fresh
+) -> None:
+    topic = fresh("small")
+    at("topics", "create", topic, "-p", "1", "-c", "max.message.bytes=100")
+    one = edit(terminal, kafka, topic, columns=200)
+    long = "x" * 150
+    one.line(long)
+    one.wait_for(re.compile(rf"Not written: .*\n(.*\n)*{topic}> {long}"))
+    one.keys("ctrl-u", "short", "enter")
+    one.wait_for(re.compile(r"p0@0  \d"))
+    one.keys("ctrl-d")
+    assert one.end() == 1
+    assert "1 record could not be written." in one.screen()
+    assert values(at, topic) == ["short"]
+
+
+def test_ctrl_c_empties_the_line_and_then_ends(
+    terminal: Start, at: Run, kafka: Kafka, topic: str
+) -> None:
+    one = edit(terminal, kafka, topic)
+    one.keys("not this")
+    one.wait_for("> not this")
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: "not this" not in text)
+    one.keys("ctrl-c")
+    assert one.end() == 130
+    assert one.traces() == []
+    assert values(at, topic) == []
+
+
+def test_a_signal_from_elsewhere_leaves_the_terminal_as_it_was(
+    terminal: Start, kafka: Kafka, topic: str
+) -> None:
+    one = edit(terminal, kafka, topic)
+    one.keys("half a line")
+    one.wait_for("half a line")
+    one.signal(signal.SIGTERM)
+    assert one.end() == 0
+    assert one.traces() == []
+    assert "Traceback" not in one.screen()
+
+
+def test_a_broker_dies_and_returns_while_the_editor_is_open(
+    terminal: Start, pk: Run, tmp_path: Path
+) -> None:
+    with PkBroker(directory=tmp_path / "data") as broker:
+        pk("topics", "create", "t", "-p", "1", "-b", broker.bootstrap)
+        one = edit(terminal, broker, "t")
+        one.line("before")
+        one.wait_for(re.compile(r"p0@0  \d"))
+        broker.kill()
+        one.line("meanwhile")
+        one.wait_for("1 on the way for")
+        one.keys("being typed")
+        broker.start()
+        one.wait_for(re.compile(r"p0@1  \d.*\n(.*\n)*t> being typed"))
+        one.keys("enter")
+        one.wait_for(re.compile(r"p0@2  \d"))
+        broker.kill()
+        one.line("for nobody")
+        one.wait_for("on the way")
+        one.keys("ctrl-d")
+        one.wait_for("Ctrl-C gives up")
+        one.keys("ctrl-c")
+        assert one.end() == 1
+        assert "1 record was not acknowledged" in one.screen().replace("\n", "")
+        assert "Traceback" not in one.scrollback() and one.traces() == []
+        broker.start()
+        read = pk("consume", "t", "-e", "-b", broker.bootstrap).text
+    assert read == "before\nmeanwhile\nbeing typed\n"
+
+
+def test_a_topic_that_is_not_there_is_asked_about(
+    terminal: Start, at: Run, pk_kafka: Kafka, fresh: Fresh
+) -> None:
+    topic = fresh("new")
+    one = terminal("produce", topic, "-b", pk_kafka.bootstrap)
+    one.wait_for("[y/N]")
+    one.line("n")
+    assert one.end() == 5
+    one = terminal("produce", topic, "-b", pk_kafka.bootstrap)
+    one.wait_for("[y/N]")
+    one.line("y")
+    one.wait_for("Ctrl-D ends")
+    one.line("x")
+    one.wait_for(re.compile(r"p\d+@0  \d"))
+    one.keys("ctrl-d")
+    assert one.end() == 0
+
+
+def test_json_that_is_wrong_is_not_sent_also_without_colour(
+    terminal: Start, at: Run, kafka: Kafka, topic: str
+) -> None:
+    one = edit(terminal, kafka, topic, "--json", NO_COLOR="1")
+    one.line('{"a": tru}')
+    one.wait_for("not JSON at column 7")
+    one.keys("ctrl-c")
+    one.wait_for("Ctrl-D ends")
+    one.line('{"a": true}')
+    one.wait_for(ACKNOWLEDGED)
+    assert one.colours == set()
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    assert values(at, topic) == ['{"a": true}']
+
+
+def test_a_dumb_terminal_has_apache_s_prompt(
+    terminal: Start, at: Run, kafka: Kafka, topic: str
+) -> None:
+    one = terminal("produce", topic, "-b", kafka.bootstrap, TERM="dumb")
+    one.wait_for(">")
+    one.line("a")
+    one.wait_for(">a\n>")
+    one.line("b")
+    one.wait_for(">b\n>")
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    assert "2 records written: p0@0" in one.screen()
+    assert b"\x1b" not in one.output
+    assert values(at, topic) == ["a", "b"]
+
+
+def test_in_the_shell_ctrl_c_ends_the_editor_and_not_the_shell(
+    terminal: Start, at: Run, kafka: Kafka, topic: str
+) -> None:
+    one = terminal("shell", "-b", kafka.bootstrap)
+    one.wait_for(re.compile(r"names \d+ s old"))
+    one.line(f"produce {topic}")
+    one.wait_for("Ctrl-D ends")
+    one.line("from the shell")
+    one.wait_for(ACKNOWLEDGED)
+    one.keys("ctrl-c")
+    one.wait_for(re.compile(r"1 record written\.\n.*>"))
+    one.line(f"topics list {topic} -f name")
+    one.wait_for(re.compile(rf"\n{topic}\n"))
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    assert values(at, topic) == ["from the shell"]
