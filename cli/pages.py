@@ -12,6 +12,7 @@ PAGES = {
     "configs": "config keys of topics, brokers, groups and clients, searchable",
     "profiles": "named clusters, their guards and secrets",
     "trace": "what a command asked the brokers, and how long they took",
+    "fake": "templates of made-up records, for produce and perf",
 }
 """Each page and what it is about."""
 
@@ -134,6 +135,10 @@ def page(name: str, words: Sequence[str] = (), width: int = 100) -> str:
         from pk.cli.config_search import configs_page
 
         return configs_page(words, width)
+    if name == "fake":
+        from pk.cli.fake import page as fake_page
+
+        return fake_page()
     return {"positions": POSITIONS, "formats": FORMATS, "profiles": PROFILES, "trace": TRACE}[name]
 
 

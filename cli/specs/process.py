@@ -204,7 +204,7 @@ SHELL = Command(
 
 HELP = Command(
     "help",
-    help="Help on a command, or a page: positions, formats, exit-codes, errors, configs, profiles, trace.",
+    help="Help on a command, or a page: positions, formats, exit-codes, errors, configs, profiles, trace, fake.",
     handler="pk.cli.commands.help:show_help",
     arguments=(
         Argument(
