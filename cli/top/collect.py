@@ -153,6 +153,9 @@ class Collector:
                 jobs += [("behind", self._behind, 0.0)]
             case _:
                 jobs += [("moves", self._moves, 0.0)]
+        # What another tab asked for and nobody asks for now is no trouble any more.
+        for name in self._trouble.keys() - {name for name, _, _ in jobs}:
+            del self._trouble[name]
         async with trio.open_nursery() as nursery:
             for name, job, every_s in jobs:
                 if trio.current_time() >= self._due.get(name, 0.0):

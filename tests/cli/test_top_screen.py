@@ -1,0 +1,234 @@
+"""`pk top` on a terminal and off it, against a live broker: what is seen, what the keys do, what it leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from clients.pk_broker import PkBroker, pk_command
+from terminal import SIZES, Terminal
+
+Open = Callable[..., Terminal]
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+FOOT = "q quit"
+
+
+def line(text: str, number: int) -> str:
+    """A line of the screen; empty where it has fewer."""
+    lines = text.splitlines()
+    return lines[number] if -len(lines) <= number < len(lines) else ""
+
+
+def fills(lines: int) -> Callable[[str], bool]:
+    """Whether the screen has so many lines, with the keys on the last."""
+    return lambda text: len(text.splitlines()) == lines and "1-5 tabs" in line(text, -1)
+
+
+@pytest.fixture
+def top(terminal: Open, kafka: Kafka) -> Open:
+    """`top(*words, …)`: `pk top` against the broker under test."""
+    return lambda *words, **options: terminal(
+        "top", *words, "--interval", "0.5", PK_BOOTSTRAP_SERVER=kafka.bootstrap, **options
+    )
+
+
+@pytest.mark.parametrize(("columns", "lines"), SIZES)
+def test_every_tab_at_every_size(
+    at: Run, top: Open, fresh: Fresh, columns: int, lines: int
+) -> None:
+    name, group = fresh("top"), fresh("top-group")
+    assert at("topics", "create", name, "-p", "2").code == 0
+    at("produce", "-t", name, stdin=b"a\nb\nc\n")
+    at("groups", "reset-offsets", group, "-t", name, "--to", "start", "-y")
+    screen = top(columns=columns, lines=lines)
+    screen.wait_for("BROKER▲")
+    screen.wait_for(FOOT)
+    screen.keys("2", "/")
+    screen.send(name)
+    screen.keys("enter")
+    screen.wait_for(lambda text: name in line(text, 4))
+    screen.keys("enter")
+    screen.wait_for(f"Topic {name}")
+    screen.wait_for("REPLICAS")
+    screen.keys("escape", "3", "/")
+    screen.send(group)
+    screen.keys("enter")
+    screen.wait_for(lambda text: group in text and " 3 " in line(text, 4))
+    screen.keys("enter")
+    screen.wait_for(f"Group {group}")
+    shown = screen.wait_for(lambda text: name in line(text, 4))
+    assert sum(name in line for line in shown.splitlines()) == 2  # a row for each partition
+    screen.keys("4")
+    screen.wait_for("is in sync.")
+    screen.wait_for("shrink")
+    screen.keys("5")
+    screen.wait_for("Nothing is being reassigned.")
+    screen.keys("?")
+    screen.wait_for("Any key goes back")
+    screen.keys("x", "q")
+    assert (screen.end(), screen.traces()) == (0, [])
+
+
+@pytest.mark.parametrize(
+    "how", ["ctrl-c", signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "sigterm", "sighup"]
+)
+def test_whatever_ends_it_the_terminal_is_as_it_was(
+    terminal: Open, pk_kafka: Kafka, how: str | signal.Signals
+) -> None:
+    screen = terminal("top", "groups", PK_BOOTSTRAP_SERVER=pk_kafka.bootstrap)
+    screen.wait_for(FOOT)
+    assert screen.screen_of.alternate and screen.screen_of.cursor.hidden
+    if isinstance(how, signal.Signals):
+        screen.signal(how)
+    else:
+        screen.keys(how)
+    assert (screen.end(), screen.traces()) == (130, [])
+    assert FOOT not in screen.screen()
+
+
+def test_a_failure_of_our_own_gives_the_terminal_back(terminal: Open, tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text(
+        "from pk.cli.context import Streams\n"
+        "from pk.cli.top.terminal import Terminal\n"
+        "with Terminal(Streams()):\n"
+        "    raise RuntimeError('in the middle')\n"
+    )
+    screen = terminal(str(script), program=sys.executable)
+    assert (screen.end(), screen.traces()) == (1, [])
+    assert "in the middle" in screen.screen()
+
+
+def test_it_follows_the_size_of_the_terminal(terminal: Open, pk_kafka: Kafka) -> None:
+    screen = terminal("top", PK_BOOTSTRAP_SERVER=pk_kafka.bootstrap)
+    screen.wait_for(fills(24))
+    screen.resize(120, 40)
+    screen.wait_for(fills(40))
+    screen.resize(60, 10)
+    screen.wait_for(fills(10))
+    screen.resize(20, 4)
+    screen.wait_for("pk top wants")
+    screen.resize(80, 24)
+    screen.wait_for(fills(24))
+    assert "BROKER" in screen.screen()
+    screen.keys("q")
+    assert (screen.end(), screen.traces()) == (0, [])
+
+
+def test_ctrl_z_gives_the_terminal_back_for_as_long_as_it_lasts(
+    terminal: Open, pk_kafka: Kafka
+) -> None:
+    # Job control takes a shell: one that stops with us, and brings us back.
+    command = " ".join(pk_command("top", "-b", pk_kafka.bootstrap))
+    screen = terminal("-i", "-c", f"set -m; {command}; fg; echo over", program="/bin/bash")
+    screen.wait_for(FOOT)
+    screen.keys("ctrl-z")
+    screen.wait_for("Stopped")
+    screen.wait_for(lambda text: FOOT in text)  # `fg`
+    screen.keys("q")
+    screen.wait_for("over")
+    assert not screen.screen_of.alternate and not screen.screen_of.cursor.hidden
+
+
+def test_no_colour_means_none(terminal: Open, pk_kafka: Kafka) -> None:
+    screen = terminal("top", PK_BOOTSTRAP_SERVER=pk_kafka.bootstrap, NO_COLOR="1")
+    screen.wait_for(FOOT)
+    assert not screen.colours
+    screen.keys("q")
+    assert screen.end() == 0
+
+
+@pytest.fixture(scope="module")
+def frail() -> Iterator[PkBroker]:
+    """A broker of this module's own, to be killed."""
+    with PkBroker() as broker:
+        yield broker
+
+
+def test_a_broker_that_dies_and_returns(terminal: Open, frail: PkBroker) -> None:
+    screen = terminal("top", "topics", "--interval", "0.5", "-i", "-b", frail.bootstrap)
+    subprocess.run(
+        pk_command("topics", "create", "lasting", "-b", frail.bootstrap),
+        check=True,
+        capture_output=True,
+    )
+    screen.wait_for("lasting")
+    frail.kill()
+    screen.wait_for("No broker answers; trying again.")
+    assert "lasting" in screen.screen()  # the last picture stays
+    assert "As of " in screen.screen()
+    screen.keys("3", "2")  # and the keys go on
+    frail.start()
+    screen.wait_for(lambda text: "trying again" not in text and "lasting" in text)
+    screen.keys("q")
+    assert (screen.end(), screen.traces()) == (0, [])
+
+
+def test_where_no_broker_is_there_is_no_screen(terminal: Open) -> None:
+    screen = terminal("top", "-b", "127.0.0.1:1")
+    assert (screen.end(), screen.traces()) == (3, [])
+    assert "No broker answers" in screen.screen()
+    assert b"1049" not in screen.output
+
+
+def test_a_terminal_that_cannot_be_drawn_on_gets_snapshots(terminal: Open, pk_kafka: Kafka) -> None:
+    screen = terminal(
+        "top", "--interval", "0.2", PK_BOOTSTRAP_SERVER=pk_kafka.bootstrap, TERM="dumb"
+    )
+    screen.wait_for(lambda text: text.count("BROKER") >= 2)
+    assert b"\x1b" not in screen.output
+    screen.keys("ctrl-c")
+    assert (screen.end(), screen.traces()) == (130, [])
+
+
+def test_snapshots_in_a_pipe(at: Run, fresh: Fresh) -> None:
+    name, group = fresh("top"), fresh("top-group")
+    assert at("topics", "create", name, "-p", "3").code == 0
+    at("produce", "-t", name, stdin=b"a\nb\nc\n")
+    at("groups", "reset-offsets", group, "-t", name, "--to", "start", "-y")
+    words = ("--interval", "0.1", "--where")
+    found = at("top", "groups", *words, f"group = {group}", "-f", "json")
+    assert (found.code, found.err) == (0, "")
+    row = found.json[0]
+    assert (row["group"], row["lag"], row["topics"], row["members"]) == (group, 3, 1, 0)
+    assert row["trend"] == "stuck" and row["time_lag_ms"] >= 0
+    twice = at("top", "topics", *words, f"topic = {name}", "-n", "2", "-f", "jsonl")
+    lines = [json.loads(line) for line in twice.lines]
+    assert [(r["topic"], r["partitions"], r["in_rate"]) for r in lines] == [(name, 3, 0.0)] * 2
+    assert at("top", "cluster", "-n", "1", "-f", "name").code == 0
+    wrong = at("top", "nonsense")
+    assert (wrong.code, "TAB is one of cluster, topics" in wrong.err) == (2, True)
+    assert at("top", "topics", "--where", "nope = 1", "--interval", "0.1").code == 2
+
+
+@pytest.mark.slow
+def test_five_thousand_topics_and_two_thousand_groups(terminal: Open) -> None:
+    """All of them are gone through, and the keys are answered meanwhile."""
+    with PkBroker(memory=True) as broker:
+        script = Path(__file__).with_name("many.py")
+        subprocess.run(
+            [sys.executable, str(script), broker.bootstrap, "5000", "2000"],
+            check=True,
+            env=os.environ,
+        )
+        screen = terminal(
+            "top", "topics", columns=200, lines=50, PK_BOOTSTRAP_SERVER=broker.bootstrap
+        )
+        screen.wait_for("5,000 topics")
+        screen.keys("G")
+        screen.wait_for(FOOT)
+        screen.keys("/", "t", "-", "4", "9", "9", "9", "enter")
+        screen.wait_for(lambda text: "t-4999" in text and "t-4998" not in text)
+        screen.keys("3")
+        screen.wait_for("2,000 groups")
+        screen.wait_for(lambda text: "2,000 groups" in text and "asked so far" not in text)
+        screen.keys("q")
+        assert (screen.end(), screen.traces()) == (0, [])
