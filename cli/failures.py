@@ -1,6 +1,6 @@
 """What to say of an error: one sentence with the next step, and the exit code. Imported when something went wrong."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from pk.cli.exits import CommandError, Exit
 from pk.cli.grammar import UsageError
@@ -115,15 +115,15 @@ def sentence(error: BaseException) -> str:
         case CommandError() | UsageError():
             return str(error)
         case NoBrokers():
-            return _no_brokers(error)
+            return _no_brokers(error.failures)
         case ConnectFailed():
-            return f"No broker answers at {error.address} ({error.reason}); name another with -b HOST:PORT."
+            return _no_brokers([error])
         case Disconnected():
             return f"The connection was lost ({error}); whether the broker acted on the request is not known."
         case RequestTimedOut():
             return f"No answer in time ({error}); -X request.timeout.ms=… or default.api.timeout.ms=… waits longer."
         case ConfigError():
-            return f"{error}."
+            return f"{error}.".replace("?.", "?")
         case ClientError():
             return f"{error}."
         case KafkaError():
@@ -140,13 +140,35 @@ def sentence(error: BaseException) -> str:
     return f"This is a mistake in pk itself ({said}); --debug shows where."
 
 
-def _no_brokers(error: NoBrokers) -> str:
-    if not error.failures:
+def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
+    if not failures:
         return "There is no broker to ask; name one with -b HOST:PORT."
-    tried = "; ".join(f"{f.address}: {f.reason}" for f in error.failures)
+    tried = "; ".join(f"{f.address}: {f.reason}" for f in failures)
+    advertised = [f for f in failures if f.node_id >= 0]
+    if advertised:
+        first = advertised[0]
+        return (
+            f"The cluster answers, but its broker {first.node_id} does not ({tried}): {first.address} is what it advertises "
+            "(advertised.listeners); is it up, and is that an address this machine can reach?"
+        )
+    if all(f.reached for f in failures):
+        return f"No broker answers ({tried}); name another with -b HOST:PORT."
     return (
         f"No broker answers ({tried}); start one with `pk up`, or name another with -b HOST:PORT."
     )
+
+
+async def explain(error: BaseException) -> None:
+    """Finds out more about an error, where asking once more helps: what it is that listens where no broker does."""
+    found = leaf(error)
+    failures = found.failures if isinstance(found, NoBrokers) else [found]
+    for failure in failures:
+        if isinstance(failure, ConnectFailed) and failure.reached:
+            from pk.net.client.probe import what_listens
+
+            host, _, port = failure.address.rpartition(":")
+            said = await what_listens(host.strip("[]"), int(port))
+            failure.reason = said or failure.reason
 
 
 def _kafka(error: KafkaError) -> str:
@@ -167,4 +189,6 @@ def _kafka(error: KafkaError) -> str:
     step = _NEXT_STEP.get(code)
     if step is None and not plain and code not in _SAYS_ALL:
         step = f"`pk help errors {code.name}` says more"
+    if head.endswith("?"):
+        return head
     return f"{head}; {step}." if step else f"{head}."

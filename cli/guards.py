@@ -72,11 +72,17 @@ def forbid_changes(context: Context) -> Callable[[Any], None]:
 
 
 def guarded(handler: Handler) -> Handler:
-    """`handler`, under what the profile forbids."""
+    """`handler`, under what the profile forbids; where it finds no broker, it is found out who answers instead."""
 
     async def run(context: Context) -> int | None:
-        async with guarding(context):
-            return await handler(context)
+        try:
+            async with guarding(context):
+                return await handler(context)
+        except Exception as error:
+            from pk.cli.failures import explain
+
+            await explain(error)
+            raise
 
     return run
 

@@ -46,7 +46,8 @@ def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
         elif ":" in host:
             host = ""
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigError(f"bootstrap.servers: not an address like host:9092: {part!r}")
+            hint = f"; did you mean {part}:9092?" if part and ":" not in part else ""
+            raise ConfigError(f"bootstrap.servers: not an address like host:9092: {part!r}{hint}")
         nodes.append(Node(-1 - len(nodes), host, int(port)))
     if not nodes:
         raise ConfigError("bootstrap.servers: no address given")

@@ -527,10 +527,11 @@ async def connect(
             stream = await trio.open_tcp_stream(node.host, node.port)
     except trio.TooSlowError:
         _tell_of_connect(node, started, f"no connection within {wait_ms:.0f} ms")
-        raise ConnectFailed(node.address, f"no connection within {wait_ms:.0f} ms") from None
+        reason = f"no connection within {wait_ms:.0f} ms"
+        raise ConnectFailed(node.address, reason, node_id=node.node_id) from None
     except (OSError, UnicodeError) as e:
         _tell_of_connect(node, started, _why(e))
-        raise ConnectFailed(node.address, _why(e)) from e
+        raise ConnectFailed(node.address, _why(e), node_id=node.node_id) from e
     _tell_of_connect(node, started, None)
     for option, size in (
         (stdlib_socket.SO_RCVBUF, config.receive_buffer_bytes),
@@ -544,9 +545,8 @@ async def connect(
         await connection.agree_on_versions()
     except (ClientError, ProtocolError, KafkaError) as e:
         connection.close()
-        raise ConnectFailed(
-            node.address, f"connected, but it does not answer as a Kafka broker: {e}"
-        ) from e
+        reason = f"connected, but it does not answer as a Kafka broker: {e}"
+        raise ConnectFailed(node.address, reason, node_id=node.node_id, reached=True) from e
     except BaseException:
         connection.close()
         raise

@@ -12,12 +12,20 @@ class ConfigError(ClientError, ValueError):
 
 
 class ConnectFailed(ClientError):
-    """No connection came about. `address` is the one asked for, `reason` a phrase that says what happened."""
+    """No connection came about. `address` is the one asked for, `reason` a phrase that says what happened.
 
-    def __init__(self, address: str, reason: str) -> None:
+    `node_id` is the broker that is said to listen there, -1 where the address was given and not advertised. `reached` is
+    whether somebody took the connection, who then did not speak Kafka.
+    """
+
+    def __init__(
+        self, address: str, reason: str, *, node_id: int = -1, reached: bool = False
+    ) -> None:
         super().__init__(f"{address}: {reason}")
         self.address = address
         self.reason = reason
+        self.node_id = node_id
+        self.reached = reached
 
 
 class NoBrokers(ClientError):

@@ -1,0 +1,68 @@
+"""What listens at an address that takes connections and does not speak Kafka: for the sentence that tells a person so."""
+
+import ssl
+from typing import Final
+
+import trio
+
+_BANNER_S: Final = 0.3
+"""How long a server that speaks first has to do so."""
+
+_ANSWER_S: Final = 1.0
+_LONGEST: Final = 60
+
+
+async def what_listens(host: str, port: int) -> str | None:
+    """A phrase about who answers there: TLS, HTTP, somebody with a greeting, or somebody silent. None where nobody does any
+    more. Takes at most a few seconds; raises nothing of the network's."""
+    try:
+        greeting = await _hear(host, port, b"", _BANNER_S)
+        if greeting:
+            return f"what answers there says {_shown(greeting)}, which is no Kafka broker"
+        tls = await _hear(host, port, _client_hello(host), _ANSWER_S)
+        if tls[:1] in (b"\x15", b"\x16") and tls[1:2] == b"\x03":
+            return (
+                "it speaks TLS, and this client does not yet: name the broker's PLAINTEXT listener"
+            )
+        http = await _hear(host, port, b"GET / HTTP/1.0\r\n\r\n", _ANSWER_S)
+        if http.startswith(b"HTTP/"):
+            return "an HTTP server answers there; a broker's own port is another, 9092 by default"
+    except (OSError, UnicodeError):
+        return None
+    return (
+        "it takes connections and does not answer as Kafka does: a broker that hangs, or no broker"
+    )
+
+
+async def _hear(host: str, port: int, said: bytes, wait_s: float) -> bytes:
+    """The first bytes that come after `said`; none where it says nothing in time or closes."""
+    heard = b""
+    with trio.move_on_after(wait_s):
+        stream = await trio.open_tcp_stream(host, port)
+        async with stream:
+            try:
+                if said:
+                    await stream.send_all(said)
+                heard = bytes(await stream.receive_some(1024))
+            except trio.BrokenResourceError:
+                return b""
+    return heard
+
+
+def _client_hello(host: str) -> bytes:
+    """How a TLS client begins."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        context.wrap_bio(incoming, outgoing, server_hostname=host).do_handshake()
+    except ssl.SSLWantReadError:
+        pass
+    return outgoing.read()
+
+
+def _shown(greeting: bytes) -> str:
+    line = greeting.split(b"\n")[0].decode("ascii", "replace").strip()
+    printable = "".join(c if c.isprintable() else "?" for c in line)
+    return repr(printable[:_LONGEST])

@@ -1,0 +1,287 @@
+"""Every exit code in the situation it is for, and what is said there: `pk help exit-codes` is a promise."""
+
+import contextlib
+import http.server
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from client.support import Handler, ScriptedBroker
+from clients.fixtures import Kafka
+from clients.pk_broker import pk_command, pk_environment
+
+from pk.cli.exits import Exit
+from pk.core.errors import ErrorCode
+from pk.core.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from pk.core.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+
+def test_0_all_was_done(at: Run) -> None:
+    ran = at("topics", "list")
+    assert ran.code == Exit.OK
+    assert not ran.err
+
+
+def test_1_one_item_failed_and_the_others_were_done(at: Run, fresh: Fresh) -> None:
+    topic, other = fresh("exit"), fresh("exit")
+    assert at("topics", "create", topic).code == Exit.OK
+    ran = at("topics", "create", topic, other)
+    assert ran.code == Exit.FAILED
+    assert "TOPIC_ALREADY_EXISTS" in ran.text and "created" in ran.text
+    assert at("topics", "describe", other).code == Exit.OK
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("topcis", "list"), "did you mean topics"),
+        (("topics", "list", "--colums", "topic"), "did you mean --columns"),
+        (("topics", "list", "--columns", "topc"), "did you mean topic"),
+        (("topics", "list", "--where", "topik = 1"), "did you mean topic"),
+        (("topics", "list", "-f", "jsn"), "did you mean json"),
+        (("topics", "list", "-X", "retry.backof.ms=1"), "did you mean retry.backoff.ms"),
+        (("topics", "list", "--profile", "nope"), "There is no profile 'nope'"),
+        (("topics", "list", "-b", "localhost"), "did you mean localhost:9092?"),
+        (("configs", "alter", "topic", "t"), "nothing to change"),
+    ],
+)
+def test_2_the_command_line_is_wrong(at: Run, words: tuple[str, ...], said: str) -> None:
+    ran = at(*words)
+    assert ran.code == Exit.USAGE, ran.err
+    assert said in ran.err
+    assert not ran.out
+
+
+class Greeting(threading.Thread):
+    """Servers that are no brokers."""
+
+    def __init__(self, answer: Callable[[socket.socket], None]) -> None:
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.answer = answer
+        self.kept: list[socket.socket] = []
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self.listener.accept()
+                self.kept.append(connection)
+                with contextlib.suppress(OSError):
+                    self.answer(connection)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+        for connection in self.kept:
+            connection.close()
+
+
+@contextlib.contextmanager
+def listening(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    server = Greeting(answer)
+    server.start()
+    try:
+        yield server.port
+    finally:
+        server.close()
+
+
+def greets(connection: socket.socket) -> None:
+    connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+
+def closes(connection: socket.socket) -> None:
+    connection.recv(4096)
+    connection.close()
+
+
+def test_3_nobody_listens(pk: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    ran = pk("topics", "list", "-b", f"127.0.0.1:{port}")
+    assert ran.code == Exit.NO_CONNECTION
+    assert f"127.0.0.1:{port}: connection refused (nothing listens there)" in ran.err
+    assert "`pk up`" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [(greets, "says 'SSH-2.0-OpenSSH_9.2', which is no Kafka broker"), (closes, "no broker")],
+)
+def test_3_somebody_else_listens(
+    pk: Run, answer: Callable[[socket.socket], None], said: str
+) -> None:
+    with listening(answer) as port:
+        ran = pk("topics", "list", "-b", f"127.0.0.1:{port}", "-X", "request.timeout.ms=1000")
+    assert ran.code == Exit.NO_CONNECTION
+    assert said in ran.err and f"127.0.0.1:{port}" in ran.err
+
+
+def test_3_an_http_server_listens(pk: Run) -> None:
+    class Quiet(http.server.BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = str(server.server_port)
+        ran = pk("topics", "list", "-b", f"127.0.0.1:{port}", "-X", "request.timeout.ms=500")
+        server.shutdown()
+    assert ran.code == Exit.NO_CONNECTION
+    assert "an HTTP server answers there" in ran.err
+
+
+def test_3_a_tls_listener_listens(pk: Run) -> None:
+    context = ssl.SSLContext(
+        ssl.PROTOCOL_TLS_SERVER
+    )  # without a certificate it still says no in TLS
+
+    def answer(connection: socket.socket) -> None:
+        with contextlib.suppress(ssl.SSLError):
+            context.wrap_socket(connection, server_side=True)
+
+    with listening(answer) as port:
+        ran = pk("topics", "list", "-b", f"127.0.0.1:{port}", "-X", "request.timeout.ms=1000")
+    assert ran.code == Exit.NO_CONNECTION
+    assert "it speaks TLS" in ran.err
+
+
+@contextlib.contextmanager
+def scripted(handler: Callable[[ScriptedBroker], Handler]) -> Iterator[ScriptedBroker]:
+    """A broker that answers as the test says, in a thread of its own."""
+    found: list[ScriptedBroker] = []
+    ready = threading.Event()
+    ending: list[Callable[[], None]] = []
+
+    async def main() -> None:
+        async def answer(request: Any, version: int) -> Any:
+            return await handler(broker)(request, version)
+
+        broker = ScriptedBroker(answer, None)
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        broker.port = listeners[0].socket.getsockname()[1]
+        found.append(broker)
+        token = trio.lowlevel.current_trio_token()
+
+        async def serve(stream: trio.SocketStream) -> None:
+            with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await broker.serve(stream)
+
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(trio.serve_listeners, serve, listeners))
+            ending.append(partial(token.run_sync_soon, nursery.cancel_scope.cancel))
+            ready.set()
+
+    thread = threading.Thread(target=trio.run, args=(main,), daemon=True)
+    thread.start()
+    ready.wait()
+    yield found[0]
+    ending[0]()
+    thread.join()
+
+
+def _metadata(broker: ScriptedBroker, port: int | None = None) -> MetadataResponse:
+    node = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=port or broker.port)
+    return MetadataResponse(brokers=[node], cluster_id="scripted", controller_id=1)
+
+
+def test_3_what_the_cluster_advertises_cannot_be_reached(pk: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        away = free.getsockname()[1]
+
+    def handler(broker: ScriptedBroker) -> Handler:
+        async def answer(request: Any, version: int) -> Any:
+            return _metadata(broker, away) if request.API_KEY == 3 else None
+
+        return answer
+
+    with scripted(handler) as broker:
+        patience = "default.api.timeout.ms=1500"
+        ran = pk("topics", "create", "t", "-b", broker.address, "-X", patience)
+    assert ran.code == Exit.NO_CONNECTION
+    assert f"The cluster answers, but its broker 1 does not (127.0.0.1:{away}" in ran.err
+    assert "advertised.listeners" in ran.err
+
+
+def test_4_a_broker_refuses_the_user(pk: Run) -> None:
+    def handler(broker: ScriptedBroker) -> Handler:
+        async def answer(request: Any, version: int) -> Any:
+            if request.API_KEY == 3:
+                return _metadata(broker)
+            code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            topics = [CreatableTopicResult(name=t.name, error_code=code) for t in request.topics]
+            return CreateTopicsResponse(topics=topics)
+
+        return answer
+
+    with scripted(handler) as broker:
+        ran = pk("topics", "create", "secret", "-b", broker.address)
+    assert ran.code == Exit.NOT_AUTHORISED
+    assert "TOPIC_AUTHORIZATION_FAILED" in ran.err
+    assert "`pk help errors TOPIC_AUTHORIZATION_FAILED` says more" in ran.err
+
+
+def test_5_a_guard_refuses(at: Run, fresh: Fresh, kafka: Kafka) -> None:
+    topic = fresh("exit")
+    at("topics", "create", topic)
+    ran = at("topics", "delete", topic)
+    assert ran.code == Exit.REFUSED
+    assert "-y does it without asking" in ran.err
+    assert at("topics", "describe", topic).code == Exit.OK
+
+
+def test_124_the_time_ran_out(pk: Run) -> None:
+    def handler(broker: ScriptedBroker) -> Handler:
+        async def answer(request: Any, version: int) -> Any:
+            await trio.sleep_forever()
+
+        return answer
+
+    with scripted(handler) as broker:
+        patience = ("-X", "default.api.timeout.ms=300", "-X", "request.timeout.ms=200")
+        ran = pk("topics", "list", "-b", broker.address, *patience)
+    assert ran.code == Exit.TIMED_OUT, ran.err
+    assert "waits longer" in ran.err
+
+
+def test_130_ctrl_c(tmp_path: Path) -> None:
+    asked = threading.Event()
+
+    def silent(connection: socket.socket) -> None:
+        asked.set()
+
+    with listening(silent) as port:
+        process = subprocess.Popen(
+            pk_command("topics", "list", "-b", f"127.0.0.1:{port}"),
+            env=pk_environment() | {"XDG_CONFIG_HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        )
+        assert asked.wait(10)
+        os.kill(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    assert process.returncode == Exit.INTERRUPTED
+    assert b"Traceback" not in err and not out
+
+
+def test_debug_adds_the_traceback(pk: Run) -> None:
+    plain = pk("topics", "list", "-b", "127.0.0.1:1")
+    told = pk("topics", "list", "-b", "127.0.0.1:1", "--debug")
+    assert plain.code == told.code == Exit.NO_CONNECTION
+    assert "Traceback" not in plain.err
+    assert "Traceback" in told.err and told.err.endswith(plain.err)
