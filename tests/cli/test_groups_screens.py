@@ -41,7 +41,7 @@ def test_a_reset_is_shown_and_asked(
         assert screen.end() == code
         assert screen.traces() == []
         if code == 0:
-            assert "To undo it: pk undo 1" in screen.text
+            assert "To undo it: pk undo 2" in screen.text
         else:
             assert "Nothing was changed." in screen.text
         assert committed(at, group)[timed_topic, 0] == offset
