@@ -16,6 +16,7 @@ from pk.cli.commands.interrupts import RELAY, Relay
 from pk.cli.connect import run_loop
 from pk.cli.context import Context
 from pk.cli.exits import Exit
+from pk.cli.failures import leaf
 from pk.cli.run import report
 from pk.cli.session import Session, open_session
 from pk.net.client.errors import ConnectFailed, Disconnected, NoBrokers
@@ -55,7 +56,7 @@ class Job:
             self.code = Exit.INTERRUPTED
             raise
         except BaseException as error:  # noqa: BLE001 - told, and the shell goes on
-            self.code = report(self.context, error)
+            self.code = told(self.context, error)
         finally:
             self.done.set()
 
@@ -82,6 +83,11 @@ class Job:
         self.interrupts += 1
         if self.interrupts >= _PATIENCE or not self.relay.passes_on():
             self.scope.cancel()
+
+
+def told(context: Context, error: BaseException) -> int:
+    """Says what ended a command; its exit code. That a pipe's reader has gone is no error, and its own affair."""
+    return Exit.OK if isinstance(leaf(error), BrokenPipeError) else report(context, error)
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -20,10 +20,10 @@ from pk.cli.grammar import Command, Parsed, UsageError, parse
 from pk.cli.help import help_text
 from pk.cli.main import usage
 from pk.cli.refresh import CONNECTING
-from pk.cli.run import handler_of, report
+from pk.cli.run import handler_of
 from pk.cli.settings import Settings, settings_of
 from pk.cli.shell.cache import Cache
-from pk.cli.shell.engine import Engine, Job
+from pk.cli.shell.engine import Engine, Job, told
 from pk.cli.shell.own_words import HELP
 from pk.cli.shell.paging import HeldError, HeldOutput
 from pk.cli.shell.words import Line, split_line
@@ -251,7 +251,8 @@ class Shell:
         changes = _changes(node)
         job = Job(handler, context, retried=not changes and parsed.path[0] not in _STREAMING)
         code = self._wait(job)
-        streams.out.flush()
+        with contextlib.suppress(BrokenPipeError):
+            streams.out.flush()
         if changes:
             self.engine.soon(self.cache.stale)
         return code
@@ -262,7 +263,7 @@ class Shell:
             with self.on_interrupt(_raise_interrupt):
                 return int(handler(context) or context.exit)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told, and the shell goes on
-            return report(context, error)
+            return told(context, error)
 
     def _wait(self, job: Job) -> int:
         """Runs a command in the engine to its end, or to the Ctrl-C that ends it; its exit code."""
@@ -350,12 +351,13 @@ def _redirected(line: Line) -> Iterator[tuple[BinaryIO | None, bool | None]]:
         with open(os.path.expanduser(line.file), "ab" if line.append else "wb") as file:
             yield file, False
     elif line.command is not None:
-        with subprocess.Popen(line.command, shell=True, stdin=subprocess.PIPE) as process:
-            assert process.stdin is not None
-            try:
-                yield process.stdin, False  # pyright: ignore[reportReturnType]
-            finally:
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.close()
+        process = subprocess.Popen(line.command, shell=True, stdin=subprocess.PIPE)
+        assert process.stdin is not None
+        try:
+            yield process.stdin, False  # pyright: ignore[reportReturnType]
+        finally:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            process.wait()
     else:
         yield None, None

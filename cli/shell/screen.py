@@ -150,7 +150,8 @@ def _read_with_editor(shell: "Shell") -> None:
     )
     while True:
         try:
-            text = prompts.prompt(message)
+            # Ctrl-C is a key here. A signal that somebody sends is left to the shell's handler, to which it means nothing.
+            text = prompts.prompt(message, handle_sigint=False)
         except KeyboardInterrupt:
             continue
         except EOFError:

@@ -1,246 +1,459 @@
-"""The shell on a real terminal of 80 by 24: completion, history, Ctrl-C, the toolbar, and the same tree."""
+"""The shell on a real terminal: completion, history, Ctrl-C, the toolbar, results in every shape, and the same tree."""
 
-import os
-import sys
-import time
-from collections.abc import Callable, Iterator
+import re
+import signal
+import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import pexpect
-import pyte
 import pytest
 from clients.fixtures import Kafka
+from terminal import Terminal
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
-ROOT = Path(__file__).resolve().parents[2]
-PATHS = os.pathsep.join((str(ROOT / "scripts" / "path"), os.environ.get("PYTHONPATH", "")))
+Start = Callable[..., Terminal]
 
 
-class Terminal:
-    """A `pk` command on a terminal, and what the terminal shows."""
+class Session(NamedTuple):
+    """A shell that has loaded its names, and a topic of three records that it knows."""
 
-    def __init__(self, *words: str, **environment: str) -> None:
-        self.screen = pyte.HistoryScreen(80, 24, history=1000)
-        self._stream = pyte.ByteStream(self.screen)
-        self.child = pexpect.spawn(
-            sys.executable,
-            ["-m", "pk.cli.main", *words],
-            env={**os.environ, "PYTHONPATH": PATHS, "TERM": "xterm-256color", **environment},
-            dimensions=(24, 80),
-            timeout=20,
+    terminal: Terminal
+    topic: str
+
+    def run(self, line: str, wanted: str | re.Pattern[str] | Callable[[str], bool]) -> str:
+        """Types a line and waits for what it brings, and for the prompt."""
+        self.terminal.line(line)
+        shown = self.terminal.wait_for(wanted)
+        self.terminal.wait_for(lambda text: prompt(text).endswith(">"))
+        return shown
+
+    def clear(self) -> None:
+        """An empty screen: the prompt, and the toolbar."""
+        self.terminal.keys("ctrl-u", "ctrl-l")
+        self.terminal.wait_for(
+            lambda text: (
+                prompt(text).endswith(">") and len(list(filter(None, text.split("\n")))) == 2
+            )
         )
 
-    @property
-    def text(self) -> str:
-        return "\n".join(line.rstrip() for line in self.screen.display)
 
-    def until(self, wanted: str | Callable[[str], bool], seconds: float = 20) -> str:
-        """Feeds the terminal until it shows `wanted`; what it shows."""
-        holds = wanted if callable(wanted) else lambda text: wanted in text
-        deadline = time.monotonic() + seconds
-        while not holds(self.text):
-            try:
-                data = self.child.read_nonblocking(65536, timeout=0.2)
-            except pexpect.TIMEOUT:
-                assert time.monotonic() < deadline, f"{wanted!r} does not come:\n{self.text}"
-                continue
-            except pexpect.EOF:
-                assert holds(self.text), f"ended without {wanted!r}:\n{self.text}"
-                break
-            self._stream.feed(data)
-            # What the terminal is asked (where the cursor is) it answers.
-            if b"\x1b[6n" in data:
-                self.child.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
-        return self.text
-
-    def send(self, text: str) -> None:
-        self.child.send(text)
-
-    def end(self) -> int:
-        """The exit code, once it has ended."""
-        self.child.expect(pexpect.EOF)
-        self.child.close()
-        return self.child.exitstatus if self.child.exitstatus is not None else -1
+def prompt(text: str) -> str:
+    """The last line above the toolbar that holds anything."""
+    lines = [line for line in text.splitlines()[:-1] if line]
+    return lines[-1] if lines else ""
 
 
 @pytest.fixture
-def terminal() -> Iterator[Callable[..., Terminal]]:
-    opened: list[Terminal] = []
-
-    def start(*words: str, **environment: str) -> Terminal:
-        opened.append(Terminal(*words, **environment))
-        return opened[-1]
-
-    yield start
-    for one in opened:
-        one.child.close(force=True)
-
-
-@pytest.fixture
-def shell(
-    kafka: Kafka, at: Run, fresh: Fresh, terminal: Callable[..., Terminal]
-) -> tuple[Terminal, str]:
-    """A shell that has loaded its names, and a topic of three records that it knows."""
+def shell(kafka: Kafka, at: Run, fresh: Fresh, terminal: Start) -> Session:
+    """A shell of 80 by 24."""
     topic = fresh("shelf")
     at("topics", "create", topic, "-p", "2")
     at("produce", topic, "-p", "1", stdin=b"one\ntwo\nthree\n")
-    one = terminal("shell", "-b", kafka.bootstrap)
-    one.until("under-replicated")
-    return one, topic
+    one = terminal("shell", "-b", kafka.bootstrap, PAGER="cat")
+    one.wait_for("under-replicated")
+    return Session(one, topic)
 
 
-def test_the_same_commands_with_toolbar_and_prompt(
-    shell: tuple[Terminal, str], kafka: Kafka
-) -> None:
+def test_the_same_commands_with_toolbar_prompt_and_use(shell: Session, kafka: Kafka) -> None:
     one, topic = shell
     assert f"{kafka.bootstrap}>" in one.text
     assert "1 broker ·" in one.text and "0 under-replicated" in one.text
-    one.send(f"consume {topic} -e\r")
-    one.until(lambda text: "three" in text and "3 records" in text)
-    one.send("topics lsit\r")
-    one.until("has no command 'lsit'")
-    one.send(f"topics describe {topic[:-1]}zz\r")
-    one.until("There is no topic")
-    one.send("exit\r")
+    shell.run(f"consume {topic} -e", lambda text: "three" in text and "3 records" in text)
+    shell.run("topics lsit", "has no command 'lsit'")
+    shell.run(f"topics describe {topic[:-1]}zz", "There is no topic")
+    shell.run(f"use topic {topic}", lambda text: f" {topic}>" in prompt(text))
+    shell.run("consume -o -1..end -f '<%v>\\n'", "<three>")
+    shell.run("topics offsets -f '{partition}:{end};' | cat", "0:0;1:3;")
+    shell.run("use group a-group", lambda text: prompt(text).endswith(f"{topic} @a-group>"))
+    shell.run("use", lambda text: topic not in prompt(text))
+    shell.run("help topics offsets", "pk topics offsets orders")
+    one.line("exit")
     assert one.end() == 0
+    assert one.traces() == []
 
 
-def test_completion_of_commands_topics_and_configs(shell: tuple[Terminal, str]) -> None:
+def test_completion_of_commands_names_configs_and_values(shell: Session) -> None:
     one, topic = shell
     one.send("topics descr")
-    one.until("Partitions, replicas")
-    one.send("\t")
-    one.until("topics describe")
-    one.send(f" {topic[:5]}")
-    one.until("2 partitions")
-    one.send("\x15configs alter topic x -c retention.m")
-    one.until(lambda text: "retention.ms=" in text and "default 604800000" in text)
-    one.send("\x15configs alter topic x -c compression.type=")
-    one.until(lambda text: "compression.type=zstd" in text)
-    one.send("\x15consume x -o @yes")
-    one.until("@yesterday..@today")
-    one.send("\x15")
+    one.wait_for("Partitions, replicas")
+    one.keys("tab")
+    one.wait_for("topics describe")
+    one.send(f" {topic[:3]}{topic[-4:]}")  # letters in order are enough
+    one.wait_for(lambda text: topic in text and "2 partitions" in text)
+    one.keys("ctrl-u", f"configs alter topic {topic} -c retention.m")
+    one.wait_for(lambda text: "retention.ms=" in text and "default 604800000 (7 d)" in text)
+    one.keys("ctrl-u", "configs alter topic x -c compression.type=")
+    one.wait_for("compression.type=zstd")
+    one.keys("ctrl-u", "consume x -o start..@ye")
+    one.wait_for("start..@yesterday")
+    one.keys("ctrl-u", f"consume {topic} -p ")
+    one.wait_for(lambda text: [line.strip() for line in text.splitlines()[1:]][:3].count("1") == 1)
+    one.keys("ctrl-u", "topics list --sort -part")
+    one.wait_for("-partitions")
+    one.keys("ctrl-u")
 
 
-def test_use_sets_what_commands_are_about(shell: tuple[Terminal, str]) -> None:
+def test_what_is_set_stands_beside_the_key(shell: Session, at: Run) -> None:
     one, topic = shell
-    one.send(f"use topic {topic}\r")
-    one.until(f"{topic}>")
-    one.send("consume -o -1..end -f '<%v>\\n'\r")
-    one.until("<three>")
-    one.send("topics offsets -f '{partition}:{end};' | cat\r")
-    one.until("0:0;1:3;")
-    one.send("use\r")
-    one.until(lambda text: topic not in _last_prompt(text))
+    at("topics", "alter", topic, "-c", "retention.ms=12345", "-y")
+    one.send(f"configs alter topic {topic} -c ")  # the first look asks, and does not wait
+    one.wait_for("cleanup.policy=")
+    one.send("retention.ms")
+
+    def shown(text: str) -> bool:
+        if "now 12345" in text:
+            return True
+        one.keys("backspace", "s")  # as one does who types on
+        return False
+
+    one.wait_for(shown)
+    one.keys("ctrl-u")
 
 
-def _last_prompt(text: str) -> str:
-    return [line for line in text.splitlines() if ">" in line][-1]
-
-
-def test_ctrl_c_ends_the_command_and_not_the_shell(shell: tuple[Terminal, str]) -> None:
+def test_results_in_every_shape(shell: Session, tmp_path: Path) -> None:
     one, topic = shell
-    one.send(f"consume {topic} --from-beginning\r")
-    one.until("three")
-    one.send("\x03")
-    one.until(
-        lambda text: text.count(f"{topic}") >= 1 and _last_prompt(text).rstrip().endswith(">")
+    shown = shell.run(f"topics list {topic} \\G", "(1 row)")
+    assert re.search(rf"^ +TOPIC  {topic}$", shown, re.MULTILINE)
+    assert re.search(r"^ +INTERNAL  no$", shown, re.MULTILINE)
+    file = tmp_path / "names"
+    shell.run(f"topics list {topic} -f name > {file}", lambda text: file.exists())
+    shell.run(
+        f"topics list {topic} -f name >> {file}", lambda text: len(file.read_text().split()) == 2
     )
-    one.send("topics offsets -f '{end}!' " + topic + "\r")
-    one.until("0!3!")
-    one.send("half a line\x03")
-    one.send("exit\r")
+    shell.run(f"topics offsets {topic} -f name | wc -l | sed s/^/lines:/", re.compile(r"lines: *2"))
+    shell.run("\\timing", "Timing is on.")
+    shell.run("topics list -f name", re.compile(r"Time: [\d.]+ m?s"))
+    shell.run("\\timing off", "Timing is off.")
+    shell.run("\\nonsense", "the shell has no \\nonsense")
+    shell.run("\\?", "a line for each value, every column")
+    one.line("\\q")
     assert one.end() == 0
 
 
-def test_a_change_asks_in_the_shell(shell: tuple[Terminal, str]) -> None:
+def test_what_is_too_tall_goes_to_the_pager(kafka: Kafka, terminal: Start, shell: Session) -> None:
+    paged = terminal("shell", "-b", kafka.bootstrap, PAGER="sed s/^/paged:/")
+    paged.wait_for("under-replicated")
+    two = Session(paged, shell.topic)
+    two.run(f"topics list {shell.topic}", re.compile(rf"^{shell.topic} ", re.MULTILINE))
+    assert "paged:" not in paged.text
+    two.run("help topics list", "paged:")
+    two.clear()
+    two.run("\\pager off", "The pager is off.")
+    two.run("help topics list", "--columns")
+    assert "paged:" not in paged.text
+
+
+def test_watching_lights_what_changed(shell: Session, at: Run) -> None:
     one, topic = shell
-    one.send(f"topics delete {topic}\r")
-    one.until("Delete? [y/N]")
-    one.send("n\r")
-    one.until("Nothing was changed.")
-    one.send(f"topics delete {topic}\r")
-    one.until(lambda text: text.count("Delete? [y/N]") == 2)
-    one.send("\x03")
-    one.until(lambda text: _last_prompt(text).rstrip().endswith(">"))
-    one.send(f"topics delete {topic}\r")
-    one.until(lambda text: text.count("Delete? [y/N]") == 3)
-    one.send("y\r")
-    one.until("deleted")
+    one.line(f"topics offsets {topic} \\w 0.2")
+    one.wait_for("every 0.2 s")
+    assert one.screen_of.alternate
+    one.wait_for(lambda text: "3" in text)
+
+    def lit(text: str) -> bool:
+        at("produce", topic, "-p", "0", stdin=b"x\n")
+        cells = [c for line in one.screen_of.buffer.values() for c in line.values()]
+        return any(c.reverse and c.data.isdigit() for c in cells)
+
+    one.wait_for(lit)
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: not one.screen_of.alternate and prompt(text).endswith(">"))
+    shell.run(f"consume {topic} \\w", "\\w is for what shows something and ends")
 
 
-def test_history_outlives_the_shell(
-    shell: tuple[Terminal, str], terminal: Callable[..., Terminal], kafka: Kafka
+def test_ctrl_c_ends_the_command_and_not_the_shell(shell: Session) -> None:
+    one, topic = shell
+    one.line(f"consume {topic} --from-beginning")
+    one.wait_for("three")
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: prompt(text).endswith(">"))
+    shell.clear()
+    one.line("topics list -f name | (echo read''ing; exec sleep 600)")
+    one.wait_for("reading")
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: prompt(text).endswith(">"))
+    shell.run(f"topics offsets {topic} -f '{{end}}!'", "0!3!")
+    one.send("half a line")
+    one.keys("ctrl-c")
+    one.line("exit")
+    assert one.end() == 0
+
+
+def test_a_pipe_whose_reader_has_gone_is_no_error(shell: Session) -> None:
+    """And it is the pipe's own affair: what the shell writes goes on to the terminal."""
+    one, topic = shell
+    shell.run("topics list -f '{topic:>200000}' | (exec 0<&-; echo has-''gone)", "has-gone")
+    shell.run(f"topics offsets {topic} -f '{{end}}!'", "0!3!")
+    assert "roken pipe" not in one.text
+
+
+def test_the_pager_has_the_ctrl_c(kafka: Kafka, terminal: Start) -> None:
+    one = terminal(
+        "shell",
+        "-b",
+        kafka.bootstrap,
+        PAGER="sh -c 'cat >/dev/null; echo in-pager; exec sleep 600'",
+    )
+    one.wait_for("under-replicated")
+    one.line("help topics list")
+    one.wait_for("in-pager")
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: prompt(text).endswith(">"))
+    one.line("exit")
+    assert one.end() == 0
+
+
+def test_signals_at_any_moment_do_not_end_the_shell(shell: Session) -> None:
+    """As fast as they can be sent, while lines are read, parsed, run, shown and redirected."""
+    one, topic = shell
+    for line in (
+        f"topics describe {topic}",
+        "help",
+        "nonsense",
+        "topics list | cat",
+        "profile list",
+        "",
+    ):
+        one.send(line + "\r")
+        for _ in range(40):
+            one.signal(signal.SIGINT)
+            one.read(0.001)
+    one.wait_for(lambda text: prompt(text).endswith(">"))
+    shell.clear()
+    shell.run(f"topics offsets {topic} -f '{{end}}!'", "0!3!")
+    one.line("exit")
+    assert one.end() == 0
+    assert b"Traceback" not in one.output, one.output[-6000:].decode()
+    assert one.traces() == []
+
+
+def test_sigterm_leaves_the_terminal_as_it_was(shell: Session) -> None:
+    one, _ = shell
+    one.send("topics desc")
+    one.wait_for("Partitions, replicas")
+    one.signal(signal.SIGTERM)
+    assert one.end() == 143
+    assert b"Traceback" not in one.output
+    assert one.traces() == []
+
+
+def test_a_change_asks_and_names_the_cluster(shell: Session, kafka: Kafka) -> None:
+    one, topic = shell
+    one.line(f"topics delete {topic}")
+    shown = one.wait_for("[y/N]")
+    assert kafka.bootstrap in shown.replace("\n", "").split("topics delete")[-1]
+    one.line("n")
+    one.wait_for("Nothing was changed.")
+    shell.clear()
+    one.line(f"topics delete {topic}")
+    one.wait_for("[y/N]")
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: prompt(text).endswith(">"))
+    shell.clear()
+    one.line(f"topics delete {topic}")
+    one.wait_for("[y/N]")
+    one.line("y")
+    one.wait_for("deleted")
+
+
+def test_history_outlives_the_shell_without_secrets(
+    shell: Session, terminal: Start, kafka: Kafka, tmp_path: Path
 ) -> None:
     one, topic = shell
-    one.send(f"topics offsets {topic} -f 'first {{end}} '\r")
-    one.until("first 0 first 3")
-    one.send("exit\r")
+    shell.run(f"topics offsets {topic} -f 'first {{end}} '", "first 0 first 3")
+    shell.run("topics list -X ssl.key.password=hush", "is not supported")
+    one.line("exit")
     assert one.end() == 0
+    file = tmp_path / "xdg_state_home" / "pk" / "history"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "hush" not in file.read_text()
     two = terminal("shell", "-b", kafka.bootstrap)
-    two.until(">")
-    two.send("\x1b[A\x1b[A\r")
-    two.until("first 0 first 3")
-    two.send("\x12offsets")
-    two.until(lambda text: "offsets" in text.splitlines()[-2] or "reverse-i-search" in text)
-    two.send("\x03exit\r")
+    two.wait_for("under-replicated")
+    two.send("topics off")
+    two.wait_for("topics offsets")  # the grey suggestion
+    two.keys("right", "enter")
+    two.wait_for("first 0 first 3")
+    two.keys("ctrl-r", "offse")
+    two.wait_for("reverse-i-search")
+    two.wait_for(lambda text: f"topics offsets {topic}" in text.split("reverse-i-search")[-1])
+    two.keys("ctrl-c")
+    two.line("exit")
+    assert two.end() == 0
 
 
-def test_a_lost_connection_is_tried_again(terminal: Callable[..., Terminal]) -> None:
+def test_a_cluster_that_is_not_there(terminal: Start) -> None:
     one = terminal("shell", "-b", "127.0.0.1:1")
-    one.until("not connected")
-    one.send("topics list\r")
-    one.until("trying again")
-    one.send("\x03")
-    one.send("help positions\r")
-    one.until("A..B")
+    one.wait_for("not connected")
+    one.line("topics list")
+    one.wait_for("trying again for")
+    one.keys("ctrl-c")
+    one.line("help positions")
+    one.wait_for("A..B")
 
 
-def test_lines_from_a_pipe(at: Run, fresh: Fresh) -> None:
+def test_a_dumb_terminal_gets_lines(kafka: Kafka, terminal: Start, fresh: Fresh) -> None:
+    one = terminal("shell", "-b", kafka.bootstrap, TERM="dumb")
+    one.wait_for(f"{kafka.bootstrap}>")
+    one.line("topics list \\G")
+    one.wait_for(re.compile(r"\(\d+ rows?\)"))
+    one.send("half a line")
+    one.wait_for("half a line")
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: text.splitlines()[-1] == f"{kafka.bootstrap}>")
+    one.line("topics lsit")
+    one.wait_for("has no command 'lsit'")
+    one.line("consume nothing-of-this-name")
+    one.wait_for("There is no topic")
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    assert b"\x1b" not in one.output
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 10)])
+def test_no_colour_and_any_size(kafka: Kafka, terminal: Start, size: tuple[int, int]) -> None:
+    columns, lines = size
+    one = terminal("shell", "-b", kafka.bootstrap, columns=columns, lines=lines, NO_COLOR="1")
+    one.wait_for(">")
+    one.line("topics lsit")
+    one.wait_for("has no command")
+    one.send("topics ")
+    one.wait_for("describe")
+    assert one.colours == set()
+    one.resize(100, 30)
+    one.keys("ctrl-u", "groups ")
+    one.wait_for(lambda text: "reset-offsets" in text and len(text.splitlines()) == 30)
+
+
+def test_a_profile_is_seen_and_can_be_changed(
+    kafka: Kafka, at: Run, terminal: Start, tmp_path: Path
+) -> None:
+    at("profile", "add", "prod", "-b", kafka.bootstrap, "--colour", "red", "--guard", "readonly")
+    at("profile", "add", "play", "-b", kafka.bootstrap)
+    one = terminal("shell", "--profile", "prod", PK_BOOTSTRAP_SERVER=None)
+    one.wait_for("under-replicated")
+    assert "guarded as readonly" in one.text
+    assert one.colour_of("prod>").fg == "red"
+    bar = one.screen_of.display.index(next(x for x in one.screen_of.display if "controller" in x))
+    assert one.cell(2, bar).bg == "red"
+    one.line("topics create never-made")
+    one.wait_for("read-only")
+    one.line("use profile paly")
+    one.wait_for("did you mean play")
+    one.line("use profile play")
+    one.wait_for("play>")
+    one.wait_for(lambda text: "readonly" not in text.splitlines()[-1])
+    assert at("topics", "list", "never-made", "-f", "name").text == ""
+
+
+def test_bytes_that_are_no_text(shell: Session, at: Run) -> None:
+    one, topic = shell
+    at(
+        "produce",
+        topic,
+        "-p",
+        "0",
+        "-f",
+        "jsonl",
+        stdin=b'{"key_b64": "//4A", "value_b64": "gIGC"}\n',
+    )
+    shell.run(f"consume {topic} -e -f '[%k]%v\\n'", "three")
+    shell.run("topics list", topic)
+    assert b"Traceback" not in one.output
+
+
+# Scripts
+
+
+def test_lines_from_a_pipe(at: Run, fresh: Fresh, tmp_path: Path) -> None:
     topic = fresh("piped")
-    lines = f"topics create {topic}\n\nuse topic {topic}\ntopics offsets -f name\nup\nnonsense\n"
+    file = tmp_path / "out"
+    lines = f"""# a comment
+topics create {topic}
+
+use topic {topic}
+topics offsets -f name > {file}
+topics \\
+  offsets -f name
+up
+nonsense
+"""
     ran = at("shell", stdin=lines.encode())
     assert ran.text.splitlines()[-1] == topic
+    assert file.read_text() == f"{topic}\n"
     assert "outside the shell" in ran.err and "nonsense" in ran.err
     assert ran.code == 2
 
 
+def test_the_exit_code_is_that_of_the_first_failure(at: Run, fresh: Fresh) -> None:
+    topic = fresh("first")
+    refused = f"topics delete {topic}"
+    ran = at(
+        "shell",
+        "-c",
+        f"topics create {topic}",
+        "-c",
+        refused,
+        "-c",
+        "nonsense",
+        "-c",
+        "topics list -f name",
+    )
+    assert ran.code == 5
+    assert topic in ran.lines
+    ran = at("shell", "--stop-on-error", "-c", refused, "-c", "topics list")
+    assert (ran.code, ran.out) == (5, b"")
+    ran = at("shell", "-c", "exit", "-c", "nonsense")
+    assert ran.code == 0
+
+
+def test_a_script_is_not_what_its_commands_read(at: Run, fresh: Fresh) -> None:
+    topic = fresh("unread")
+    lines = f"topics create {topic}\nproduce {topic}\ntopics offsets {topic} -f '{{end}}'\n"
+    ran = at("shell", stdin=lines.encode())
+    assert ran.text.endswith("0")
+    ran = at("shell", "-c", f"produce {topic}", stdin=b"a record\n")
+    assert at("topics", "offsets", topic, "-f", "{end}").text == "1"
+
+
+# Terminals outside the shell
+
+
 def test_a_question_on_a_terminal_outside_the_shell(
-    at: Run, kafka: Kafka, fresh: Fresh, terminal: Callable[..., Terminal]
+    at: Run, kafka: Kafka, fresh: Fresh, terminal: Start
 ) -> None:
     topic = fresh("asked")
     at("topics", "create", topic)
     one = terminal("topics", "delete", topic, "-b", kafka.bootstrap)
-    one.until("Delete? [y/N]")
-    one.send("\r")
+    one.wait_for("[y/N]")
+    one.keys("enter")
     assert one.end() == 5
     assert at("topics", "list", topic, "-f", "name").text == f"{topic}\n"
     two = terminal("topics", "delete", topic, "-b", kafka.bootstrap)
-    two.until("Delete? [y/N]")
-    two.send("y\r")
-    two.until("deleted")
+    two.wait_for("[y/N]")
+    two.line("y")
+    two.wait_for("deleted")
     assert two.end() == 0
 
 
 def test_tables_on_a_terminal_fit_it_and_ctrl_c_is_130(
-    at: Run, kafka: Kafka, fresh: Fresh, terminal: Callable[..., Terminal]
+    at: Run, kafka: Kafka, fresh: Fresh, terminal: Start
 ) -> None:
     topic = fresh("t" * 60)
     at("topics", "create", topic)
     one = terminal("topics", "describe", topic, "-b", kafka.bootstrap, NO_COLOR="1")
-    one.until("PARTITION")
+    one.wait_for("PARTITION")
     assert one.end() == 0
     at("produce", topic, "x marks it")
     two = terminal("consume", topic, "-b", kafka.bootstrap, "--from-beginning")
-    two.until("x marks it")
-    two.send("\x03")
+    two.wait_for("x marks it")
+    two.keys("ctrl-c")
     assert two.end() == 130
 
 
 def test_isr_watches_until_interrupted(
-    at: Run, kafka: Kafka, fresh: Fresh, terminal: Callable[..., Terminal]
+    at: Run, kafka: Kafka, fresh: Fresh, terminal: Start
 ) -> None:
     one = terminal("isr", "-w", "-b", kafka.bootstrap, "-f", "{topic} {event}\\n")
     topic = fresh("watched")
@@ -251,6 +464,6 @@ def test_isr_watches_until_interrupted(
             at("topics", "create", fresh(topic))
         return "made" in text
 
-    one.until(seen)
-    one.send("\x03")
+    one.wait_for(seen)
+    one.keys("ctrl-c")
     assert one.end() == 130
