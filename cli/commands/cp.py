@@ -16,7 +16,7 @@ from pk.cli.commands.common import (
     whole,
 )
 from pk.cli.commands.cp_run import Copy, Totals, copy_records, count_wanted
-from pk.cli.commands.cp_state import StateFile
+from pk.cli.commands.cp_state import StateFile, place_name
 from pk.cli.commands.cp_target import create_targets, target_context, target_description
 from pk.cli.commands.reading import Span
 from pk.cli.context import Context, count
@@ -79,9 +79,7 @@ def _wish(context: Context) -> _Wish:
         raise Unusable(
             "A permalink says what to read; topics, -o, --once, -p and --state do not go with it."
         )
-    if len({link.profile for link in links} | {profile_of(context.settings)} - {None}) > 1 and any(
-        link.profile for link in links
-    ):
+    if any(link.profile not in (None, profile_of(context.settings)) for link in links):
         raise Unusable("The link is of another profile; --profile NAME says which to read from.")
     positions = everywhere(START)
     if args.offset is not None:
@@ -135,6 +133,10 @@ async def copy(context: Context) -> int | None:
         finally:
             _say_totals(context, totals, state)
     _show(context, plan, totals.copied)
+    if wish.links and wanted is None:
+        for tp in (tp for tp, copied in totals.copied.items() if not copied):
+            gone = CommandError(f"there is no record at offset {plan.spans[tp].begin}.")
+            context.failed(gone, place_name(tp))
     return None
 
 
@@ -165,15 +167,7 @@ async def _plan(
     args = context.args
     targets = {t.name: args.target.replace("{topic}", t.name) for t in topics}
     if wish.links:
-        spans = {}
-        for link in wish.links:
-            (described,) = (t for t in topics if t.name == link.topic)
-            (tp,) = check_partitions(described, [link.partition])
-            if tp in spans:
-                raise Unusable(
-                    "Links to several records of one partition: copy them one at a time."
-                )
-            spans[tp] = Span(link.offset, link.offset + 1)
+        spans = await _linked(context, admin, wish.links, topics)
         return Plan(spans, {}, targets, bounded=True)
     numbers = partition_numbers(args.partitions, "-p") or sorted(wish.positions.by_partition)
     partitions = [
@@ -197,6 +191,29 @@ async def _plan(
     return Plan(spans, starts, targets, bounded)
 
 
+async def _linked(
+    context: Context, admin: Admin, links: Sequence[Link], topics: Sequence[TopicDescription]
+) -> dict[TopicPartition, Span]:
+    """The places of linked records. Raises CommandError where a partition does not reach there, Unusable."""
+    isolation = IsolationLevel[context.args.isolation_level.upper()]
+    spans: dict[TopicPartition, Span] = {}
+    for link in links:
+        (described,) = (t for t in topics if t.name == link.topic)
+        (tp,) = check_partitions(described, [link.partition])
+        if tp in spans:
+            raise Unusable("Links to several records of one partition: copy them one at a time.")
+        found = (await resolve(admin, everywhere(START), [tp], now_ms(), isolation))[tp]
+        if isinstance(found, Exception):
+            raise found
+        if not found.start <= link.offset < found.latest:
+            raise CommandError(
+                f"{place_name(tp)} has no record at offset {link.offset}: "
+                f"it begins at {found.start} and ends before {found.latest}."
+            )
+        spans[tp] = Span(link.offset, link.offset + 1)
+    return spans
+
+
 def _rows(plan: Plan, copied: Mapping[TopicPartition, int] | None) -> list[dict[str, object]]:
     return [
         {
@@ -213,7 +230,9 @@ def _rows(plan: Plan, copied: Mapping[TopicPartition, int] | None) -> list[dict[
 
 
 def _show(context: Context, plan: Plan, copied: Mapping[TopicPartition, int] | None) -> None:
-    columns = _COLUMNS if copied is not None else _COLUMNS[:-1]
+    # Before the copy there is nothing to show of it but in a format that programs read.
+    *rest, last = _COLUMNS
+    columns = (*rest, last._replace(wide=copied is None))
     # --where is about records here, not about the rows of this list.
     look = context.look._replace(where=None)
     context.write(render(Listing(columns, _rows(plan, copied)), look))
@@ -223,9 +242,9 @@ def _summary(plan: Plan, target: Context) -> str:
     names = ", ".join(dict.fromkeys(plan.targets.values()))
     into = f"to {names} of {target.settings.cluster_name}"
     if not plan.bounded:
-        return f"{count(len(plan.spans), 'partition')} {into}, and what comes, until Ctrl-C"
+        return f"{count(len(plan.spans), 'partition')} {into}, then what comes, until Ctrl-C"
     offsets = sum(max((s.end or 0) - s.begin, 0) for s in plan.spans.values())
-    return f"up to {count(offsets, 'record')} of {count(len(plan.spans), 'partition')} {into}"
+    return f"up to {count(offsets, 'record')} {into}"
 
 
 async def _agree(
@@ -268,7 +287,7 @@ def _say_totals(context: Context, totals: Totals, state: StateFile) -> None:
         f"Copied {count(copied, 'record')}{left_out}, {totals.bytes_read / 1e6:,.1f} MB read"
         f" in {totals.seconds:.1f} s{lost}."
     )
-    if not totals.finished:
+    if totals.read and not totals.finished:
         where = f"The same command goes on from {context.args.state}."
         if not state.path:
             stood = [f"{tp.partition}={p}" for tp, p in sorted(totals.positions.items())]

@@ -168,6 +168,7 @@ async def copy_records(
 ) -> None:
     """Copies until the spans end, -n is reached, or it is interrupted. Raises CommandError."""
     totals.positions = {tp: span.begin for tp, span in copy.spans.items()}
+    state.save(totals.positions)  # that it cannot be written is better known before than after
     try:
         async with (
             open_consumer(context.settings.bootstrap, _consumer_config(context)) as consumer,
@@ -180,8 +181,9 @@ async def copy_records(
             run = _Run(context, copy, totals, state, RangeReader(consumer, copy.spans), producer)
             await run.run()
     except* NoOffset as group:
+        where = str(group.exceptions[0]).partition(":")[0]
         raise CommandError(
-            f"{group.exceptions[0]}: records were deleted before they were copied."
+            f"{where}: records were deleted before they were copied; -o start takes what is left."
         ) from None
 
 
@@ -239,9 +241,7 @@ class _Run:
                 copied = sum(totals.copied.values())
                 done = reader.done if reader.bounded else totals.read
                 progress.update(done, f"{copied:,} copied", bytes_done=reader.bytes_read)
-                if trio.current_time() - self._noted >= _NOTE_EVERY_S:
-                    await self._note()
-                    self._check()
+                await self._note_if_due()
 
     async def _copy_part(self, part: Part) -> None:
         tp = TopicPartition(part.source.topic, part.source.partition)
@@ -256,6 +256,12 @@ class _Run:
             self._read_to[tp] = record.offset + 1
             if self._left == 0:
                 return
+            await self._note_if_due()
+
+    async def _note_if_due(self) -> None:
+        if trio.current_time() - self._noted >= _NOTE_EVERY_S:
+            await self._note()
+            self._check()
 
     async def _note(self) -> None:
         """Waits for what is on its way, then notes how far the copy is; not where something was refused."""

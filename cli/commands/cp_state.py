@@ -20,6 +20,11 @@ _VERSION = 1
 _KIND = "pk cp"
 
 
+def place_name(tp: TopicPartition) -> str:
+    """How a partition is called in messages."""
+    return f"{tp.topic}/{tp.partition}"
+
+
 class StateFile:
     """How far a copy is, on disk; without a path nothing is noted."""
 
@@ -72,7 +77,7 @@ class StateFile:
             start = starts[tp]
             if at < start:
                 gone = f"{count(start - at, 'offset')} from {at} on were deleted before they were copied."
-                context.failed(CommandError(gone), str(tp))
+                context.failed(CommandError(gone), place_name(tp))
             out[tp] = Span(max(at, start), span.end)
         return out
 
@@ -95,7 +100,6 @@ class StateFile:
             for topic in self._topics.values():
                 topic["positions"] = {str(int(p)): int(o) for p, o in topic["positions"].items()}
         except FileNotFoundError:
-            self.save({})  # that it cannot be written is better known before than after
             return
         except OSError as e:
             raise CommandError(f"{self.path} cannot be read: {e.strerror}.") from None

@@ -154,9 +154,9 @@ CP = Command(
     examples=(
         "pk cp orders-dlq orders --once --where 'headers.error ~ timeout' --drop-header error -y",
         "pk cp orders orders-copy --create --keep-partition --keep-timestamp --once",
-        "pk cp orders '{topic}' --to-profile staging -o @-1h..end --rate 500 --dry-run",
-        "pk cp --include 'orders-.*' 'mirror-{topic}' --create --state orders.state -y",
-        "pk cp pk://orders-dlq/0/42 orders -y",
+        "pk cp orders '{topic}' --to-profile dr -o @-1h..end --rate 500 --dry-run",
+        "pk cp --include 'orders-.*' 'mirror-{topic}' --create --once --state mirror.state -y",
+        "pk cp pk://orders/0/1 payments -y",
     ),
     notes="Keys, values and headers are copied as they are, null as null and empty as empty. A record goes to the "
     "partition of its key by the default partitioner, unless --keep-partition; those of one key stay in order. "

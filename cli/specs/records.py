@@ -115,9 +115,9 @@ CONSUME = Command(
     examples=(
         "pk consume orders -o -10..end",
         "pk consume orders -o '@yesterday 14:00..@-1h' --where 'value.amount > 100' -f jsonl",
-        "pk consume orders --tail 20 --follow -f '%p %o %d %k %v\\n'",
+        "pk consume orders --tail 20 -f '%p %o %d %k %v\\n'",
         "pk consume orders -e -k user-1 --key-partition -f '%L\\t%v\\n'",
-        "pk consume pk://orders/3/1042 -f jsonl",
+        "pk consume pk://orders/0/1 -f jsonl",
         "pk console-consumer --topic orders --from-beginning --property print.key=true",
     ),
     notes="Positions: `pk help positions`. Formats: `pk help formats`.",
