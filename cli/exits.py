@@ -22,7 +22,7 @@ MEANING = {
     Exit.USAGE: "the command line is wrong; nothing was done",
     Exit.NO_CONNECTION: "no broker could be reached",
     Exit.NOT_AUTHORISED: "a broker refused: authentication or authorisation",
-    Exit.REFUSED: "a guard refused: no answer to a question, an active group, a read-only profile",
+    Exit.REFUSED: "refused by a guard: no answer, an active group, a read-only profile",
     Exit.TIMED_OUT: "the time given ran out",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
 }

@@ -20,10 +20,16 @@ from pk.cli.commands.reassign_plan import (
     transfer_s,
 )
 from pk.cli.commands.reassign_state import Live, cautions, load, min_isrs, selected_partitions
-from pk.cli.commands.reassign_view import broker_listing, on_stderr, plan_listing, plan_rows
+from pk.cli.commands.reassign_view import (
+    RESULT,
+    broker_listing,
+    on_stderr,
+    plan_listing,
+    plan_rows,
+)
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.output import Document, Section
+from pk.cli.output import Document, Listing, Section
 from pk.cli.times import show_span
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
@@ -254,7 +260,10 @@ async def carry_out(
     args = context.args
     if not made.changes:
         if context.look.format not in ("table", "wide"):
-            context.show_document(document(made, rate))
+            if args.dry_run:
+                context.show_document(document(made, rate))
+            else:
+                context.show(Listing(RESULT, []))
         context.say("Everything lies as it should already; there is nothing to do.")
         return None
     if args.dry_run:

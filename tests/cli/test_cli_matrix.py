@@ -1,0 +1,287 @@
+"""Every command of the tree in a pipe and on terminals of 80 by 24 and 200 by 50, against our broker and Apache Kafka.
+
+What holds for each: no traceback, the exit code it is documented to have, JSON that its own schema describes, no escape
+sequence in a pipe, no colour with NO_COLOR, no line of output wider than the terminal. Some screens show the same each
+time; those are stored in `screens/` and compared. `PK_STORE_SCREENS=1 pytest tests/cli/test_cli_matrix.py` writes them
+anew: look at what git says has changed.
+"""
+
+import itertools
+import json
+import os
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cli_matrix import CASES, LIVE, Case
+from clients.fixtures import Kafka, fresh_name
+from clients.pk_broker import PkBroker
+from rich.cells import cell_len
+from shapes import check_json
+from terminal import ESCAPE, SIZES, Shown, Terminal, on_terminal, size_name
+
+from pk.cli.grammar import Command, UsageError, commands, parse
+from pk.cli.main import main
+from pk.cli.tree import ROOT
+
+Run = Callable[..., Any]
+Start = Callable[..., Terminal]
+ROOT_FOLDER = Path(__file__).resolve().parents[2]
+SCREENS = Path(__file__).with_name("screens")
+STORE = bool(os.environ.get("PK_STORE_SCREENS"))
+FIRST_MS = time.time_ns() // 1_000_000 - 5 * 86_400_000 - 3_600_000
+"""The time of the world's first record: five days and an hour ago, which is five days for as long as a run takes."""
+
+_NEW = itertools.count(1)
+
+
+def new_name() -> str:
+    """A name as long as any other: where a line wraps must not depend on it."""
+    return f"new-{os.getpid():08}-{next(_NEW):04}"
+
+
+class World(NamedTuple):
+    """A cluster with the topics and groups that the cases speak of."""
+
+    kind: str
+    bootstrap: str
+    names: dict[str, str]
+
+    def words(self, case: Case, tmp: Path) -> list[str]:
+        """The command line of a case, with names of its own for what it makes."""
+        (tmp / "edited").write_text("retention.ms=90000\n")
+        names = self.names | {
+            "tmp": str(tmp),
+            "new": new_name(),
+            "edited": str(tmp / "edited"),
+        }
+        words = shlex.split(case.words.format(**names))
+        if "{new}" in case.words and "topics create" not in case.words:
+            quietly("topics", "create", names["new"], "-b", self.bootstrap)
+        return words
+
+
+def quietly(*words: str, stdin: str = "") -> None:
+    """Runs a command that makes the world."""
+    shown = on_terminal(main, words, typed=stdin)
+    assert shown.code == 0, shown.screen
+
+
+def make_world(kind: str, bootstrap: str, data: Path, tmp: Path) -> World:
+    of = (lambda name: name) if kind == "pk" else lambda name: fresh_name(f"matrix-{name}")
+    names = {name: of(name) for name in ("orders", "payments", "billing", "ready")}
+    records = tmp / "records.jsonl"
+    rows = [
+        {
+            "topic": names["orders"],
+            "partition": i % 3,
+            "key": f"customer-{i}",
+            "value": json.dumps({"n": i, "sum": i * 10}),
+            "headers": [["source", "web"]],
+            "timestamp": FIRST_MS + i * 1000,
+        }
+        for i in range(6)
+    ]
+    records.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    at = ("-b", bootstrap)
+    quietly("topics", "create", names["orders"], "-p", "3", "-c", "retention.ms=-1", *at)
+    quietly("topics", "create", names["payments"], *at)
+    for row in rows:
+        quietly(
+            "produce", names["orders"], "-p", str(row["partition"]), "-k", str(row["key"]), "-H",
+            "source=web", "--timestamp", str(row["timestamp"]), str(row["value"]), *at,
+        )  # fmt: skip
+    quietly("produce", names["payments"], "-k", "k", "paid", *at)
+    for group, to in (("billing", "start"), ("ready", "end")):
+        words = (names[group], "-t", names["orders"], "--to", to, "-y")
+        quietly("groups", "reset-offsets", *words, *at)
+    broker = "1"
+    return World(kind, bootstrap, names | {"data": str(data), "broker": broker})
+
+
+@pytest.fixture(scope="module")
+def pk_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A broker of our own for this module alone: its lists are stored screens."""
+    tmp = tmp_path_factory.mktemp("world")
+    with pytest.MonkeyPatch.context() as patch, PkBroker() as broker:
+        for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+            patch.setenv(variable, str(tmp / variable.lower()))
+        assert broker.directory is not None
+        yield make_world("pk", broker.bootstrap, broker.directory, tmp)
+
+
+@pytest.fixture(scope="module")
+def apache_world(apache: Kafka, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world("apache", apache.bootstrap, apache.log_dir, tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module", params=["pk", pytest.param("apache", marks=pytest.mark.peer)])
+def world(request: pytest.FixtureRequest) -> World:
+    return request.getfixturevalue(f"{request.param}_world")
+
+
+def applies(case: Case, world: World) -> None:
+    if case.only not in (None, world.kind):
+        pytest.skip(f"of {case.only} alone")
+
+
+# The whole tree
+
+
+def driven() -> set[tuple[str, ...]]:
+    found = {tuple(path.split()) for path in LIVE}
+    for case in CASES:
+        names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
+        try:
+            found.add(parse(ROOT, shlex.split(case.words.format(**names))).path)
+        except UsageError:
+            assert case.code == 2, case.words
+    return found
+
+
+def test_no_command_is_missing() -> None:
+    assert {path for path, _ in commands(ROOT)} - driven() == set()
+
+
+def test_what_is_said_to_be_driven_elsewhere_is() -> None:
+    for where in LIVE.values():
+        file, _, name = where.partition("::")
+        assert f"def {name}(" in (ROOT_FOLDER / file).read_text(), where
+
+
+# In a pipe
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if not c.typed], ids=lambda c: c.label)
+def test_in_a_pipe(case: Case, world: World, at_world: Run, tmp_path: Path) -> None:
+    applies(case, world)
+    ran = at_world(*world.words(case, tmp_path), stdin=case.stdin)
+    assert_sound(case, ran.code, ran.text + ran.err)
+    assert not ESCAPE.search(ran.err) and not ESCAPE.search(ran.text)
+    command = command_of(case)
+    if command is None or not command.shows or " -f " in case.words or case.code not in (0, 1, 124):
+        return
+    words = [*world.words(case, tmp_path), "-f", "json"]
+    ran = at_world(*words, stdin=case.stdin)
+    assert ran.code == case.code, ran.err
+    if ran.out or not case.code:
+        check_json(words, ran.out)
+
+
+@pytest.fixture
+def at_world(world: World, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", world.bootstrap)
+    return pk
+
+
+def command_of(case: Case) -> Command | None:
+    names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
+    try:
+        node = parse(ROOT, shlex.split(case.words.format(**names))).node
+    except UsageError:
+        return None
+    return node if isinstance(node, Command) else None
+
+
+def assert_sound(case: Case, code: int, text: str) -> None:
+    assert "Traceback" not in text and "mistake in pk itself" not in text, text
+    assert code == case.code, text
+
+
+# On a terminal
+
+
+@pytest.mark.parametrize(
+    ("case", "size"),
+    [
+        pytest.param(
+            case,
+            size,
+            id=f"{case.label}-{size_name(size)}",
+            marks=() if case.screen else pytest.mark.slow,
+        )
+        for case in CASES
+        for size in SIZES
+        if not case.stdin and not case.pipe_only
+    ],
+)
+def test_on_a_terminal(
+    case: Case,
+    size: tuple[int, int],
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    applies(case, world)
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", world.bootstrap)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    shown = on_terminal(main, world.words(case, tmp_path), size, case.typed)
+    assert_sound(case, shown.code, shown.screen)
+    if not case.raw:
+        assert_fits(shown, size[0])
+    if case.screen and world.kind == "pk":
+        compare(case.screen, size, masked(shown.screen, world, tmp_path))
+
+
+COPIED = re.compile(r"^\s*(\$ )?(pk|source) ")
+"""Commands to copy are not broken into lines."""
+
+
+def assert_fits(shown: Shown, width: int) -> None:
+    wide = [line for line in shown.lines if cell_len(line) > width and not COPIED.match(line)]
+    assert not wide, wide
+
+
+NO_COLOUR = (
+    "topics list",
+    "cluster health",
+    "doctor --fail-on never",
+    "help",
+    "groups describe {billing}",
+)
+
+
+@pytest.mark.parametrize("words", NO_COLOUR)
+@pytest.mark.parametrize("setting", ["NO_COLOR=1", "TERM=dumb"])
+def test_without_colour(
+    words: str, setting: str, pk_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", pk_world.bootstrap)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv(*setting.split("="))
+    shown = on_terminal(main, pk_world.words(Case(words), tmp_path))
+    assert shown.code == 0
+    assert not ESCAPE.search(shown.raw) and not shown.colours
+
+
+# Stored screens
+
+TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?([+-]\d\d:\d\d|Z)?")
+
+
+def masked(text: str, world: World, tmp: Path) -> str:
+    """What differs from run to run, by as many signs of another kind, so that columns stay where they are."""
+    text = text.replace(str(tmp), "/tmp/…").replace(world.names["data"], "/data")
+    host, _, port = world.bootstrap.rpartition(":")
+    text = re.sub(rf"(?<=\b{re.escape(host)}:){port}\b|\b{port}\b", "#" * len(port), text)
+    text = re.sub(TIME, lambda found: "<time>".ljust(len(found[0])), text)
+    text = re.sub(r"\bnew-\d{8}-\d{4}\b", "new-########-####", text)
+    return re.sub(r"(?<![\w-])(?=[\w-]*[a-z])(?=[\w-]*[A-Z])[\w-]{22}(?![\w-])", "#" * 22, text)
+
+
+def compare(name: str, size: tuple[int, int], text: str) -> None:
+    path = SCREENS / size_name(size) / f"{name}.txt"
+    if STORE:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    assert path.exists(), f"{path} is not stored: PK_STORE_SCREENS=1 writes it"
+    assert text + "\n" == path.read_text(), f"the screen differs from {path}"
+
+
+def test_every_stored_screen_belongs_to_a_case() -> None:
+    names = {case.screen for case in CASES}
+    assert {path.stem for path in SCREENS.rglob("*.txt")} <= names
