@@ -12,6 +12,7 @@ second after the one before.
 import random
 import re
 import shlex
+import textwrap
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -407,7 +408,8 @@ def page() -> str:
     for name, (key, value) in NAMED.items():
         made = Fake(key, value, 1).one()
         assert made[0] is not None and made[1] is not None
-        lines += [f"  {name}, key {made[0].decode()}", f"    {made[1].decode()}"]
+        lines.append(f"  {name}, key {made[0].decode()}")
+        lines += [f"    {line}" for line in textwrap.wrap(made[1].decode(), 92)]
     lines += [
         "",
         "--seed N makes the same records each time; times then begin at 2026-01-01, a second apart.",

@@ -92,22 +92,20 @@ async def _perf(
         return None
     if test != "consume" or context.args.topic is None:
         context.allow()
-    outcome = Outcome()
     at = now_text()
     async with _target(context) as target:
         with listen_for_interrupts() as interrupts:
-            interrupted = await interrupts.or_until(lambda: run(context, spec, target, outcome))
-    if interrupted:
-        outcome.make()
+            outcome = Outcome(interrupts.or_until)
+            await run(context, spec, target, outcome)
     if not outcome.result:
         raise KeyboardInterrupt
-    result = _described(context, spec, target, at, interrupted) | outcome.result
+    result = _described(context, spec, target, at, outcome.interrupted) | outcome.result
     result["title"] = _title(result)
     compared: Comparison | None = None
     if spec.before is not None:
         compared = compare(context.args.compare, spec.before, result)
     context.show_document(document(result, compared))
-    if interrupted:
+    if outcome.interrupted:
         return Exit.INTERRUPTED
     _judge(result, outcome.error)
     return None

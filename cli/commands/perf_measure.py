@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
@@ -22,13 +22,18 @@ _PATIENCE_S = 10.0
 
 
 class Outcome:
-    """What a measurement found, filled in as it goes, so that an interrupted one has something to show."""
+    """What a measurement found."""
 
-    def __init__(self) -> None:
+    def __init__(self, until: Callable[[Callable[[], Awaitable[None]]], Awaitable[bool]]) -> None:
+        self.until = until
+        """Does something until its end, or until an interrupt: True then. Clients are opened around it, so that what they
+        have on the way may still arrive."""
+
         self.result: dict[str, Any] = {}
+        """Empty where it was interrupted before anything was measured."""
+
         self.error: Exception | None = None
-        self.make: Callable[[], None] = lambda: None
-        """Fills in `result` with what there is by now."""
+        self.interrupted = False
 
 
 def _latency(latency: Histogram, of: str) -> dict[str, Any]:
@@ -74,7 +79,7 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
     sender = Sender(target.topic, target.partitions, spec.work, payloads)
     sent, cpu = sender.sent, time.process_time()
 
-    def make() -> None:
+    def take() -> None:
         what = "Latency, ms, from when a record was due to its acknowledgement"
         if spec.work.rate is None:
             what = "Latency, ms, from the producer's taking a record to its acknowledgement"
@@ -87,7 +92,6 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
             "verified": None,
         }
 
-    outcome.make = make
     async with (
         open_producer(context.settings.bootstrap, spec.producer, on_delivery=sender.told) as opened,
         trio.open_nursery() as nursery,
@@ -101,14 +105,13 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
             lambda: Progress(sent.acked, _share(sent.size, sent.acked, sent.records), sent.latency),
             spec.work.records,
         )
-        await sender.run()
+        outcome.interrupted = await outcome.until(sender.run)
         nursery.cancel_scope.cancel()
-    make()
-    outcome.make = lambda: None
-    if spec.verified:
-        found = await _read_back(context, spec, target, begin, run)
-        failed = sent.failed
-        outcome.result |= _checked(found, sender.numbered - failed)
+        take()
+    if spec.verified and not outcome.interrupted:
+        found = await _read_back(context, spec, target, begin, run, outcome)
+        if not outcome.interrupted:
+            outcome.result |= _checked(found, sender.numbered - sent.failed)
 
 
 def _share(size: int, part: int, whole: int) -> int:
@@ -116,7 +119,12 @@ def _share(size: int, part: int, whole: int) -> int:
 
 
 async def _read_back(
-    context: Context, spec: Spec, target: Target, begin: dict[TopicPartition, int], run: int
+    context: Context,
+    spec: Spec,
+    target: Target,
+    begin: dict[TopicPartition, int],
+    run: int,
+    outcome: Outcome,
 ) -> Verifier:
     """Reads what was written and checks it."""
     verifier = Verifier(run)
@@ -137,12 +145,16 @@ async def _read_back(
             lambda: Progress(reader.read.records, reader.read.size),
             total,
         )
-        await reader.until(consumer, at_ends(consumer, ends), patience_s=_PATIENCE_S)
+
+        async def read() -> None:
+            await reader.until(consumer, at_ends(consumer, ends), patience_s=_PATIENCE_S)
+
+        outcome.interrupted = await outcome.until(read)
         nursery.cancel_scope.cancel()
     return verifier
 
 
-async def _fill(context: Context, spec: Spec, target: Target, run: int) -> int:
+async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome: Outcome) -> int:
     """Writes the records that are then read; how many."""
     number = spec.work.records or FILL
     work = Work(number, None, None, spec.work.size)
@@ -160,7 +172,7 @@ async def _fill(context: Context, spec: Spec, target: Target, run: int) -> int:
             lambda: Progress(sender.sent.acked, sender.sent.size),
             number,
         )
-        await sender.run()
+        outcome.interrupted = await outcome.until(sender.run)
         nursery.cancel_scope.cancel()
     if sender.sent.error is not None:
         raise sender.sent.error
@@ -169,43 +181,23 @@ async def _fill(context: Context, spec: Spec, target: Target, run: int) -> int:
 
 async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
     run = _run_id()
-    expected = await _fill(context, spec, target, run) if target.own else None
-    verifier = Verifier(run) if target.own else None
-    marked = spec.template is None
-    if verifier is None and spec.verified:
-        marked, verifier = False, Verifier(None)
-    reader = Reader(verifier if spec.verified else None, marked=marked, latency=False)
+    expected: int | None = None
+    if target.own:
+        expected = await _fill(context, spec, target, run, outcome)
+        if outcome.interrupted:
+            return
+    # What others wrote into a topic may hold records of an earlier run, marked in whichever way.
+    verifier = Verifier(run if target.own else None) if spec.verified else None
+    marked = target.own and spec.template is None
+    reader = Reader(verifier, marked=marked, latency=False)
     read, cpu = reader.read, time.process_time()
-
-    def make() -> None:
-        spent = time.process_time() - cpu
-        outcome.result = {
-            **figures(read.records, read.size, read.seconds, spent),
-            "first_record_ms": (read.first_ns - read.started_ns) / 1e6 if read.first_ns else None,
-            "verified": None,
-        }
-        found = reader.verifier
-        if found is not None and (target.own or found.found):
-            whole = expected is not None and read.records >= expected
-            outcome.result |= _checked(found, expected if whole or ended else None)
-
-    ended = False
-    outcome.make = make
+    whole = False
     async with (
         open_consumer(context.settings.bootstrap, spec.consumer) as consumer,
         trio.open_nursery() as nursery,
     ):
-        ends = await _ends(consumer, target)
-        wanted = spec.work.records if not target.own else None
-        at_end = at_ends(consumer, ends)
-        if spec.consumer.get("group.id"):
-            consumer.subscribe([target.topic])
-            total = sum(ends.values())
-            finished: Callable[[], bool] = lambda: read.records >= (wanted or total)
-        else:
-            consumer.assign(ends)
-            consumer.seek_to_beginning()
-            finished = at_end if wanted is None else lambda: read.records >= wanted or at_end()
+        wanted = None if target.own else spec.work.records
+        finished = await _take_partitions(consumer, spec, target, reader, wanted)
         nursery.start_soon(
             show_live,
             context,
@@ -213,14 +205,47 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
             lambda: Progress(read.records, read.size),
             wanted or expected,
         )
-        patience_s = context.args.timeout / 1000
-        whole = await reader.until(consumer, finished, patience_s=patience_s)
-        ended = True
+
+        async def work() -> None:
+            nonlocal whole
+            patience_s = context.args.timeout / 1000
+            whole = await reader.until(consumer, finished, patience_s=patience_s)
+
+        outcome.interrupted = await outcome.until(work)
         nursery.cancel_scope.cancel()
-    make()
-    outcome.make = lambda: None
-    if not whole:
-        context.say(f"No record came for {patience_s:g} s.")
+        spent = time.process_time() - cpu
+    outcome.result = {
+        **figures(read.records, read.size, read.seconds, spent),
+        "first_record_ms": (read.first_ns - read.started_ns) / 1e6 if read.first_ns else None,
+        "verified": None,
+    }
+    if verifier is not None and (target.own or verifier.found):
+        outcome.result |= _checked(verifier, None if outcome.interrupted else expected)
+    if not whole and not outcome.interrupted:
+        context.say(f"No record came for {context.args.timeout} ms.")
+
+
+async def _take_partitions(
+    consumer: Consumer, spec: Spec, target: Target, reader: Reader, wanted: int | None
+) -> Callable[[], bool]:
+    """Has the topic read from its start, by hand or in a group; what says whether all of it, or `wanted`, is read."""
+    ends = await _ends(consumer, target)
+    read = reader.read
+    if spec.consumer.get("group.id"):
+        consumer.subscribe([target.topic])
+        starts = await consumer.beginning_offsets(list(ends))
+        there = sum(
+            end - first.offset
+            for tp, end in ends.items()
+            if not isinstance(first := starts[tp], Exception)
+        )
+        return lambda: read.records >= (wanted or there)
+    consumer.assign(ends)
+    consumer.seek_to_beginning()
+    at_end = at_ends(consumer, ends)
+    if wanted is None:
+        return at_end
+    return lambda: read.records >= wanted or at_end()
 
 
 async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
@@ -239,17 +264,6 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
 
         sender.before_next = arrived
 
-    def make() -> None:
-        spent = time.process_time() - cpu
-        outcome.error = sent.error
-        outcome.result = {
-            **figures(verifier.found - spec.work.warmup, sent.size, sent.seconds, spent),
-            "failed": sent.failed,
-            **_latency(read.latency, "Latency, ms, from when a record was due to its being read"),
-            **_checked(verifier, sender.numbered - sent.failed if sender.done.is_set() else None),
-        }
-
-    outcome.make = make
     async with (
         open_consumer(context.settings.bootstrap, spec.consumer) as consumer,
         open_producer(context.settings.bootstrap, spec.producer, on_delivery=sender.told) as opened,
@@ -273,9 +287,18 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
         def finished() -> bool:
             return sender.done.is_set() and verifier.found >= sender.numbered - sent.failed
 
-        while not await reader.until(consumer, finished, patience_s=_PATIENCE_S):
-            if sender.done.is_set():
-                break
+        async def work() -> None:
+            while not await reader.until(consumer, finished, patience_s=_PATIENCE_S):
+                if sender.done.is_set():
+                    return
+
+        outcome.interrupted = await outcome.until(work)
         nursery.cancel_scope.cancel()
-    make()
-    outcome.make = lambda: None
+        spent = time.process_time() - cpu
+    outcome.error = sent.error
+    outcome.result = {
+        **figures(max(0, verifier.found - spec.work.warmup), sent.size, sent.seconds, spent),
+        "failed": sent.failed,
+        **_latency(read.latency, "Latency, ms, from when a record was due to its being read"),
+        **_checked(verifier, None if outcome.interrupted else sender.numbered - sent.failed),
+    }

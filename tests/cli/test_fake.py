@@ -114,3 +114,4 @@ def test_the_help_page_names_everything() -> None:
     text = page()
     for name in (*FUNCTIONS, *NAMED):
         assert re.search(rf"^  {name}\b", text, re.MULTILINE), name
+    assert max(map(len, text.splitlines())) <= 100

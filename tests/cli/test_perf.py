@@ -1,0 +1,303 @@
+"""`pk perf`: what it counts, what it verifies, what it shows, and that nothing is left behind."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from clients.fixtures import Kafka
+from clients.pk_broker import pk_command, pk_environment
+from hypothesis import given
+from hypothesis import strategies as st
+from terminal import Terminal
+
+from pk.cli.commands.perf_histogram import Histogram, bucket_of, top_of
+from pk.cli.commands.perf_payload import MARK_BYTES, Payloads, Verifier
+from pk.cli.commands.perf_report import compare
+from pk.cli.fake import fake
+from pk.core.record.batch import Record
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+# histogram
+
+
+@given(st.integers(0, 1 << 40))
+def test_a_bucket_holds_its_durations_and_is_narrow(us: int) -> None:
+    bucket = bucket_of(us)
+    assert us <= top_of(bucket) <= us * 65 // 64 + 1
+    assert bucket == 0 or top_of(bucket - 1) < us
+
+
+@given(st.lists(st.integers(0, 10_000_000), min_size=1, max_size=200))
+def test_percentiles_are_those_of_the_durations(durations: list[int]) -> None:
+    histogram = Histogram()
+    for us in durations:
+        histogram.add(us)
+    durations.sort()
+    for percent in (50, 95, 99, 99.9):
+        exact = durations[max(0, -int(-len(durations) * percent // 100) - 1)]
+        found = histogram.percentile_ms(percent) * 1000
+        assert exact - 1e-6 <= found <= exact * 65 / 64 + 1
+    summary = histogram.summary()
+    assert summary["max"] == durations[-1] / 1000 and summary["min"] == durations[0] / 1000
+    assert sum(bar.records for bar in histogram.bars()) == len(durations)
+
+
+def test_the_bars_leave_no_gap() -> None:
+    histogram = Histogram()
+    histogram.add(30, 2)
+    histogram.add(9_000, 5)
+    assert [(bar.top_ms, bar.records) for bar in histogram.bars()] == [
+        (0.05, 2),
+        (0.1, 0),
+        (0.2, 0),
+        (0.5, 0),
+        (1.0, 0),
+        (2.0, 0),
+        (5.0, 0),
+        (10.0, 5),
+    ]
+
+
+# payloads
+
+
+def records(template: str | None) -> list[Record]:
+    made = Payloads(7, 100, None if template is None else fake(template, seed=1), 1)
+    if template is None:
+        return [Record(i, 0, None, v) for i, (_, v) in enumerate(made.values(0, range(20)))]
+    return [
+        Record(i, 0, k, v, tuple(h)) for i, (k, v, h, _, _) in enumerate(made.rows(0, range(20)))
+    ]
+
+
+@pytest.mark.parametrize("template", [None, "orders"])
+def test_records_that_come_back_whole_are_counted_once(template: str | None) -> None:
+    verifier = Verifier(7)
+    made = records(template)
+    assert [verifier.record(r, i % 2) for i, r in enumerate(made)] == list(range(20))
+    assert verifier.faults(20) == {"lost": 0, "repeated": 0, "reordered": 0, "corrupt": 0}
+    assert verifier.faults(22)["lost"] == 2
+
+
+@pytest.mark.parametrize("template", [None, "orders"])
+def test_every_flipped_byte_is_noticed(template: str | None) -> None:
+    made = records(template)[3]
+    assert made.value is not None
+    for place in range(len(made.value)):
+        broken = bytearray(made.value)
+        broken[place] ^= 1
+        verifier = Verifier(7)
+        assert verifier.record(made._replace(value=bytes(broken)), 0) is None
+        assert verifier.found == 0
+        assert verifier.corrupt + verifier.foreign == 1, place
+    if made.key is not None:
+        verifier = Verifier(7)
+        verifier.record(made._replace(key=made.key + b"!"), 0)
+        assert verifier.corrupt == 1
+
+
+def test_repeated_reordered_and_foreign_records() -> None:
+    verifier = Verifier(7)
+    made = records(None)
+    for number in (0, 2, 1, 2, 3):
+        verifier.record(made[number], 0)
+    verifier.record(Record(9, 0, None, b"mine"), 0)
+    verifier.record(Record(9, 0, None, Payloads(8, 50, None, 1).values(0, [0])[0][1]), 0)
+    assert (verifier.found, verifier.foreign) == (4, 2)
+    assert verifier.faults(5) == {"lost": 1, "repeated": 1, "reordered": 1, "corrupt": 0}
+
+
+# comparison
+
+
+def test_what_became_better_and_worse() -> None:
+    before = {"records_per_second": 100.0, "latency_ms": {"p50": 2.0, "p99": 10.0}, "acks": "all"}
+    now = {"records_per_second": 120.0, "latency_ms": {"p50": 2.01, "p99": 15.0}, "acks": "1"}
+    found = compare("last", before, now)
+    verdicts = {row["figure"]: (row["change_percent"], row["verdict"]) for row in found.rows}
+    assert verdicts == {
+        "records per second": (20.0, "better"),
+        "p50": (0.5, ""),
+        "p99": (50.0, "worse"),
+    }
+    assert found.differs == ["acks"]
+
+
+# the running program
+
+
+def own_topics(at: Run) -> list[str]:
+    return [name for name in at("topics", "list", "-f", "name").lines if "pk-perf-" in name]
+
+
+@pytest.mark.parametrize(
+    ("words", "records"),
+    [
+        (("produce", "-n", "3000", "-p", "3", "-z", "zstd", "--warmup", "500"), 3000),
+        (("produce", "--rate", "1000", "--duration", "500ms", "--fake", "orders", "-p", "2"), 500),
+        (("produce", "-n", "100", "--acks", "0", "--size", "28"), 100),
+        (("consume", "-n", "3000", "-p", "2"), 3000),
+        (("consume", "-n", "500", "--fake", "users", "-k", "{{seq}}", "-g", "perf-group"), 500),
+        (("e2e", "--rate", "400", "--duration", "500ms", "-p", "2", "--warmup", "20"), 200),
+        (("e2e", "--one-at-a-time", "-n", "30", "--fake", "{{seq}}"), 30),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
+)
+def test_every_record_is_measured_and_verified(
+    at: Run, kafka: Kafka, words: tuple[str, ...], records: int
+) -> None:
+    ran = at("perf", *words, "-f", "json")
+    assert ran.code == 0, ran.err
+    (result,) = ran.json
+    assert result["records"] == records
+    warmup = 500 if "500" in words and words[0] == "produce" else 20 if "20" in words else 0
+    checked = {"checked": records + warmup, "lost": 0, "repeated": 0, "reordered": 0, "corrupt": 0}
+    assert result["verified"] == checked
+    if words[0] != "consume":
+        latency = result["latency_ms"]
+        assert 0 < latency["min"] <= latency["p50"] <= latency["p99"] <= latency["max"]
+        assert sum(bar["records"] for bar in result["histogram"]) == records
+    jsonschema.validate(ran.json, at("perf", *words, "-f", "schema").json)
+    rows = at("perf", words[0], "-n", "20", "--limit", "1", "-f", "json")
+    jsonschema.validate(rows.json, at("perf", words[0], "--limit", "1", "-f", "schema").json)
+    assert own_topics(at) == []
+
+
+def test_an_existing_topic_stays_and_apache_s_words_work(at: Run, fresh: Fresh) -> None:
+    topic = fresh("perf")
+    at("topics", "create", topic, "-p", "2")
+    at("produce", topic, "mine", "too")
+    words = ("--num-records", "300", "--record-size", "50", "--throughput", "-1")
+    more = ("--producer-props", "acks=1", "linger.ms=1", "--reporting-interval", "1000")
+    (result,) = at("perf", "produce", "-t", topic, *words, *more, "-f", "json").json
+    assert (result["topic"], result["own_topic"], result["bytes"]) == (topic, False, 15_000)
+    assert result["config"] == {"acks": "1", "linger.ms": "1"}
+    assert result["verified"]["checked"] == 300
+    (read,) = at("perf", "consume", "-t", topic, "--messages", "5000", "-f", "json").json
+    assert read["records"] == 302 and read["verified"]["checked"] == 300
+    assert len(at("consume", topic, "-e", "-f", "name").lines) == 302
+
+
+def test_a_result_is_shown_for_people_and_compared(at: Run, tmp_path: Path) -> None:
+    last = tmp_path / "last.json"
+    last.write_bytes(at("perf", "e2e", "-n", "50", "-f", "json").out)
+    ran = at("perf", "e2e", "-n", "60", "--size", "200", "--compare", str(last))
+    assert ran.code == 0, ran.err
+    for words in (
+        "End to end through 1 partition",
+        "p99.9",
+        "█",
+        "Verified",
+        "they differ in record_size",
+    ):
+        assert words in ran.text, words
+    (result,) = at("perf", "e2e", "-n", "20", "--compare", str(last), "-f", "json").json
+    assert [row["figure"] for row in result["compared"]][:2] == [
+        "records per second",
+        "mb per second",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("produce", "--size", "27"), "28 bytes or more"),
+        (("produce", "-k", "x"), "goes with --fake"),
+        (("produce", "--size", "30", "--fake", "orders"), "do not go together"),
+        (("produce", "--fake", "order"), "did you mean orders"),
+        (("produce", "-t", "x", "-p", "3"), "for a topic of pk's own"),
+        (("produce", "orders"), "named with -t"),
+        (("produce", "--duration", "soon"), "not a duration"),
+        (("produce", "-X", "ack=1"), "did you mean acks"),
+        (("e2e", "--one-at-a-time", "--rate", "5"), "do not go together"),
+        (("produce", "--compare", "/nowhere"), "cannot be read"),
+        (("produce", "--compare", "/dev/null"), "no result"),
+    ],
+)
+def test_what_makes_no_sense_makes_no_topic(at: Run, words: tuple[str, ...], said: str) -> None:
+    ran = at("perf", *words, "-n", "5")
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert own_topics(at) == []
+
+
+def test_a_topic_that_is_not_there_is_an_error(at: Run, fresh: Fresh) -> None:
+    name = fresh("nowhere")
+    ran = at("perf", "produce", "-t", name, "-n", "5")
+    assert (ran.code, "no topic" in ran.err) == (1, True)
+    assert at("topics", "list", name, "-f", "name").text == ""
+
+
+def test_records_that_fail_fail_it(at: Run) -> None:
+    ran = at("perf", "produce", "-n", "20", "-c", "max.message.bytes=100", "-f", "json")
+    assert ran.code == 1
+    assert ran.json[0]["failed"] == 20 and "20 records could not be written" in ran.err
+    assert ran.json[0]["verified"]["lost"] == 0
+
+
+def test_records_that_are_lost_fail_it(at: Run) -> None:
+    """Without acknowledgements the producer does not learn that the broker refuses them all."""
+    words = ("-n", "20", "--acks", "0", "-c", "max.message.bytes=100", "-f", "json")
+    ran = at("perf", "produce", *words)
+    assert (ran.code, "20 lost" in ran.err) == (1, True), ran.err
+    assert ran.json[0]["verified"] == {
+        "checked": 0,
+        "lost": 20,
+        "repeated": 0,
+        "reordered": 0,
+        "corrupt": 0,
+    }
+
+
+def test_a_dry_run_makes_nothing(at: Run) -> None:
+    ran = at("perf", "consume", "-n", "50", "--dry-run")
+    assert (ran.code, "nothing was done" in ran.err) == (0, True)
+    assert own_topics(at) == []
+
+
+@pytest.fixture
+def _interrupts_are_inherited() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("test", ["produce", "e2e"])
+@pytest.mark.usefixtures("_interrupts_are_inherited")
+def test_interrupted_it_shows_what_it_has_and_deletes_its_topic(
+    at: Run, kafka: Kafka, test: str
+) -> None:
+    words = ("perf", test, "--rate", "500", "--duration", "5m", "--reporting-interval", "50")
+    process = subprocess.Popen(
+        pk_command(*words, "-f", "json", "-b", kafka.bootstrap),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=pk_environment(),
+    )
+    assert process.stderr is not None
+    while b"p99" not in (line := process.stderr.readline()):
+        assert line, "it ended"
+    process.send_signal(signal.SIGINT)
+    out, error = process.communicate(timeout=30)
+    assert process.returncode == 130, error
+    (result,) = json.loads(out)
+    assert result["interrupted"] and result["records"] > 0 and result["failed"] == 0
+    assert own_topics(at) == []
+
+
+def test_on_a_terminal_it_says_how_far_it_is(
+    terminal: Callable[..., Terminal], kafka: Kafka
+) -> None:
+    one = terminal("perf", "e2e", "--duration", "1200ms", "-b", kafka.bootstrap, lines=50)
+    one.wait_for("records/s")
+    one.wait_for("Verified")
+    assert one.end() == 0
+    assert "▏" in one.screen() or "█" in one.screen()
+    assert "End to end 1 s" not in one.screen()
+    assert MARK_BYTES == 28 and one.traces() == []
