@@ -30,6 +30,10 @@ refused, whatever it believes. The checks make the election a matter of speed, n
 elsewhere is refused here. The campaign's own write, in this session, is the barrier behind which it reads that end; `load`
 begins with a `sync` besides, for stores that hold no office.
 
+**Deposing.** A session outlives its process by `zookeeper.session.timeout.ms`. A candidate that finds nobody listening where
+the controller did (`depose`) does not wait for that: it removes the controller's candidate from the queue, and the next one
+is elected. Were the old controller alive after all, it would be fenced like any other.
+
 **Size.** ZooKeeper takes no request and gives no answer above 1 MB (jute.maxbuffer). A node holds less than 512 kB, a bucket at
 most a thousand children. What is larger goes into `parts` or `snapshots` piece by piece, each fenced; and then one multi
 makes it count. So an append of any size is all or nothing.
@@ -72,6 +76,7 @@ from pk.net.zookeeper_nodes import (
     place_in_queue,
     read_append_node,
     read_epoch_node,
+    read_leader_node,
     read_snapshot_node,
     refusal,
     snapshot_node,
@@ -147,6 +152,10 @@ class ZooKeeperStore:
         self._why = "there was no campaign"
         self._barren = False
         """Whether the last office ended before anything was appended."""
+        self._deposed: tuple[int, Endpoint] | None = None
+        """Where nobody listens any more."""
+        self._look_again = trio.Event()
+        """Set when the queue may have changed, or should."""
         self._writing = trio.Lock()
         self.lost: list[Callable[[int, str], None]] = []
         self.bytes_since_snapshot = 0
@@ -165,6 +174,7 @@ class ZooKeeperStore:
         """
         assert controller_id == self.controller_id
         self._give_up("it campaigns anew")
+        self._deposed = None
         with failures():
             while True:
                 age = await self.session.ready()
@@ -290,11 +300,29 @@ class ZooKeeperStore:
             at = queue.index(name)
             if at == 0:
                 return
-            gone = trio.Event()
-            watch = self.session.watcher(gone.set)
+            again = self._look_again = trio.Event()
+            watch = self.session.watcher(again.set)
             path = f"{self._root}/candidates/{queue[at - 1]}"
-            if await self.session.call(lambda zk: zk.exists_async(path, watch=watch)) is not None:  # noqa: B023
-                await self.session.wait(gone, age)
+            there = await self.session.call(lambda zk: zk.exists_async(path, watch=watch))  # noqa: B023
+            if there is not None and self._deposed is None:
+                await self.session.wait(again, age)
+            await self._remove_deposed(queue[0])
+
+    def depose(self, controller_id: int, endpoint: Endpoint) -> None:
+        """See `MetadataStore`."""
+        self._deposed = controller_id, endpoint
+        self._look_again.set()
+
+    async def _remove_deposed(self, first: str) -> None:
+        """Take the first candidate from the queue, if it is the controller that was deposed."""
+        deposed, self._deposed = self._deposed, None
+        if deposed is None or not first.startswith(f"{deposed[0]}-"):
+            return
+        data = await self._get(f"{self._root}/leader")
+        if data is not None and read_leader_node(data) == deposed:
+            logger.warning("nobody listens where controller %d did; it is deposed", deposed[0])
+            path = f"{self._root}/candidates/{first}"
+            await self._ignoring(NoNodeError, lambda zk: zk.delete_async(path))
 
     async def _take_office(self, age: int) -> _Office | None:
         """Raise the epoch and name ourselves; None where somebody came between."""

@@ -77,9 +77,10 @@ class MetadataFollower:
         newest: Callable[[], MetadataImage],
         publish: Publish,
         leads: Callable[[], bool],
+        refused: Callable[[int, Endpoint], None],
     ) -> None:
         """`newest` is the image to go on from, `publish` takes each new one; `leads` says whether the active controller is in
-        this process: then nothing is fetched."""
+        this process: then nothing is fetched. `refused` is told where nobody listens at a controller's address."""
         self._config = config
         self._locator = locator
         self._peers = peers
@@ -87,6 +88,7 @@ class MetadataFollower:
         self._newest = newest
         self._publish = publish
         self._leads = leads
+        self._refused = refused
         self._channel: Channel | None = None
         self.complaint = ""
         """Why the log cannot be followed just now; empty where it can."""
@@ -125,11 +127,16 @@ class MetadataFollower:
         found = await self._locator.find()
         if found is None:
             raise PeerLost("nobody is the controller just now")
-        _, endpoint = found
+        controller_id, endpoint = found
         timeout_ms = self._config.controller_quorum_request_timeout_ms
-        channel = self._channel = await self._peers.connect(
-            endpoint.host, endpoint.port, timeout_ms=timeout_ms
-        )
+        try:
+            channel = self._channel = await self._peers.connect(
+                endpoint.host, endpoint.port, timeout_ms=timeout_ms
+            )
+        except PeerLost as e:
+            if e.refused:
+                self._refused(controller_id, endpoint)
+            raise
         failure: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:

@@ -29,7 +29,7 @@ from pk.core.log.config import LogConfig
 from pk.core.log.files import Disk
 from pk.core.log.log import Log, Origin
 from pk.core.meta import snapshot
-from pk.core.meta.events import Event, decode
+from pk.core.meta.events import Endpoint, Event, decode
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, Leader, StoreFailed
 from pk.core.record.batch import iter_headers, read_header, records
@@ -95,6 +95,9 @@ class EmbeddedStore:
         """See `MetadataStore`. One snapshot before the last one is kept, and the events after
         it."""
         await self._offload(self._trim, epoch)
+
+    def depose(self, controller_id: int, endpoint: Endpoint) -> None:
+        """See `MetadataStore`: nobody else can have the office."""
 
     async def close(self) -> None:
         """See `MetadataStore`."""

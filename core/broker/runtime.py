@@ -203,7 +203,12 @@ class Runtime:
             newest=lambda: self._newest,
             publish=self._publish,
             leads=lambda: broker.controller is not None and broker.controller.active,
+            refused=self._depose,
         )
+
+    def _depose(self, controller_id: int, endpoint: Endpoint) -> None:
+        if self._store is not None:
+            self._store.depose(controller_id, endpoint)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Start, say so when requests can be served, and go on until cancelled.

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from pk.core import cbor
 from pk.core.meta import snapshot
-from pk.core.meta.events import Event, decode, encode
+from pk.core.meta.events import Endpoint, Event, decode, encode
 from pk.core.meta.image import MetadataImage
 from pk.core.values import NO_EPOCH, NO_NODE
 
@@ -79,6 +79,12 @@ class MetadataStore(Protocol):
     @property
     def bytes_since_snapshot(self) -> int:
         """How much was appended after the last snapshot, as far as this process knows."""
+        ...
+
+    def depose(self, controller_id: int, endpoint: Endpoint) -> None:
+        """Nobody listens any more where this controller did. Where the office is held by a session,
+        the next candidate need not wait for its timeout then: whatever the old controller would
+        append is refused once there is a new one. Never blocks."""
         ...
 
     async def close(self) -> None:
@@ -164,6 +170,9 @@ class MemoryStore:
             offset = snapshot.load(log.snapshot).offset
             del log.records[: offset - log.first]
             log.first = offset
+
+    def depose(self, controller_id: int, endpoint: Endpoint) -> None:
+        """See `MetadataStore`: who campaigns here waits for nobody."""
 
     async def close(self) -> None:
         """See `MetadataStore`."""

@@ -78,6 +78,8 @@ class Controller:
         self.asked: list[Any] = []
         self.connections = 0
         self.found: tuple[int, Endpoint] | None = (7, WHERE)
+        self.lost: list[PeerLost] = []
+        """What becomes of the next connections."""
 
     async def find(self) -> tuple[int, Endpoint] | None:
         await trio.lowlevel.checkpoint()
@@ -86,6 +88,8 @@ class Controller:
     async def connect(self, host: str, port: int, *, timeout_ms: float) -> Channel:
         await trio.lowlevel.checkpoint()
         self.connections += 1
+        if self.lost:
+            raise self.lost.pop(0)
         return Channel(self)
 
 
@@ -149,6 +153,7 @@ class Node:
     def __init__(self, controller: Controller, image: MetadataImage = MetadataImage()) -> None:
         self.image = image
         self.published: list[MetadataImage] = []
+        self.refused: list[tuple[int, Endpoint]] = []
         self.leads = False
         self.controller = controller
         self.follower = MetadataFollower(
@@ -159,6 +164,7 @@ class Node:
             newest=lambda: self.image,
             publish=self._publish,
             leads=lambda: self.leads,
+            refused=lambda *who: self.refused.append(who),
         )
 
     async def _publish(self, image: MetadataImage) -> None:
@@ -292,6 +298,14 @@ def test_a_snapshot_that_cannot_be_is_refused(piece: Callable[[Any], Any]) -> No
     assert node.published == [START]
     assert node.controller.connections == 2
     assert isinstance(node.controller.asked[2], FetchRequest)
+
+
+def test_where_nobody_listens_the_controller_is_told_of() -> None:
+    controller = Controller(fetched(FIRST))
+    controller.lost = [PeerLost("no answer"), PeerLost("refused", refused=True)]
+    node = Node(controller).follow()
+    assert node.refused == [(7, WHERE)], "silence says nothing"
+    assert node.published == [START], "and it is tried again"
 
 
 def test_it_goes_to_whoever_is_the_controller_now() -> None:

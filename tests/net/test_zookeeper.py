@@ -128,6 +128,48 @@ async def _has(stores: ZooKeeperStores, name: str, count: int) -> bool:
     return len(await stores.children(name)) == count
 
 
+def test_a_controller_whose_port_is_closed_is_deposed_though_its_session_lasts(
+    stores: ZooKeeperStores,
+) -> None:
+    async def main() -> None:
+        first, second, third = (stores.make(number) for number in (1, 2, 3))
+        losses = Losses(first)
+        epoch = await first.campaign(1)
+        await first.append(epoch, 0, [allocated(1)])
+        there = Endpoint("CONTROLLER", "127.0.0.1", 9001, 0)
+        async with trio.open_nursery() as nursery:
+            elected: list[int] = []
+
+            async def campaign(store: ZooKeeperStore) -> None:
+                await store.campaign(store.controller_id)
+                elected.append(store.controller_id)
+
+            for number, store in enumerate((second, third), 2):
+                nursery.start_soon(campaign, store)
+                await until(lambda n=number: _has(stores, "candidates", n))
+            await until(lambda: _watched(stores, 3))
+            second.depose(1, there._replace(port=9002))
+            third.depose(2, there)
+            with trio.move_on_after(0.3):
+                await losses.wait()
+            assert not elected, "it listens elsewhere, and another one may be gone"
+            third.depose(1, there)
+            second.depose(1, there)
+            assert await losses.wait() == epoch
+            await until(lambda: _won(elected, 1))
+            assert elected == [2], "the next in the queue, whoever noticed"
+            with pytest.raises(Fenced):
+                await first.append(epoch, 1, [allocated(2)])
+            await second.append(epoch + 1, 1, [allocated(3)])
+            await second.close()
+        assert elected == [2, 3]
+        assert (await third.load()).producer_id_next == 3
+        for store in (first, third):
+            await store.close()
+
+    run(main)
+
+
 def test_candidates_wait_for_one_another_and_not_all_for_the_controller(
     stores: ZooKeeperStores,
 ) -> None:

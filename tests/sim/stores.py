@@ -111,6 +111,13 @@ class Ensemble:
         if one.epoch is not None and self.holder is one.process:
             self.holder = None
 
+    def depose(self, controller_id: int) -> None:
+        """Whoever has the office under this id, though its session may last."""
+        if self.holder is not None and self.holder_id == controller_id and self._waiting:
+            self.network.chronicle.note("zookeeper", f"{self.holder} is deposed")
+            self.holder = None
+            self._elect()
+
     def leave(self, process: Process) -> None:
         """A session is closed by its process."""
         if process in self._heard:
@@ -190,6 +197,12 @@ class EnsembleStore:
 
     async def trim(self, epoch: int) -> None:
         await self._ask(lambda: run_now(self._ensemble.memory.trim(epoch)))
+
+    def depose(self, controller_id: int, endpoint: Endpoint) -> None:
+        ensemble, network = self._ensemble, self._ensemble.network
+        if (self._process.host, HOST) not in network.cut:
+            delay = network.weather.delay(self._process.host, HOST)
+            network.after(delay, lambda: ensemble.depose(controller_id))
 
     async def close(self) -> None:
         if self._process.alive:
@@ -280,6 +293,9 @@ class ObservedStore:
 
     async def trim(self, epoch: int) -> None:
         await self._store.trim(epoch)
+
+    def depose(self, controller_id: int, endpoint: Endpoint) -> None:
+        self._store.depose(controller_id, endpoint)
 
     async def close(self) -> None:
         await self._store.close()
