@@ -26,6 +26,7 @@ STALE_S = 30.0
 
 _CHANGED_S = 2.0
 _DEADLINE_S = 20.0
+_FIRST_ANSWER_S = 3.0
 _ALARM_S = 40
 _CONFIGS_MAX = 200
 _GIVEN = "PK_REFRESH"
@@ -149,11 +150,15 @@ class Seen(NamedTuple):
 
 
 async def fetch(admin: "Admin") -> Seen:
-    """Asks a cluster for all of it. Raises KafkaError and ClientError."""
+    """Asks a cluster for all of it. Raises KafkaError and ClientError, and trio.TooSlowError where there is no first answer
+    within seconds: a client tries for longer, but nobody waits for this."""
+    import trio
+
     from pk.cli.commands.reassign_state import describe_nodes
     from pk.net.client.results import TopicDescription
 
-    cluster, nodes = await describe_nodes(admin)
+    with trio.fail_after(_FIRST_ANSWER_S):
+        cluster, nodes = await describe_nodes(admin)
     described = await admin.describe_topics()
     topics = {n: t for n, t in sorted(described.items()) if isinstance(t, TopicDescription)}
     listed = await admin.list_groups()

@@ -32,11 +32,13 @@ REFRESH_S = 10.0
 _IDLE_S = 60.0
 """So long after the last key the cluster is asked only once in so long."""
 
-_RETRY_S = 2.0
+_RETRY_S = 1.0
+_DEADLINE_S = 30.0
 _SHARE = 20
 """A refresh that takes long is made less often: at most one twentieth of the time goes into it."""
 
 _CONFIGS_S = 30.0
+_LOST = "not connected, trying again"
 _TYPES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
 
 
@@ -101,13 +103,13 @@ class Cache:
 
     async def _guarded(self, work: Callable[[Session], object], session: Session) -> None:
         try:
-            with trio.fail_after(max(REFRESH_S, 15.0)):
+            with trio.fail_after(_DEADLINE_S):
                 await work(session)  # type: ignore[misc]
             self.error = None
         except KafkaError as e:
             self.error = e.name
         except (ClientError, ProtocolError, OSError, trio.TooSlowError):
-            self.error = "not connected, trying again"
+            self.error = _LOST
         except Exception as e:  # noqa: BLE001 - a config that is refused, a secret that is not there: told in the toolbar
             self.error = str(e).partition("\n")[0][:60] or type(e).__name__
 
@@ -177,6 +179,11 @@ class Cache:
     def current(self, kind: str) -> str | None:
         """Part of `pk.cli.complete.Names`."""
         return self.topic if kind == "topic" else self.group if kind == "group" else None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the last refresh could not reach the cluster."""
+        return self.error == _LOST
 
     def brokers_up(self) -> str:
         """`3 brokers`, or `2 of 3 brokers` where one is down."""

@@ -24,8 +24,8 @@ from pk.net.client.errors import ConnectFailed, Disconnected, NoBrokers
 Handler = Callable[[Context], Awaitable[int | None]]
 Background = Callable[[Session], Awaitable[None]]
 
-_RETRIES = 30
-_RETRY_S = 1.0
+_RETRY_FOR_S = 60.0
+_RETRY_S = 0.5
 _PATIENCE = 3
 """So many Ctrl-C, and the shell waits no longer for a command's end."""
 
@@ -40,6 +40,7 @@ class Job:
         self.scope = trio.CancelScope()
         self.relay = Relay()
         self.interrupts = 0
+        self.lost = False
         self.done = threading.Event()
         self.code: int = Exit.OK
 
@@ -62,21 +63,23 @@ class Job:
 
     async def _attempts(self) -> int:
         """Runs the command, again where the connection was lost and doing it twice does no harm."""
-        left = _RETRIES if self.retried else 0
+        until = trio.current_time() + _RETRY_FOR_S
         while True:
             try:
                 return int(await self.handler(self.context) or self.context.exit)
             except BaseException as error:
-                if left == 0 or not _is_lost(error):
+                if not self.retried or not _is_lost(error) or trio.current_time() > until:
                     raise
-                if left == _RETRIES:
-                    name = self.context.settings.cluster_name
-                    self.context.say(
-                        f"The connection to {name} is lost; trying again for {_RETRIES} s. Ctrl-C ends it."
-                    )
-            left -= 1
+            self.tell_lost()
             self.context.failures.clear()
             await trio.sleep(_RETRY_S)
+
+    def tell_lost(self) -> None:
+        """Says, once, that the connection is lost and the command goes on trying."""
+        if not self.lost:
+            self.lost = True
+            name = self.context.settings.cluster_name
+            self.context.say(f"The connection to {name} is lost; trying again. Ctrl-C ends it.")
 
     def interrupt(self) -> None:
         """A Ctrl-C; called in the engine's thread."""

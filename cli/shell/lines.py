@@ -39,6 +39,7 @@ _STREAMING = frozenset(("console-consumer", "console-producer", "top", "wait", "
 """Commands whose output is not to be held back: they show what comes, or ask."""
 
 _WAIT_S = 0.25
+_LOST_S = 1.0
 
 
 class Shell:
@@ -274,9 +275,13 @@ class Shell:
 
         with self.on_interrupt(interrupt):
             self.engine.start(job)
+            began = time.monotonic()
             while not job.done.wait(_WAIT_S):
                 if self._holding is not None:
                     self._holding.release_if_late()
+                # The client itself tries for many seconds before it gives up; the toolbar is not to be seen meanwhile.
+                if job.retried and self.cache.lost and time.monotonic() - began > _LOST_S:
+                    job.tell_lost()
         return job.code
 
     def filled(self, words: list[str]) -> list[str]:
