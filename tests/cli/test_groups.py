@@ -1,14 +1,21 @@
 """Groups against a live broker: lag, members, and the resetting of offsets with its preview, guard and undo."""
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
+from clients.fixtures import Kafka
 from clients.pk_broker import pk_command, pk_environment
 from group_parts import Fresh, Reader, Run, committed
 from shapes import check_json
+
+from pk.core.values import TopicPartition
+from pk.net.client.admin import open_admin
+from pk.net.client.results import OffsetAndMetadata
 
 Readers = Callable[..., Reader]
 
@@ -236,3 +243,72 @@ def test_commits_are_read_from_without_joining(at: Run, fresh: Fresh, timed_topi
 def test_a_target_is_said_once_and_right(at: Run, words: tuple[str, ...], said: str) -> None:
     wrong = at("groups", "reset-offsets", "g", *words)
     assert (wrong.code, said in wrong.err) == (2, True), wrong.err
+
+
+def test_another_group_s_offsets_are_copied(at: Run, fresh: Fresh, timed_topic: str) -> None:
+    source, target = fresh("source"), fresh("target")
+    at("groups", "reset-offsets", source, "-t", timed_topic, "--to", "0=5,1=2", "-y")
+    words = ("groups", "reset-offsets", target, "--to-group", source, "-y", "-f", "json")
+    copied = at(*words)
+    assert f"{target} does not exist yet and would be made" in copied.err
+    assert [r["target"] for r in check_json(words, copied.out)] == [5, 2]
+    assert committed(at, target) == committed(at, source)
+    at("groups", "reset-offsets", target, "--to", "start", "-y")
+    part = ("groups", "reset-offsets", target, "--to-group", source, "-t", f"{timed_topic}:1", "-y")
+    assert at(*part).code == 0
+    assert committed(at, target) == {(timed_topic, 0): 0, (timed_topic, 1): 2}
+    gone = at("groups", "reset-offsets", target, "--to-group", f"{source}x", "-y")
+    assert (gone.code, "did you mean" in gone.err) == (1, True)
+
+
+def test_what_a_group_keeps_beside_an_offset_stays(
+    kafka: Kafka, at: Run, fresh: Fresh, timed_topic: str
+) -> None:
+    group, copy = fresh("noted"), fresh("copy")
+    tp = TopicPartition(timed_topic, 0)
+
+    async def note() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            commit = OffsetAndMetadata(5, metadata="shard=7")
+            assert await admin.alter_group_offsets(group, {tp: commit}) == {tp: None}
+
+    def metadata(name: str) -> list[tuple[int, str | None]]:
+        (found,) = at("groups", "describe", name, "-f", "json").json
+        return [(o["committed"], o["metadata"]) for o in found["offsets"]]
+
+    trio.run(note)
+    assert metadata(group) == [(5, "shard=7")]
+    at("groups", "reset-offsets", group, "--to", "start", "-y")
+    assert metadata(group) == [(0, "shard=7")]
+    at("groups", "reset-offsets", copy, "--to-group", group, "-y")
+    assert metadata(copy) == [(0, "shard=7")]
+    deleted = at("groups", "delete", group, "-y")
+    number = re.search(r"pk undo (\d+)", deleted.err)
+    assert number is not None
+    at("undo", number[1], "-y")
+    assert metadata(group) == [(0, "shard=7")]
+
+
+def test_a_plan_says_what_is_read_again_and_how_much_that_is(
+    at: Run, fresh: Fresh, timed_topic: str
+) -> None:
+    group = fresh("consequences")
+    at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "end", "-y")
+    plan = at("groups", "reset-offsets", group, "--to", "0=3,1=4", "-d")
+    said = re.search(r"re-reads 7 records \(about (\d+) B\), back to (\S+ \S+);", plan.err)
+    assert said is not None, plan.err
+    assert 100 < int(said[1]) < 2000
+    assert said[2].startswith("2001-09-09 ")
+
+
+def test_many_groups_are_asked_about_in_few_requests(
+    at: Run, fresh: Fresh, timed_topic: str
+) -> None:
+    """A request a coordinator and a kind of question, not a request a group."""
+    names = [fresh("many") for _ in range(30)]
+    lines = "".join(f"{name},{timed_topic},0,{i % 10}\n" for i, name in enumerate(names))
+    assert at("groups", "reset-offsets", "--from-file", "-", "-y", stdin=lines.encode()).code == 0
+    lag = at("groups", "lag", *names, "--by", "group", "-f", "json", "--trace=json")
+    assert [row["lag"] for row in lag.json] == [10 - i % 10 for i in range(30)]
+    requests = [json.loads(line)["api"] for line in lag.err.splitlines() if line[:1] == "{"]
+    assert 0 < len(requests) < 30, requests
