@@ -138,8 +138,33 @@ def page(name: str, words: Sequence[str] = (), width: int = 100) -> str:
     if name == "fake":
         from pk.cli.fake import page as fake_page
 
-        return fake_page()
-    return {"positions": POSITIONS, "formats": FORMATS, "profiles": PROFILES, "trace": TRACE}[name]
+        return folded(fake_page(), width)
+    texts = {"positions": POSITIONS, "formats": FORMATS, "profiles": PROFILES, "trace": TRACE}
+    return folded(texts[name], width)
+
+
+def folded(text: str, width: int) -> str:
+    """A page for a narrower terminal: prose is filled anew, an entry goes on under its second column, a picture is cut."""
+    import re
+    import textwrap
+
+    lines: list[str] = []
+    for block in re.split(r"((?:^\S.*\n)+)", text, flags=re.MULTILINE):
+        long = any(len(line) > width for line in block.splitlines())
+        if block[:1].strip() and long:
+            lines += textwrap.wrap(block.replace("\n", " "), width, break_on_hyphens=False)
+            continue
+        for line in block.splitlines():
+            if len(line) <= width or "█" in line:
+                lines.append(line[:width])
+                continue
+            indent = len(line) - len(line.lstrip())
+            entry = re.match(r"\s*\S+(?: \S+)*\s{2,}", line)
+            column = entry.end() if entry and indent < 8 and entry.end() <= width // 2 else indent
+            lines += textwrap.wrap(
+                line, width, subsequent_indent=" " * column, break_on_hyphens=False
+            )
+    return "\n".join(lines) + "\n"
 
 
 def _exit_codes() -> str:
