@@ -142,7 +142,7 @@ class Context:
 
     def say(self, text: str = "") -> None:
         """Writes a line to standard error."""
-        self.streams.err.write(f"{text}\n")
+        self.streams.err.write(f"{self.painted(text)}\n")
         self.streams.err.flush()
 
     def fail(self, error: BaseException) -> None:
@@ -208,7 +208,7 @@ class Context:
 
     def painted(self, text: str) -> str:
         """`text` for standard error, with the cluster's name in the colour of its profile."""
-        profile = self.settings.profile
+        profile = self._settings.profile if self._settings else None
         if profile is None or profile.colour is None or not self.streams.err_colour:
             return text
         name = self.settings.cluster_name

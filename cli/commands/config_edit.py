@@ -8,6 +8,7 @@ on, and stays there until it has been applied: whatever refuses it, nothing that
 
 import difflib
 import os
+import tempfile
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
@@ -259,11 +260,9 @@ def _write(resource: ConfigResource, text: str) -> str:
     try:
         directory = os.path.join(make_user_dir("state"), "edits")
         os.makedirs(directory, mode=0o700, exist_ok=True)
-        stamp = time.strftime("%Y%m%d-%H%M%S")
         safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in shown_name(resource))[:80]
-        name = f"{entity_word(resource.type)}-{safe}-{stamp}-{os.getpid()}.properties"
-        path = os.path.join(directory, name)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        start = f"{entity_word(resource.type)}-{safe}-{time.strftime('%Y%m%d-%H%M%S')}-"
+        descriptor, path = tempfile.mkstemp(".properties", start, directory)
         with open(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as e:

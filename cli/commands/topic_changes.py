@@ -1,6 +1,6 @@
 """`pk topics create`, `alter`, `delete` and `add-partitions`."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -12,6 +12,7 @@ from pk.cli.failures import phrase
 from pk.cli.names import recall, remember
 from pk.cli.output import Column, Listing
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.results import (
     ConfigChange,
@@ -21,6 +22,7 @@ from pk.net.client.results import (
     NewPartitions,
     NewTopic,
     ResourceType,
+    TopicDescription,
 )
 
 KNOWN_S = 5.0
@@ -185,25 +187,43 @@ async def delete(context: Context) -> None:
             shown = await unknown_topic(context, admin, name) if is_unknown(error) else error
             rows.append(result_row(context, name, shown, ""))
             errors.append((name, shown))
-    if there:
-        partitions = sum(len(described[n].partitions) for n in there)  # pyright: ignore[reportAttributeAccessIssue]
-        plan = f"{count(len(there), 'topic')} with {count(partitions, 'partition')} and all their records"
-        if args.dry_run:
-            rows += [result_row(context, n, None, "would be deleted") for n in there]
-        else:
-            context.say(f"This deletes {plan} from {context.settings.cluster_name}: {join(there)}.")
-            await context.agree(
-                "Delete?", name=there[0] if len(there) == 1 else context.settings.bootstrap
-            )
-            answers = await admin.delete_topics(there)
-            for name in there:
-                rows.append(result_row(context, name, answers[name], "deleted"))
-                errors.append((name, answers[name]))
-            bootstrap = context.settings.bootstrap
-            remember(bootstrap, "topic", set(recall(bootstrap, "topic")) - set(there))
+    if args.dry_run:
+        rows += [result_row(context, n, None, "would be deleted") for n in there]
+    elif there:
+        await _agree_to_delete(context, admin, [_described(described[n]) for n in there])
+        answers = await admin.delete_topics(there)
+        for name in there:
+            rows.append(result_row(context, name, answers[name], "deleted"))
+            errors.append((name, answers[name]))
+        bootstrap = context.settings.bootstrap
+        remember(bootstrap, "topic", set(recall(bootstrap, "topic")) - set(there))
     order = {name: i for i, name in enumerate(names)}
     rows.sort(key=lambda row: order[row["topic"]])
     finish(context, Listing(_RESULT, rows), errors)
+
+
+def _described(answer: object) -> TopicDescription:
+    assert isinstance(answer, TopicDescription)
+    return answer
+
+
+async def _agree_to_delete(
+    context: Context, admin: Admin, topics: Sequence[TopicDescription]
+) -> None:
+    """Says what is lost, and asks."""
+    from pk.cli.commands.topic_losses import lost_records, records_in, tell_readers
+
+    partitions = [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
+    records = lost_records(await records_in(admin, partitions))
+    names = [t.name for t in topics]
+    context.say(
+        f"This deletes {count(len(topics), 'topic')} with {count(len(partitions), 'partition')} and {records}: "
+        f"{join(names)}. Nothing brings them back."
+    )
+    await tell_readers(context, admin, names)
+    await context.agree(
+        f"Delete on {context.settings.cluster_name}?", name=_what_is_typed(context, names)
+    )
 
 
 _GROWTH = (

@@ -36,7 +36,7 @@ _HEALTH = (
 TOPICS = Group(
     "topics",
     "topic",
-    help="Topics: list, describe, create, alter, delete, grow; their offsets.",
+    help="Topics: list, describe, create, alter, delete, grow, trim; their offsets.",
     children=(
         Command(
             "list",
@@ -224,6 +224,57 @@ TOPICS = Group(
                 *CONNECTION,
             ),
             examples=("pk topics add-partitions orders -n 4",),
+        ),
+        Command(
+            "trim",
+            "trim-prefix",
+            "delete-records",
+            help="Delete the records at the beginning of partitions, up to a position; shown before it is done.",
+            handler="pk.cli.commands.topic_losses:trim",
+            shows=(
+                "topic partition:int start:int? target:int? end:int? records:int? note? result error?"
+            ),
+            arguments=(
+                Argument(
+                    "TOPIC",
+                    many=True,
+                    optional=True,
+                    help="The topics, or partitions of them such as orders:0,1.",
+                    complete="topic",
+                ),
+            ),
+            options=(
+                Option(
+                    "-o",
+                    "--offset",
+                    value="POSITION",
+                    help="Where what is kept begins: an offset, -N, @TIME, 0=5,1=9; end keeps nothing.",
+                    complete="position",
+                ),
+                Option(
+                    "-p",
+                    "--partitions",
+                    value="0,1",
+                    kind="list",
+                    repeat=True,
+                    help="Only these partitions.",
+                ),
+                Option(
+                    "--offset-json-file",
+                    value="FILE",
+                    help="What Apache's file for kafka-delete-records says, instead.",
+                    complete="file",
+                ),
+                *CHANGE,
+                *LISTING,
+                *CONNECTION,
+            ),
+            examples=(
+                "pk topics trim orders -o @-7d --dry-run",
+                "pk topics trim orders -p 0 -o 1000",
+                "pk topics trim orders -o end",
+            ),
+            notes="Positions: `pk help positions`. What is trimmed is gone; groups that have not read it begin after it.",
         ),
         Command(
             "offsets",

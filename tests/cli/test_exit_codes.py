@@ -183,7 +183,7 @@ def scripted(handler: Callable[[ScriptedBroker], Handler]) -> Iterator[ScriptedB
 
         async with trio.open_nursery() as nursery:
             await nursery.start(partial(trio.serve_listeners, serve, listeners))
-            ending.append(partial(token.run_sync_soon, nursery.cancel_scope.cancel))
+            ending.append(lambda: token.run_sync_soon(nursery.cancel_scope.cancel))
             ready.set()
 
     thread = threading.Thread(target=trio.run, args=(main,), daemon=True)

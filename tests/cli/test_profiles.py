@@ -1,0 +1,192 @@
+"""Profiles: which cluster counts, what a guard lets through, what a secret may come from."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from terminal import Terminal
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+OurTerminal = Callable[..., Terminal]
+
+
+def file_of() -> Path:
+    return Path(os.environ["XDG_CONFIG_HOME"]) / "pk" / "profiles.toml"
+
+
+def test_a_profile_s_life(pk: Run) -> None:
+    assert pk("profile", "add", "prod", "-b", "k1:9092", "--guard", "type-name").code == 0
+    assert pk("profile", "add", "prod", "--colour", "red", "-X", "client.id=ops").code == 0
+    (row,) = pk("profile", "list", "-f", "json").json
+    assert row == {
+        "profile": "prod",
+        "bootstrap": "k1:9092",
+        "guard": "type-name",
+        "colour": "red",
+        "chosen": False,
+        "cluster_id": None,
+        "properties": {"client.id": "ops"},
+        "secrets": {},
+    }
+    assert pk("profile", "use", "prod").code == 0
+    assert pk("profile", "show", "-f", "json").json[0]["chosen"]
+    assert stat.S_IMODE(file_of().stat().st_mode) == 0o600
+    assert pk("profile", "use", "-").code == 0
+    assert pk("profile", "show").code == 1
+    assert pk("profile", "delete", "prod", "-d").code == 0
+    assert pk("profile", "delete", "prod").code == 5
+    assert pk("profile", "delete", "prod", "-y").code == 0
+    assert pk("profile", "list", "-f", "json").json == []
+
+
+def test_comments_in_the_file_survive(pk: Run) -> None:
+    pk("profile", "add", "one", "-b", "h:1")
+    file_of().write_text(f"# mine\n{file_of().read_text()}")
+    pk("profile", "add", "two", "-b", "h:2")
+    assert file_of().read_text().startswith("# mine\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[profiles.p]\nguard = 'sure'", "is one of none, confirm, type-name, readonly"),
+        ("[profiles.p]\ngaurd = 'none'", "has no key 'gaurd'; did you mean guard?"),
+        ("[profiles.p]\ncolour = 'mauve'", "is one of red"),
+        ("[profiles.p.secrets]\n'a' = 'hunter2'", "comes from prompt, keyring or command:WORDS"),
+        ("[profiles", "cannot be read"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused(pk: Run, text: str, said: str) -> None:
+    file_of().parent.mkdir(parents=True, exist_ok=True)
+    file_of().write_text(text)
+    ran = pk("topics", "list", "--profile", "p")
+    assert ran.code in (1, 2)
+    assert said in ran.err
+    assert file_of().read_text() == text
+
+
+def test_what_names_the_cluster(pk: Run, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    pk("profile", "add", "here", "-b", kafka.bootstrap)
+    pk("profile", "add", "away", "-b", "127.0.0.1:1")
+    assert pk("topics", "list", "--profile", "here").code == 0
+    assert pk("topics", "list", "--profile", "away").code == 3
+    assert pk("topics", "list", "--profile", "away", "-b", kafka.bootstrap).code == 0
+    monkeypatch.setenv("PK_PROFILE", "here")
+    assert pk("topics", "list").code == 0
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", "127.0.0.1:1")
+    assert pk("topics", "list").code == 3
+    assert pk("topics", "list", "--profile", "here").code == 0
+    assert "did you mean here?" in pk("topics", "list", "--profile", "hree").err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("topics", "create", "{}"),
+        ("produce", "{}", "value"),
+        ("consume", "{}", "-g", "a-group"),
+        ("configs", "edit", "topic", "{}"),
+    ],
+)
+def test_read_only_holds_for_what_asks_nobody(
+    at: Run, kafka: Kafka, fresh: Fresh, words: tuple[str, ...]
+) -> None:
+    topic = fresh("guard")
+    if words[1] != "create":
+        at("topics", "create", topic)
+    at("profile", "add", "ro", "-b", kafka.bootstrap, "--guard", "readonly")
+    ran = at(*(w.format(topic) for w in words), "--profile", "ro")
+    assert ran.code == 5, (ran.err, ran.text)
+    assert "ro (" in ran.err and "guarded as read-only; nothing was changed" in ran.err
+
+
+def test_a_dry_run_is_no_change(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    at("profile", "add", "ro", "-b", kafka.bootstrap, "--guard", "readonly")
+    ran = at("topics", "create", fresh("guard"), "--dry-run", "--profile", "ro")
+    assert ran.code == 0 and "would be created" in ran.text
+
+
+def test_a_pinned_profile_talks_to_its_own_cluster_only(at: Run, kafka: Kafka) -> None:
+    assert at("profile", "add", "pinned", "-b", kafka.bootstrap, "--pin").code == 0
+    found = at("profile", "show", "pinned", "-f", "json").json[0]["cluster_id"]
+    assert found == at("cluster", "describe", "-f", "json").json[0]["cluster_id"]
+    assert at("topics", "list", "--profile", "pinned").code == 0
+    at("profile", "add", "pinned", "--cluster-id", "another")
+    ran = at("topics", "list", "--profile", "pinned")
+    assert ran.code == 5 and not ran.out
+    assert f"is meant for cluster another, but cluster {found} answers" in ran.err
+
+
+def test_no_guard_asks_nothing(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    topic = fresh("guard")
+    at("topics", "create", topic)
+    at("profile", "add", "free", "-b", kafka.bootstrap, "--guard", "none")
+    assert at("topics", "delete", topic, "--profile", "free").code == 0
+
+
+def test_a_type_name_guard_wants_the_name(
+    at: Run, kafka: Kafka, fresh: Fresh, terminal: OurTerminal
+) -> None:
+    topic = fresh("guard")
+    at("topics", "create", topic)
+    at("profile", "add", "typed", "-b", kafka.bootstrap, "--guard", "type-name", "--colour", "red")
+    first = terminal("topics", "delete", topic, "--profile", "typed")
+    first.wait_for(f"Type {topic} to go on:")
+    first.send("yes\r")
+    assert first.end() == 5
+    second = terminal("topics", "delete", topic, "--profile", "typed")
+    second.wait_for(f"Type {topic} to go on:")
+    second.send(f"{topic}\r")
+    assert second.end() == 0
+    assert at("topics", "describe", topic).code == 1
+
+
+def test_secrets_come_from_elsewhere(at: Run, kafka: Kafka, tmp_path: Path) -> None:
+    tell = tmp_path / "tell"
+    tell.write_text("ops\n")
+    at("profile", "add", "s", "-b", kafka.bootstrap, "--secret", f"client.id=command:cat {tell}")
+    assert at("topics", "list", "--profile", "s").code == 0
+    tell.unlink()
+    ran = at("topics", "list", "--profile", "s")
+    assert ran.code == 1 and "The command for client.id ended with 1" in ran.err
+    at("profile", "add", "s", "--secret", "client.id=prompt")
+    ran = at("topics", "list", "--profile", "s")
+    assert ran.code == 5 and "no terminal to ask for client.id of profile s" in ran.err
+
+
+def test_a_secret_is_refused_on_the_command_line(pk: Run) -> None:
+    ran = pk("profile", "add", "p", "-X", "sasl.jaas.config=hunter2")
+    assert ran.code == 2
+    assert "--secret sasl.jaas.config=prompt" in ran.err
+    assert not file_of().exists()
+    assert pk("profile", "add", "p", "--secret", "sasl.jaas.config=hunter2").code == 2
+
+
+def test_a_secret_in_the_keyring(
+    at: Run, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A library of that name stands in for the system's: what it holds is asked for by service and name."""
+    (tmp_path / "keyring.py").write_text(
+        "def get_password(service, name):\n"
+        "    return {('pk', 'k/client.id'): 'ops'}.get((service, name))\n"
+    )
+    file_of().parent.mkdir(parents=True, exist_ok=True)
+    file_of().write_text(
+        f"[profiles.k]\nbootstrap = '{kafka.bootstrap}'\n[profiles.k.secrets]\n'client.id' = 'keyring'\n"
+    )
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    ran = at("topics", "list", "--profile", "k")
+    assert ran.code == 1 and "pip install 'pk-broker[keyring]'" in ran.err
+    monkeypatch.delitem(sys.modules, "keyring")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert at("topics", "list", "--profile", "k").code == 0
+    file_of().write_text(file_of().read_text().replace("client.id", "client.rack"))
+    monkeypatch.delitem(sys.modules, "keyring")
+    ran = at("topics", "list", "--profile", "k")
+    assert ran.code == 1 and "The keyring holds no client.rack of profile k" in ran.err
