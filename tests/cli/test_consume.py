@@ -1,0 +1,254 @@
+"""What `pk consume` finds: links, keys, the newest records, JSON inside values; as a member of a group; and how it ends."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from clients.pk_broker import pk_command, pk_environment
+from terminal import Terminal
+
+from pk.net.client.partitioner import partition_for_key
+
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+
+@pytest.fixture
+def orders(at: Run, fresh: Fresh) -> str:
+    """A topic of three partitions: 30 records, a second apart, whose keys lie where the partitioner puts them."""
+    topic = fresh("orders")
+    at("topics", "create", topic, "-p", "3")
+    lines = [
+        json.dumps(
+            {
+                "key": f"k{i % 5}",
+                "value": json.dumps({"amount": i, "user": {"name": f"u{i % 3}"}, "tags": ["a", i]}),
+                "timestamp": 1_000_000_000_000 + i * 1000,
+                "headers": [["eu", str(i % 2)]],
+            }
+        )
+        for i in range(30)
+    ]
+    assert at("produce", topic, "-f", "jsonl", stdin="\n".join(lines).encode()).code == 0
+    return topic
+
+
+@contextmanager
+def reading(kafka: Kafka, *words: str) -> "Iterator[subprocess.Popen[str]]":
+    """A consumer in a process of its own, which does not outlive the test."""
+    with subprocess.Popen(
+        pk_command("consume", *words, "-b", kafka.bootstrap),
+        env=pk_environment() | {"HOME": os.getcwd(), "XDG_CACHE_HOME": "/nonexistent"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def line(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def test_a_link_leads_to_its_record(at: Run, orders: str) -> None:
+    links = at("consume", orders, "-e", "-f", r"%L\n").lines
+    assert links[0].startswith(f"pk://{orders}/") and len(set(links)) == 30
+    some = [links[3], links[17]]
+    again = at("consume", *some, "-f", r"%L\n")
+    assert (again.code, again.lines) == (0, some)
+    by_template = at("consume", orders, "-e", "-f", "{link} {value.amount}\\n").lines
+    wanted = dict(pair.split() for pair in by_template)[some[0]]
+    assert json.loads(at("consume", some[0]).text)["amount"] == int(wanted)
+
+
+def test_a_link_of_a_profile_leads_to_its_cluster(
+    at: Run, kafka: Kafka, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at("profile", "add", "here", "-b", kafka.bootstrap)
+    (link,) = at("consume", orders, "-e", "-n", "1", "-f", r"%L\n", "--profile", "here").lines
+    assert link.startswith("pk://here/")
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", "127.0.0.1:1")
+    assert at("consume", link, "-f", r"%L\n").lines == [link]
+    missing = at("consume", link.replace("here", "hre"))
+    assert (missing.code, "did you mean here" in missing.err) == (2, True)
+
+
+def test_a_link_to_nothing_is_told_and_the_others_are_shown(at: Run, orders: str) -> None:
+    (good,) = at("consume", orders, "-p", "0", "-e", "-n", "1", "-f", r"%L\n").lines
+    some = at("consume", f"pk://{orders}/0/999", good, "-f", r"%L\n")
+    assert (some.code, some.lines) == (1, [good])
+    assert "there is no record at offset 999" in some.err
+    assert at("consume", f"pk://{orders}/7/0").code == 1
+    assert at("consume", f"pk://{orders}/0").code == 2
+    assert at("consume", good, "-e").code == 2
+    assert at("consume", good, orders).code == 2
+
+
+def test_a_key_can_be_looked_for_in_its_own_partition(at: Run, orders: str) -> None:
+    own = partition_for_key(b"k1", 3)
+    at("produce", orders, "-k", "k1", "-p", str((own + 1) % 3), '{"amount": 99}')
+    words = ("consume", orders, "-e", "-k", "k1", "-f", "{partition} {value.amount}\\n")
+    everywhere = at(*words).lines
+    in_its_own = at(*words, "--key-partition").lines
+    assert in_its_own == [f"{own} {n}" for n in range(1, 30, 5)]
+    assert sorted(everywhere) == sorted([*in_its_own, f"{(own + 1) % 3} 99"])
+    assert at("consume", orders, "-e", "--key-partition").code == 2
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("value.amount > 27", [28, 29]),
+        ("value.user.name = u1 and value.amount < 5", [1, 4]),
+        ("value.tags contains 7", [7]),
+        ("value.tags.1 in (3, 4)", [3, 4]),
+        ("headers.eu = 1 and offset >= 0 and value.amount < 4", [1, 3]),
+        ("time ~ ':46:59' and value.amount < 20", [19]),
+        ("value.nothing.here > 1", []),
+        ("not key and value.amount = 1", []),
+    ],
+)
+def test_conditions_reach_into_json(
+    at: Run, orders: str, condition: str, expected: list[int]
+) -> None:
+    found = at("consume", orders, "-e", "--where", condition, "-f", "{value.amount}\\n")
+    assert (found.code, sorted(map(int, found.lines))) == (0, expected), found.err
+
+
+def test_the_newest_of_what_the_filters_let_through(at: Run, orders: str) -> None:
+    words = ("consume", orders, "-f", "{value.amount}\\n", "--tail")
+    assert at(*words, "3").lines == ["27", "28", "29"]
+    assert at(*words, "2", "-k", "k2").lines == ["22", "27"]
+    assert at(*words, "3", "--where", "value.amount < 12").lines == ["9", "10", "11"]
+    assert at(*words, "99", "--where", "value.amount < 2").lines == ["0", "1"]
+
+
+def test_the_newest_and_then_what_comes(at: Run, kafka: Kafka, orders: str) -> None:
+    with reading(kafka, orders, "--tail", "2", "--follow", "-f", "{value.amount}\\n") as process:
+        assert [line(process), line(process)] == ["28", "29"]
+        at("produce", orders, '{"amount": 30}')
+        assert line(process) == "30"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+    assert at("consume", orders, "--follow").code == 2
+
+
+def test_an_interrupt_ends_it_with_130(kafka: Kafka, orders: str) -> None:
+    with reading(kafka, orders, "--from-beginning", "-n", "99", "-f", r"%o\n") as process:
+        for _ in range(30):
+            assert line(process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr is not None and process.stderr.read() == ""
+
+
+def test_a_topic_that_is_deleted_meanwhile_ends_it(at: Run, kafka: Kafka, orders: str) -> None:
+    with reading(kafka, orders, "--from-beginning", "-f", r"%o\n") as process:
+        for _ in range(30):
+            assert line(process)
+        at("topics", "delete", orders, "-y")
+        assert process.wait(30) == 1
+        assert process.stderr is not None
+        assert process.stderr.read() == f"{orders} was deleted while it was read.\n"
+
+
+def test_a_member_commits_what_it_showed_and_no_more(at: Run, fresh: Fresh, orders: str) -> None:
+    group = fresh("group")
+    words = ("consume", orders, "-g", group, "--from-beginning", "-f", "{value.amount}\\n")
+    first = at(*words, "-n", "7")
+    assert len(first.lines) == 7
+    rest = at(*words, "-e")
+    assert sorted(map(int, first.lines + rest.lines)) == list(range(30))
+    assert at(*words, "-e").lines == []
+    at("produce", orders, '{"amount": 30}')
+    assert at(*words, "-e", "--where", "value.amount > 29").lines == ["30"]
+    assert at("consume", orders, "-o", "committed..end", "-g", group).lines == []
+
+
+def test_null_and_empty_are_told_apart(at: Run, fresh: Fresh) -> None:
+    topic = fresh("nulls")
+    at("topics", "create", topic)
+    at("produce", topic, "-f", "jsonl", stdin=b'{"value": null}\n{"value": ""}\n{"value": "v"}\n')
+    assert at("consume", topic, "-e").text == "null\n\nv\n"
+    assert at("consume", topic, "-e", "-f", "%v;").text == ";;v;"
+    assert at("consume", topic, "-e", "-f", "%v%%\\n").text == "%\n%\nv%\n"
+    apache = ("--property", "null.literal=NULL", "--property", "line.separator=|")
+    assert at("consume", topic, "-e", *apache).text == "NULL||v|"
+    assert at("consume", topic, "-e", "-n", "2").text == "null\n\n"
+    assert at("consume", topic, "-o", "1..3").text == "\nv\n"
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("-e",), [0, 1, 2, 3, 4]),
+        (("-e", "--isolation-level", "read_committed"), [0, 2, 4]),
+        (("--tail", "2"), [3, 4]),
+        (("--tail", "2", "--isolation-level", "read_committed"), [2, 4]),
+        (("-o", "-3..end", "--isolation-level", "read_committed"), [4]),
+        (("-e", "--merge", "--isolation-level", "read_committed"), [0, 2, 4]),
+    ],
+)
+def test_a_range_ends_beyond_the_marks_of_transactions(
+    apache: Kafka, pk: Run, fresh: Fresh, words: tuple[str, ...], expected: list[int]
+) -> None:
+    """Five transactions of one record, every second of them aborted: each leaves its mark at an offset."""
+    from confluent_kafka import Producer
+
+    topic = fresh("transactions")
+    at = ("-b", apache.bootstrap)
+    pk("topics", "create", topic, *at)
+    producer = Producer({"bootstrap.servers": apache.bootstrap, "transactional.id": topic})
+    producer.init_transactions(30)
+    for i in range(5):
+        producer.begin_transaction()
+        producer.produce(topic, str(i), timestamp=1_000_000_000_000 + i)
+        producer.flush(30)
+        (producer.abort_transaction if i % 2 else producer.commit_transaction)(30)
+    read = pk("consume", topic, *words, *at)
+    assert (read.code, list(map(int, read.lines))) == (0, expected)
+
+
+def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
+    """The bar comes after a second, with its rate; it is taken off for a line of output, and at the end."""
+    import sys
+
+    source = """
+import signal, time
+from pk.cli.context import Context, Streams
+from pk.cli.grammar import Args
+from pk.cli.progress import Progress
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+context = Context(Args({}, frozenset()), (), Streams())
+def go_on(done, note):
+    while signal.SIGUSR1 not in signal.sigpending():
+        bar.update(done, note, bytes_done=10_000_000)
+        time.sleep(0.01)
+    signal.sigwait({signal.SIGUSR1})
+with Progress(context, "Reading", 1000, unit="offsets", over_output=True) as bar:
+    go_on(500, "7 shown")
+    bar.hide()
+    print("a record", flush=True)
+    go_on(600, "8 shown")
+"""
+    one = terminal("-c", source, program=sys.executable)
+    shown = one.wait_for("MB/s")
+    assert "500 of 1,000 offsets" in shown and "50%" in shown and "7 shown" in shown
+    one.signal(signal.SIGUSR1)
+    one.wait_for("8 shown")
+    one.signal(signal.SIGUSR1)
+    assert one.end() == 0
+    assert one.screen().split() == ["a", "record"]
+    assert one.traces() == []
