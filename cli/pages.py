@@ -134,7 +134,7 @@ def page(name: str, words: Sequence[str] = (), width: int = 100) -> str:
     if name == "configs":
         from pk.cli.config_search import configs_page
 
-        return configs_page(words, width)
+        return folded(configs_page(words, width), width)
     if name == "fake":
         from pk.cli.fake import page as fake_page
 

@@ -62,6 +62,8 @@ CASES: list[Case] = _all(
     Case("topics add-partitions {new} -n 1 -y"),
     Case("topics offsets {orders}", screen="topics-offsets"),
     Case("topics offsets {orders} -o -2"),
+    Case("topics trim {new} --to end -d"),
+    Case("topics trim {new} --to end -y"),
     Case("topics delete {new}", code=5, screen="topics-delete-asks"),
     Case("topics delete {new}", typed="n\n", code=5, name="topics delete, no"),
     Case("topics delete {new}", typed="y\n", name="topics delete, yes"),

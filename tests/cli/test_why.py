@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
+from clients.pk_cluster import PkCluster
 from terminal import SIZES, Terminal, size_name
 
 from pk.cli.diagnosis.explain import Evidence, Explanation, prose
@@ -359,3 +360,39 @@ def test_on_a_terminal(
     assert one.end() == 0
     assert "min.insync.replicas" in one.screen() and one.colours
     assert one.traces() == []
+
+
+# On a cluster that loses brokers
+
+
+@pytest.mark.slow
+def test_a_broker_that_is_killed_and_returns(pk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with PkCluster(3, config={"broker.session.timeout.ms": "2000"}) as cluster:
+        monkeypatch.setenv("PK_BOOTSTRAP_SERVER", cluster.bootstrap)
+        pk("topics", "create", "orders", "-r", "3", "-c", "min.insync.replicas=3")
+        pk("topics", "create", "single", "-p", "3", "-r", "1")
+        assert pk("wait", "isr").code == 0
+        assert pk("doctor", "--check", "under-replicated").code == 0
+        cluster.kill(3)
+        deadline = time.monotonic() + 60
+        while True:
+            (told,) = pk("why", "partition", "orders/0", "-f", "json").json
+            if told["state"] == "under-min-isr":
+                break
+            assert time.monotonic() < deadline, told
+        assert "broker 3 is" in told["verdict"]
+        evidence = {e["about"]: e["what"] for e in told["evidence"]}
+        assert "last heard of" in evidence["replica 3"]
+        assert "acks=all is refused" in evidence["min.insync.replicas"]
+        found = {f["check"] for f in pk("doctor", "-f", "json").json}
+        assert {"brokers-down", "under-min-isr", "offline-partitions", "single-replica"} <= found
+        (offline,) = pk("why", "partition", "single", "-f", "json").json
+        assert offline["state"] == "offline"
+        away = pk("doctor", "--check", "offline-partitions", "-f", "json")
+        assert away.code == 1 and offline["partition"] in away.json[0]["subjects"]
+        cluster.start(3)
+        waited = pk("wait", "isr", "--timeout", "60s")
+        assert waited.code == 0, waited.err
+        (told,) = pk("why", "partition", "orders/0", "-f", "json").json
+        assert told["state"] in ("healthy", "led-by-another")
+        assert pk("doctor", "--check", "under-replicated", "--check", "brokers-down").code == 0
