@@ -17,10 +17,11 @@ from typing import NamedTuple
 from clients import apache_kafka
 from clients.apache_kafka import java_command
 from clients.pk_broker import pk_command, pk_environment
+from confluent_kafka import Consumer, TopicPartition
 
 from benchmark.report import Results
 from benchmark.systems import TOOL_JVM, System, run
-from benchmark.work import Size, Topics
+from benchmark.work import TIMEOUT_S, Size, Topics
 
 LEAST_RATE = 150_000
 """Records of 100 B a second that pk's own tools are to reach, with its broker on the same two cores."""
@@ -46,6 +47,7 @@ class Took(NamedTuple):
 
 def measure(system: System, size: Size, results: Results, folder: Path) -> None:
     """All of it, for one system."""
+    produce(system, size, results, folder)
     consume(system, size, results, folder)
 
 
@@ -55,6 +57,15 @@ def lines_file(folder: Path, count: int) -> Path:
     if not path.exists():
         with path.open("w") as file:
             file.writelines(f"line {n:09d} {'x' * 85}\n" for n in range(count))
+    return path
+
+
+def keyed_file(folder: Path, count: int) -> Path:
+    """A file of so many lines with a key of 8 B, a tab and a value of 91 B; 50,000 keys in turn."""
+    path = folder / f"keyed-{count}.txt"
+    if not path.exists():
+        with path.open("w") as file:
+            file.writelines(f"{n % 50_000:08d}\t{n:09d} {'x' * 81}\n" for n in range(count))
     return path
 
 
@@ -127,3 +138,55 @@ def consume(system: System, size: Size, results: Results, folder: Path) -> None:
             add(results, system, name, tool, count, took, ours=tool.name.startswith("pk"))
         out.unlink()
         topics.delete(topic)
+
+
+def producers(system: System, topic: str, *, keyed: bool) -> list[Tool]:
+    """The tools that write the lines of standard input to a topic, acknowledged by all; pk's first."""
+    words = ["console-producer", "-b", system.bootstrap, "-t", topic]
+    words += ["-f", "%k\\t%v\\n"] if keyed else []
+    tools = [Tool("pk", pk_command(*words), pk_environment())]
+    if shutil.which("kcat"):
+        options = ["-b", system.bootstrap, "-P", "-t", topic, "-X", "acks=all"]
+        options += ["-K", "\\t"] if keyed else []
+        tools.append(Tool("kcat", ["kcat", *options], dict(os.environ)))
+    if apache_kafka.available() is None:
+        java = java_command(
+            "org.apache.kafka.tools.ConsoleProducer",
+            *("--bootstrap-server", system.bootstrap, "--topic", topic),
+            *(("--reader-property", "parse.key=true") if keyed else ()),
+            jvm=TOOL_JVM,
+        )
+        tools.append(Tool("Apache's", java, dict(os.environ)))
+    return tools
+
+
+def produce(system: System, size: Size, results: Results, folder: Path) -> None:
+    """Lines of 100 B from a file, to 1 and to 6 partitions, and with keys."""
+    count = size.console_lines * RECORDS_A_LINE
+    topics = Topics(system)
+    for partitions, keyed in ((1, False), (6, False), (6, True)):
+        lines = keyed_file(folder, count) if keyed else lines_file(folder, count)
+        name = (
+            f"produce{' with keys' if keyed else ''}, {partitions} partition{'s'[: partitions > 1]}"
+        )
+        for number in range(len(producers(system, "", keyed=keyed))):
+            topic = topics.make(partitions)
+            tool = producers(system, topic, keyed=keyed)[number]
+            took = timed(tool, stdin=lines)
+            there = records_in(system, topic, partitions)
+            if there != count:
+                raise RuntimeError(f"{tool.name} wrote {there} of {count} records")
+            add(results, system, name, tool, count, took, ours=tool.name.startswith("pk"))
+            topics.delete(topic)
+
+
+def records_in(system: System, topic: str, partitions: int) -> int:
+    """The sum of the end offsets of a new topic."""
+    consumer = Consumer({"bootstrap.servers": system.bootstrap, "group.id": "bench"})
+    try:
+        return sum(
+            consumer.get_watermark_offsets(TopicPartition(topic, n), TIMEOUT_S)[1]
+            for n in range(partitions)
+        )
+    finally:
+        consumer.close()
