@@ -170,9 +170,9 @@ class Command:
 
 
 class Group:
-    """A noun: the commands under it."""
+    """A noun: the commands under it. Those of `also` may be written under it too (`pk broker list`), and are not shown."""
 
-    __slots__ = ("children", "help", "hidden", "names", "options")
+    __slots__ = ("also", "children", "help", "hidden", "names", "options")
 
     def __init__(
         self,
@@ -180,9 +180,11 @@ class Group:
         help: str,
         children: Iterable["Command | Group"],
         options: Iterable[Option] = (),
+        also: "Group | None" = None,
     ) -> None:
         self.names = names
         self.help = help
+        self.also = also
         self.children = tuple(children)
         self.options = tuple(options)
         self.hidden = False
@@ -195,7 +197,7 @@ class Group:
         for child in self.children:
             if word in child.names:
                 return child
-        return None
+        return self.also.child(word) if self.also else None
 
 
 class Args:

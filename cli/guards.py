@@ -14,6 +14,7 @@ from pk.net.client.connection import FORBIDS
 
 Handler = Callable[[Context], Awaitable[int | None]]
 
+METADATA: Final = 3
 CHANGING: Final = frozenset(
     (
         0,  # Produce
@@ -62,9 +63,12 @@ CHANGING: Final = frozenset(
 
 
 def forbid_changes(context: Context) -> Callable[[Any], None]:
-    """A look at a request before it is sent, which refuses one that changes something."""
+    """A look at a request before it is sent, which refuses one that changes something, and lets none make a topic."""
 
     def look(request: Any) -> None:
+        if request.API_KEY == METADATA:
+            # To ask for a topic that is not there would make it, where the brokers do that.
+            request.allow_auto_topic_creation = False
         if request.API_KEY in CHANGING and not getattr(request, "validate_only", False):
             context.allow()
 

@@ -1,6 +1,7 @@
 """`pk up`, `pk broker`, `pk shell`, `pk help`, `pk completion`, `pk profile`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
+from pk.cli.specs.brokers import BROKERS
 from pk.cli.specs.common import CONNECTION, DEBUG, DRY_RUN, FORMAT, LISTING, YES
 
 _BROKER_PROPERTY = Option(
@@ -102,6 +103,7 @@ def _of_cluster(verb: str, help: str) -> Command:
 BROKER = Group(
     "broker",
     help="One broker: by its own config, or one of a cluster of pk up.",
+    also=BROKERS,
     children=(
         Command(
             "start",

@@ -7,6 +7,18 @@ TOP = Command(
     "top",
     help="The cluster live: brokers, topics, groups, in-sync replicas, reassignments.",
     handler="pk.cli.top.app:top",
+    shows={
+        "": "broker:int address? rack? state controller:bool leaders:int replicas:int in_rate:num? log_bytes:int? "
+        "growth:num? disk_used_percent:num?",
+        "tab=topics": "topic partitions:int replication_factor:int under_replicated:int offline:int in_rate:num? "
+        "out_rate:num? bytes:int? internal:bool",
+        "tab=groups": "group state? type? members:int? topics:int? lag:int? in_rate:num? drain_rate:num? trend? "
+        "zero_s:num? time_lag_ms:int?",
+        "tab=isr": "topic partition:int leader:int? replicas:[int] isr:[int] out_of_sync:[int] state since? "
+        "behind:<int?>? ...",
+        "tab=reassign": "topic partition:int replicas:[int] adding:[int] removing:[int] percent:num? copied:int? "
+        "total:int? note?",
+    },
     arguments=(
         Argument(
             "TAB",

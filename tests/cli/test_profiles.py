@@ -106,6 +106,15 @@ def test_read_only_holds_for_what_asks_nobody(
     assert "ro (" in ran.err and "guarded as read-only; nothing was changed" in ran.err
 
 
+def test_read_only_makes_no_topic_by_asking_for_it(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    """Brokers make a topic that a producer asks for, if that is on; here a producer does not even ask so."""
+    topic = fresh("guard")
+    at("profile", "add", "ro", "-b", kafka.bootstrap, "--guard", "readonly")
+    patience = ("-X", "max.block.ms=500")
+    assert at("produce", topic, "value", "--profile", "ro", *patience).code != 0
+    assert at("topics", "list", topic, "-f", "json").json == []
+
+
 def test_a_dry_run_is_no_change(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     at("profile", "add", "ro", "-b", kafka.bootstrap, "--guard", "readonly")
     ran = at("topics", "create", fresh("guard"), "--dry-run", "--profile", "ro")
