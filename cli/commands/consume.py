@@ -255,7 +255,7 @@ def _progress(context: Context, reader: RangeReader, output: Output) -> Progress
 
 
 def _tell(progress: Progress, reader: RangeReader, output: Output) -> None:
-    if reader.bounded:
+    if reader.bounded and not output.mid_line:
         progress.update(reader.done, f"{output.shown:,} shown", bytes_done=reader.bytes_read)
 
 

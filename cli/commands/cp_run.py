@@ -216,6 +216,7 @@ class _Run:
             await self._copy()
             self._totals.finished = True
         finally:
+            self._totals.bytes_read = self._reader.bytes_read
             with trio.CancelScope(
                 shield=not self._totals.finished,
                 deadline=float("inf")
@@ -228,7 +229,9 @@ class _Run:
     async def _copy(self) -> None:
         reader, totals = self._reader, self._totals
         total = reader.total if reader.bounded else 0
-        with Progress(self._context, "Copying", total, unit="offsets") as progress:
+        with Progress(
+            self._context, "Copying", total, unit="offsets", over_output=True
+        ) as progress:
             while reader.open and self._left != 0:
                 for part in await reader.parts(_TICK_MS):
                     await self._copy_part(part)
@@ -237,7 +240,6 @@ class _Run:
                 else:
                     self._read_to |= reader.positions
                 self._check()
-                totals.bytes_read = reader.bytes_read
                 copied = sum(totals.copied.values())
                 done = reader.done if reader.bounded else totals.read
                 progress.update(done, f"{copied:,} copied", bytes_done=reader.bytes_read)
@@ -289,7 +291,9 @@ async def count_wanted(
     found = dict.fromkeys(spans, 0)
     async with open_consumer(context.settings.bootstrap, _consumer_config(context)) as consumer:
         reader = RangeReader(consumer, spans)
-        with Progress(context, "Counting", reader.total, unit="offsets") as progress:
+        with Progress(
+            context, "Counting", reader.total, unit="offsets", over_output=True
+        ) as progress:
             while reader.open:
                 for part in await reader.parts():
                     tp = TopicPartition(part.source.topic, part.source.partition)

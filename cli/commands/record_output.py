@@ -50,6 +50,10 @@ class Output:
         self.before_write: Callable[[], None] | None = None
         """Called before records are written: to take a progress bar off the terminal."""
 
+        self.mid_line = False
+        """Whether what was written last left a terminal's cursor in the middle of a line."""
+
+        self._terminal = context.streams.out_terminal
         self._write = context.streams.out.write
         self._flush = context.streams.out.flush
         self._write(self._writer.begin())
@@ -104,6 +108,8 @@ class Output:
         if self.before_write is not None:
             self.before_write()
         self._write(data)
+        if self._terminal:
+            self.mid_line = not data.endswith(b"\n")
 
     def _format(self, source: Source, found: Sequence[Record]) -> bytes:
         if not found:
