@@ -6,6 +6,7 @@ then worked out once: the loops here see every record, and do no more than they 
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Protocol
@@ -277,7 +278,34 @@ def writer(form: str, *, terminal: bool = False, width: int = 80) -> Writer:
     return Simple(_filled(check_format(form, RECORD_FORMATS)))
 
 
-# What follows is Apache's own formatter, by its properties.
+# What follows is Apache's formatters, by their class names and properties.
+
+_DECODING = {
+    "OffsetsMessageFormatter": b"offset_commit",
+    "GroupMetadataMessageFormatter": b"group_metadata",
+    "TransactionLogMessageFormatter": b"transaction_log",
+}
+"""Formatter of an internal topic's records → the type of those that it prints."""
+
+
+def formatter(name: str, properties: Iterable[tuple[str, str]]) -> Writer:
+    """The writer for one of Apache's formatter classes, whichever package it was in. Raises Unusable."""
+    short = re.split(r"[.$]", name)[-1]
+    if short == "DefaultMessageFormatter":
+        return apache_writer(properties)
+    if short == "NoOpMessageFormatter":
+        return Simple(lambda _, records: b"", values=lambda values: b"")
+    if short not in _DECODING:
+        known = ("DefaultMessageFormatter", "NoOpMessageFormatter", *_DECODING)
+        raise Unusable(f"--formatter: there is no {name!r}; there are {', '.join(known)}.")
+    start = b'{"type": "%b"' % _DECODING[short]
+
+    def batch(_: Source, records: Sequence[Record]) -> bytes:
+        shown = [r for r in records if r.key is not None and r.key.startswith(start)]
+        return b"".join(b'{"key": %b, "value": %b}\n' % (r.key, r.value or b"null") for r in shown)
+
+    return Simple(batch)
+
 
 _TRUE = frozenset(("true", "1", "yes"))
 _PROPERTIES: dict[str, str] = {

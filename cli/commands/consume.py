@@ -27,7 +27,7 @@ from pk.cli.progress import Progress
 from pk.cli.record_source import Source
 from pk.cli.resolve import now_ms, positions_option, resolve
 from pk.core.record.batch import Record
-from pk.core.values import INTERNAL_TOPICS, TopicPartition
+from pk.core.values import TopicPartition
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.errors import ClientError
@@ -155,8 +155,8 @@ async def _partitions(context: Context, wish: _Wish) -> list[TopicPartition]:
     names = list(wish.topics)
     if context.args.include is not None:
         pattern = whole(context.args.include, "--include")
-        known = await topic_names(context, admin)
-        names = [n for n in known if n not in INTERNAL_TOPICS and pattern.fullmatch(n)]
+        known = await topic_names(context, admin, internal=False)
+        names = [n for n in known if pattern.fullmatch(n)]
         if not names:
             raise CommandError(
                 f"No topic's whole name matches {context.args.include!r}; `pk topics list` shows which there are."

@@ -27,7 +27,7 @@ from pk.cli.output import Column, Listing, render
 from pk.cli.position import END, START, Anchor, Positions, everywhere
 from pk.cli.record_filter import record_filter
 from pk.cli.resolve import now_ms, positions_option, resolve
-from pk.core.values import INTERNAL_TOPICS, TopicPartition
+from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.results import IsolationLevel, TopicDescription
@@ -151,8 +151,8 @@ async def _sources(context: Context, admin: Admin, wish: _Wish) -> list[TopicDes
     names: Iterable[str] = (*wish.names, *(link.topic for link in wish.links))
     if context.args.include is not None:
         pattern = whole(context.args.include, "--include")
-        known = await topic_names(context, admin)
-        names = [n for n in known if n not in INTERNAL_TOPICS and pattern.fullmatch(n)]
+        known = await topic_names(context, admin, internal=False)
+        names = [n for n in known if pattern.fullmatch(n)]
         if not names:
             raise CommandError(
                 f"No topic's whole name matches {context.args.include!r}; `pk topics list` shows which there are."

@@ -9,7 +9,8 @@ from pk.cli.exits import CommandError, Unusable
 from pk.cli.internal_topics import DECODED, decoded
 from pk.cli.record_filter import record_filter
 from pk.cli.record_source import Source
-from pk.cli.records import Simple, Writer, apache_writer, writer
+from pk.cli.records import Simple, Writer, apache_writer, formatter, writer
+from pk.cli.settings import read_properties
 from pk.core.record.batch import Record
 
 T = TypeVar("T")
@@ -17,15 +18,21 @@ T = TypeVar("T")
 
 def _writer(context: Context) -> Writer:
     args = context.args
-    properties = list(args.formatter_properties)
+    values = args.values()  # `log cat` knows properties, and no other formatter or file
+    from_file = values.get("formatter_config")
+    properties = [*(read_properties(from_file) if from_file else {}).items()]
+    properties += args.formatter_properties
     for option, name in (
         ("key_deserializer", "key.deserializer"),
         ("value_deserializer", "value.deserializer"),
     ):
         if getattr(args, option):
             properties.append((name, getattr(args, option)))
-    if properties and args.format:
-        raise Unusable("--property belongs to Apache's formatter; it does not go with -f.")
+    named = values.get("formatter")
+    if (properties or named) and args.format:
+        raise Unusable("--property and --formatter are Apache's; they do not go with -f.")
+    if named:
+        return formatter(named, properties)
     if properties:
         return apache_writer(properties)
     streams = context.streams

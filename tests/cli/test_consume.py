@@ -189,6 +189,28 @@ def test_null_and_empty_are_told_apart(at: Run, fresh: Fresh) -> None:
     assert at("consume", topic, "-o", "1..3").text == "\nv\n"
 
 
+def test_apache_s_formatters_by_their_names(
+    at: Run, fresh: Fresh, orders: str, tmp_path: Any
+) -> None:
+    group = fresh("group")
+    at("groups", "reset-offsets", group, "-t", orders, "--to", "2", "-y")
+    words = ("console-consumer", "--topic", "__consumer_offsets", "-e", "--formatter")
+    for package in (
+        "org.apache.kafka.tools.consumer.",
+        "kafka.coordinator.group.GroupMetadataManager$",
+    ):
+        read = at(*words, f"{package}OffsetsMessageFormatter")
+        found = [r for r in map(json.loads, read.lines) if r["key"]["group"] == group]
+        assert [r["value"]["offset"] for r in found] == [2, 2, 2]
+    assert at(*words, "NoOpMessageFormatter").text == ""
+    unknown = at(*words, "MyFormatter")
+    assert (unknown.code, "OffsetsMessageFormatter" in unknown.err) == (2, True)
+    config = tmp_path / "formatter.properties"
+    config.write_text("print.key=true\nkey.separator=:\n")
+    read = at("consume", orders, "--tail", "1", "--formatter-config", str(config))
+    assert read.text.startswith("k4:{")
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize(
     ("words", "expected"),
