@@ -30,6 +30,8 @@ _CONFIG_OPTIONS = {
     "max_block_ms": "max.block.ms",
     "max_memory_bytes": "buffer.memory",
     "max_partition_memory_bytes": "batch.size",
+    "metadata_expiry_ms": "metadata.max.age.ms",
+    "socket_buffer_size": "send.buffer.bytes",
 }
 _DEFAULTS = {"max.block.ms": "15000", "batch.size": str(1 << 17), "linger.ms": "20"}
 """A person waits less long for a topic than a program; and batches may be large, since lines come in bulk."""
@@ -84,6 +86,11 @@ class Plan:
         args = context.args
         if self.topic is None and (args.fake is not None or not self._names_topics):
             raise Unusable("Name the topic: pk produce TOPIC.")
+        reader = (args.line_reader or "LineMessageReader").replace("$", ".").rpartition(".")[2]
+        if reader != "LineMessageReader":
+            raise Unusable(
+                f"--line-reader: {args.line_reader} is Java; -f says how lines are read here."
+            )
         if self.partition is not None and self.partition < 0:
             raise Unusable(f"-p wants a partition's number, not {self.partition}.")
         if self.partition is not None and self.keep_partition:

@@ -115,6 +115,19 @@ def test_json_over_several_lines(at: Run, topic: str) -> None:
     assert len(read(at, topic)) == len(documents) + 2
 
 
+def test_every_option_of_apache_s_tool(at: Run, topic: str) -> None:
+    reader = "org.apache.kafka.tools.LineMessageReader"
+    words = ["--topic", topic, "--sync", "--compression-codec", "zstd", "--batch-size", "1000"]
+    words += ["--message-send-max-retries", "5", "--retry-backoff-ms", "50", "--timeout", "10"]
+    words += ["--request-required-acks", "-1", "--request-timeout-ms", "2000"]
+    words += ["--metadata-expiry-ms", "60000", "--max-block-ms", "5000"]
+    words += ["--max-memory-bytes", "1000000", "--max-partition-memory-bytes", "2000"]
+    words += ["--socket-buffer-size", "100000", "--line-reader", reader]
+    words += ["--reader-property", "parse.key=true", "--command-property", "client.id=me"]
+    assert at("console-producer", *words, stdin=b"k\tv\n").code == 0
+    assert pairs(at, topic) == [("k", "v")]
+
+
 def test_num_counts_records(at: Run, topic: str) -> None:
     at("produce", topic, "-n", "2", stdin=b"a\nb\nc\n")
     at("produce", topic, "-n", "1", "--json", stdin=b"[1,\n2]\n[3]\n")
@@ -149,6 +162,7 @@ def test_a_dry_run_shows_made_up_records(at: Run, topic: str) -> None:
         (("--fake", "{{seq}}", "-f", "jsonl"), "-f does not go with it"),
         (("--fake", "{{seq}}", "--json"), "--json does not go with it"),
         (("--seed", "1", "x"), "belongs to --fake"),
+        (("--line-reader", "com.example.MyReader", "x"), "-f says how lines are read"),
     ],
 )
 def test_what_makes_no_sense(at: Run, topic: str, words: tuple[str, ...], said: str) -> None:
