@@ -8,7 +8,6 @@ a KRaft snapshot carries the time at which it was made. Only that batch is read.
 from typing import Any, Final
 
 from pk.core.errors import ErrorCode
-from pk.core.record.batch import CorruptBatch, read_header
 from pk.core.values import METADATA_TOPIC, Uuid
 from pk.net.client import results as r
 from pk.net.client.admin_base import AdminBase, check
@@ -91,6 +90,11 @@ async def _made_ms(connection: Connection, epoch: int, snapshot: Any) -> int | N
     if piece.error_code == ErrorCode.SNAPSHOT_NOT_FOUND:
         return None
     check(piece, "FetchSnapshot")
+    from pk.core.record.batch import (
+        CorruptBatch,
+        read_header,
+    )  # lazily: most commands see no record
+
     data = bytes(piece.unaligned_records)
     try:
         return read_header(data).base_timestamp

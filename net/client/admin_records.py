@@ -10,15 +10,17 @@ comes back answers for all the others that lie in it; those that are left are th
 """
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.record.batch import BatchHeader, iter_headers, records
 from pk.core.values import TopicPartition
 from pk.net.client.admin_base import AdminBase, Failure, Routed
 from pk.net.client.connection import Connection
+
+if TYPE_CHECKING:
+    from pk.core.record.batch import BatchHeader
 
 RecordPlace = tuple[TopicPartition, int]
 """A partition, and the offset from which on the first record is meant."""
@@ -134,6 +136,8 @@ class _Search:
 
     def _take(self, partition: TopicPartition, asked: int, data: Any, alone: bool) -> None:
         """Answers what the data for one partition, fetched from `asked` on, answers."""
+        from pk.core.record.batch import iter_headers  # lazily: most commands see no record
+
         if data.error_code:
             error = KafkaError(data.error_code, str(partition))
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -166,9 +170,11 @@ class _Search:
                 offsets[offset] = end
 
     def _batch(
-        self, partition: TopicPartition, begin: int, header: BatchHeader, data: memoryview
+        self, partition: TopicPartition, begin: int, header: "BatchHeader", data: memoryview
     ) -> None:
         """Answers for the offsets from `begin` on whose first record lies in this batch."""
+        from pk.core.record.batch import records
+
         offsets = self.open.get(partition, {})
         within = [at for at in offsets.values() if begin <= at <= header.last_offset]
         if not within:
