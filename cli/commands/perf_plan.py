@@ -14,7 +14,6 @@ from pk.net.client.config import ConsumerConfig, ProducerConfig
 
 _SIZE = 100
 _DURATION_S = 10.0
-_E2E_RATE = 1000.0
 FILL = 500_000
 """Records that a topic to be read is filled with."""
 
@@ -66,6 +65,14 @@ def spec_of(context: Context, test: str) -> Spec:
         ):
             if args.given(dest):
                 raise Unusable(f"{name} is for a topic of pk's own; {args.topic} is as it is.")
+    if args.topic is not None and test == "consume":
+        for dest in ("size", "fake", "key", "seed", "compression"):
+            if args.given(dest):
+                raise Unusable(
+                    f"--{dest} is for the records of a topic of pk's own; those of {args.topic} are there."
+                )
+    if values.get("one_at_a_time") and args.given("rate"):
+        raise Unusable("--one-at-a-time and --rate do not go together.")
     work = _work(values, test, size)
     take_properties(context)
     context.about = ConsumerConfig if test == "consume" else ProducerConfig
@@ -97,7 +104,7 @@ def spec_of(context: Context, test: str) -> Spec:
         args.seed,
         producer,
         consumer,
-        not args.no_verify,
+        not values.get("no_verify"),
         before,
     )
 
@@ -105,10 +112,8 @@ def spec_of(context: Context, test: str) -> Spec:
 def _work(values: dict[str, Any], test: str, size: int) -> Work:
     rate = values.get("rate")
     rate = rate if rate is not None and rate > 0 else None
-    if test == "e2e" and rate is None and not values["one_at_a_time"]:
-        rate = _E2E_RATE
-    if values.get("one_at_a_time") and values.get("rate"):
-        raise Unusable("--one-at-a-time and --rate do not go together.")
+    if values.get("one_at_a_time"):
+        rate = None
     number = values["num"]
     duration_s: float | None = None
     if values.get("duration"):

@@ -79,6 +79,13 @@ _RATE = Option(
     help="Records a second, due at fixed times whatever the brokers do: latency counts from when a record "
     "was due (default, or -1: as fast as they go).",
 )
+_E2E_RATE = Option(
+    "--rate",
+    value="N",
+    kind="number",
+    default=1000.0,
+    help="Records a second, due at fixed times whatever the brokers do (1000; -1: as fast as they go).",
+)
 _RECORDS = (
     Option(
         "--size",
@@ -134,10 +141,10 @@ _WORDS = Argument(
     optional=True,
     help="Config keys of the client as KEY=VALUE, the same as after -X.",
 )
+_NO_VERIFY = Option(
+    "--no-verify", help="Do not look whether each record comes back once, whole and in its place."
+)
 _RESULT = (
-    Option(
-        "--no-verify", help="Do not read the records back to see that each is there once, whole."
-    ),
     Option(
         "--compare",
         value="FILE",
@@ -176,6 +183,7 @@ PERF = Group(
                 *_RECORDS,
                 *_PRODUCER,
                 _PROPERTIES,
+                _NO_VERIFY,
                 *_RESULT,
                 DRY_RUN,
                 *LISTING,
@@ -223,6 +231,7 @@ PERF = Group(
                     choices=("none", "gzip", "snappy", "lz4", "zstd"),
                     help="How the records of its own topic are compressed.",
                 ),
+                _NO_VERIFY,
                 *_RESULT,
                 DRY_RUN,
                 *LISTING,
@@ -248,7 +257,7 @@ PERF = Group(
                 *_WHERE,
                 _NUMBER,
                 _DURATION,
-                _RATE,
+                _E2E_RATE,
                 Option(
                     "--one-at-a-time",
                     help="The next record when the last has been read, as Apache's tool does.",
@@ -265,7 +274,7 @@ PERF = Group(
                 "pk perf e2e --rate 500 --duration 2s",
                 "pk perf e2e --one-at-a-time -n 500 --acks all",
             ),
-            notes="The rate is 1000 a second where none is given. " + _NOTES,
+            notes=_NOTES,
             shows=_SHOWN + "failed:int " + _TIMED + _CHECKED,
             rows=_ROW,
         ),

@@ -213,6 +213,7 @@ def test_a_result_is_shown_for_people_and_compared(at: Run, tmp_path: Path) -> N
         (("produce", "--size", "30", "--fake", "orders"), "do not go together"),
         (("produce", "--fake", "order"), "did you mean orders"),
         (("produce", "-t", "x", "-p", "3"), "for a topic of pk's own"),
+        (("consume", "-t", "x", "--size", "30"), "of a topic of pk's own"),
         (("produce", "orders"), "named with -t"),
         (("produce", "--duration", "soon"), "not a duration"),
         (("produce", "-X", "ack=1"), "did you mean acks"),
