@@ -274,7 +274,7 @@ def rich_table(listing: Listing, look: Look, lit: Callable[[int, int], bool] | N
         width=look.width,
         force_terminal=look.colour or lit is not None,
         no_color=not look.colour,
-        color_system="auto" if look.colour else None,
+        color_system="auto" if look.colour else "standard" if lit is not None else None,
         highlight=False,
         legacy_windows=False,
     )

@@ -82,11 +82,17 @@ class _Captured(Context):
 async def watch(context: Context, handler: Handler, seconds: float) -> int:
     """Runs `handler` every `seconds` and shows what it shows, with what changed lit, until it is interrupted.
 
-    The session of `context` has to be open. In the shell, cancellation ends it. Raises what the first run raises.
+    The session of `context` has to be open. In the shell, cancellation ends it. Raises what the first run raises; one that
+    shows nothing because everything it was asked for failed ends it, too.
     """
     look = context.look
     painted = look.terminal and os.environ.get("TERM", "dumb") not in ("dumb", "")
-    first = await _picture(context, handler)
+    first, failures = await _picture(context, handler)
+    if failures and not any(map(_rows, first.parts)):
+        for line in first.said:
+            context.say(line)
+        context.failures += failures
+        return context.exit
     watched = _Painted(context, seconds) if painted else _Written(context)
     with watched, listen_for_interrupts() as interrupts:
         watched.see(first)
@@ -94,12 +100,20 @@ async def watch(context: Context, handler: Handler, seconds: float) -> int:
     return Exit.INTERRUPTED if interrupted else Exit.OK
 
 
-async def _picture(context: Context, handler: Handler) -> Picture:
+async def _picture(context: Context, handler: Handler) -> tuple[Picture, list[BaseException]]:
+    """What one run shows, and which of its items failed."""
     from pk.cli.resolve import now_ms
 
     captured = _Captured(context)
     await handler(captured)
-    return Picture(captured.parts, captured.said, now_ms())
+    return Picture(captured.parts, captured.said, now_ms()), captured.failures
+
+
+def _rows(part: Part) -> int:
+    """How much a part shows."""
+    if isinstance(part, bytes):
+        return len(part)
+    return len(part.rows) if isinstance(part, Listing) else len(part.data)
 
 
 async def _follow(
@@ -117,7 +131,8 @@ async def _follow(
         while True:
             await trio.sleep(seconds)
             try:
-                watched.see(await _picture(context, handler))
+                picture, _ = await _picture(context, handler)
+                watched.see(picture)
             except Exception as error:  # noqa: BLE001 - what is no failure of the cluster is raised again
                 watched.miss(_passing(error))
 

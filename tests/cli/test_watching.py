@@ -1,0 +1,273 @@
+"""`-w`: what is lit, what a pipe gets, what a terminal shows while it lasts and afterwards."""
+
+import contextlib
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from clients.fixtures import Kafka
+from clients.pk_broker import PkBroker, pk_command, pk_environment
+from terminal import Terminal
+
+from pk.cli.grammar import Command, UsageError, commands, parse
+from pk.cli.output import Column, Document, Listing, Look, Section
+from pk.cli.tree import ROOT
+from pk.cli.watching import Picture, lit_cells, painted_lines
+
+Open = Callable[..., Terminal]
+Run = Callable[..., Any]
+Fresh = Callable[[str], str]
+
+_COLUMNS = (Column("topic"), Column("partition"), Column("lag"))
+
+
+def listing(*rows: tuple[str, int, int]) -> Listing:
+    return Listing(_COLUMNS, [{"topic": t, "partition": p, "lag": lag} for t, p, lag in rows])
+
+
+# What is lit
+
+
+def test_a_cell_is_lit_when_its_row_showed_something_else() -> None:
+    before = listing(("a", 0, 1), ("a", 1, 2), ("b", 0, 3))
+    now = listing(("b", 0, 3), ("a", 0, 1), ("a", 1, 9))  # in another order
+    assert lit_cells(before, now) == {(2, 2)}
+    assert lit_cells(None, now) == set()
+    assert lit_cells(now, now) == set()
+
+
+def test_a_new_row_is_lit_and_one_that_is_gone_leaves_nothing() -> None:
+    before = listing(("a", 0, 1), ("b", 0, 3))
+    assert lit_cells(before, listing(("a", 0, 1), ("c", 0, 3))) == {(1, 0), (1, 1), (1, 2)}
+    assert lit_cells(before, listing(("b", 0, 3))) == set()
+
+
+def test_rows_that_nothing_tells_apart_are_told_by_their_place() -> None:
+    same = Listing((Column("state"),), [{"state": "up"}, {"state": "up"}])
+    other = Listing((Column("state"),), [{"state": "up"}, {"state": "down"}])
+    assert lit_cells(other, same) == {(1, 0)}
+
+
+def test_other_columns_light_nothing() -> None:
+    assert lit_cells(Listing((Column("x"),), [{"x": 1}]), listing(("a", 0, 1))) == set()
+
+
+def test_the_painted_table_has_what_changed_in_reverse() -> None:
+    look = Look(terminal=True, width=60)
+    first = Picture([listing(("a", 0, 1), ("a", 1, 2))], (), 0)
+    second = Picture([listing(("a", 0, 1), ("a", 1, 7))], (), 1)
+    assert not any("\x1b[7m" in line for line in painted_lines(first, None, look))
+    lit = [line for line in painted_lines(second, first, look) if "\x1b[7m" in line]
+    assert len(lit) == 1 and "\x1b[7m7" in lit[0]
+
+
+def test_every_section_of_a_description_is_compared_with_its_own() -> None:
+    def described(lag: int) -> Picture:
+        body = Listing(_COLUMNS, listing(("a", 0, lag)).rows)
+        document = Document(
+            [{}], [Section("one", listing(("a", 0, 1))), Section("two", body)], body
+        )
+        return Picture([document], (), 0)
+
+    lines = painted_lines(described(5), described(4), Look(terminal=True, width=60))
+    lit = [i for i, line in enumerate(lines) if "\x1b[7m" in line]
+    assert len(lit) == 1 and lit[0] > lines.index("two")
+
+
+def test_other_formats_light_the_lines_that_are_new() -> None:
+    look = Look(format="json", terminal=True, width=60)
+    lines = painted_lines(
+        Picture([listing(("a", 0, 2))], (), 1), Picture([listing(("a", 0, 1))], (), 0), look
+    )
+    assert [line for line in lines if "\x1b[7m" in line] == ['\x1b[7m    "lag": 2\x1b[0m']
+
+
+# The option
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        (["topics", "list"], None),
+        (["topics", "list", "-w"], 2.0),
+        (["topics", "list", "-w", "5"], 5.0),
+        (["topics", "list", "-w0.5"], 0.5),
+        (["topics", "list", "--watch=3s"], 3.0),
+        (["topics", "list", "--watch", "1s", "orders"], 1.0),
+        (["topics", "list", "-w", "orders"], 2.0),
+    ],
+)
+def test_the_seconds_may_be_left_out(words: list[str], seconds: float | None) -> None:
+    parsed = parse(ROOT, words)
+    assert parsed.args.watch_s == seconds
+    assert parsed.args.pattern == ("orders" if "orders" in words else None)
+
+
+@pytest.mark.parametrize("value", ["0", "x", "-1", ""])
+def test_what_is_no_time_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="wants seconds above 0"):
+        parse(ROOT, ["topics", "list", f"--watch={value}"])
+
+
+def test_what_shows_and_changes_nothing_can_be_watched() -> None:
+    """Every list and description there is; those that change something, or stream, cannot."""
+    watched = {
+        " ".join(path)
+        for path, command in commands(ROOT)
+        if isinstance(command, Command)
+        and any(o.dest in ("watch_s", "watch") for o in command.options)
+    }
+    assert watched >= {
+        "topics list",
+        "topics describe",
+        "topics offsets",
+        "groups list",
+        "groups describe",
+        "groups lag",
+        "partitions list",
+        "isr",
+        "reassign status",
+        "brokers list",
+        "brokers describe",
+        "brokers logdirs",
+        "cluster describe",
+        "cluster health",
+        "cluster quorum",
+        "configs list",
+        "configs describe",
+        "producers describe",
+    }
+    for path, command in commands(ROOT):
+        if " ".join(path) in watched:
+            assert not any(o.dest in ("dry_run", "yes") for o in command.options), path
+
+
+# In a pipe
+
+
+@contextlib.contextmanager
+def piped(kafka: Kafka, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        pk_command(*words),
+        env=pk_environment() | {"PK_BOOTSTRAP_SERVER": kafka.bootstrap},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_pipe_gets_each_state_that_is_another(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    name = fresh("watched")
+    at("topics", "create", name, "-p", "1")
+    with piped(kafka, "topics", "describe", name, "-w", "0.1", "-f", "json") as process:
+        assert process.stdout is not None
+        first = json.loads(process.stdout.readline())
+        assert first[0]["partition_count"] == 1
+        at("topics", "add-partitions", name, "-p", "3", "-y")
+        second = json.loads(process.stdout.readline())
+        assert second[0]["partition_count"] == 3
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_a_table_in_a_pipe_stands_below_the_time(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    name = fresh("watched")
+    at("topics", "create", name, "-p", "1")
+    with piped(kafka, "topics", "list", name, "-w", "0.1") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().decode() for _ in range(3)]
+        assert lines[0][:2] == "20" and lines[0][10] == "T"
+        assert lines[1].split() == ["TOPIC", "PARTITIONS", "REPLICAS"]
+        assert lines[2].split() == [name, "1", "1"]
+        at("topics", "delete", name, "-y")
+        again = [process.stdout.readline().decode() for _ in range(3)]
+        assert again[0] == "\n" and again[2].split() == lines[1].split()
+
+
+def test_csv_in_a_pipe_has_one_head(at: Run, kafka: Kafka, fresh: Fresh) -> None:
+    name = fresh("watched")
+    at("topics", "create", name, "-p", "1")
+    words = ("topics", "list", name, "-w", "0.1", "-f", "csv", "--columns", "topic,partitions")
+    with piped(kafka, *words) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"topic,partitions\n"
+        assert process.stdout.readline() == f"{name},1\n".encode()
+        at("topics", "add-partitions", name, "-p", "2", "-y")
+        assert process.stdout.readline() == f"{name},2\n".encode()
+
+
+def test_only_the_first_look_may_fail(at: Run) -> None:
+    ran = at("topics", "describe", "no-such-topic-at-all", "-w", "0.1")
+    assert ran.code == 1 and "no-such-topic-at-all" in ran.err
+
+
+# On a terminal
+
+
+def test_what_changed_is_lit_and_the_last_table_stays(
+    at: Run, terminal: Open, kafka: Kafka, fresh: Fresh
+) -> None:
+    name = fresh("watched")
+    at("topics", "create", name, "-p", "1")
+    screen = terminal("topics", "list", name, "-w", "0.3", PK_BOOTSTRAP_SERVER=kafka.bootstrap)
+    screen.wait_for("every 0.3 s")
+    assert screen.screen_of.alternate
+    at("topics", "add-partitions", name, "-p", "37", "-y")
+    screen.wait_for(" 37 ")
+    screen.wait_for(lambda _: re.search(rb"\x1b\[7m +37", screen.output) is not None)
+    screen.keys("ctrl-c")
+    assert (screen.end(), screen.traces()) == (130, [])
+    shown = screen.screen()
+    assert name in shown and " 37 " in shown and "every" not in shown
+    assert shown.count(name) == 1
+
+
+def test_a_table_that_is_too_tall_is_cut_while_it_lasts_and_whole_at_the_end(
+    at: Run, terminal: Open, kafka: Kafka, fresh: Fresh
+) -> None:
+    name = fresh("watched")
+    at("topics", "create", name, "-p", "60")
+    screen = terminal("topics", "offsets", name, "-w", "5", PK_BOOTSTRAP_SERVER=kafka.bootstrap)
+    shown = screen.wait_for("more lines (--limit")
+    assert len(shown.splitlines()) == 24
+    screen.resize(80, 40)
+    screen.wait_for(lambda text: len(text.splitlines()) == 40)
+    screen.resize(80, 24)
+    screen.wait_for(lambda text: len(text.splitlines()) == 24)
+    screen.keys("ctrl-c")
+    assert (screen.end(), screen.traces()) == (130, [])
+    whole = [line.split() for line in screen.scrollback().splitlines()]
+    assert [words[1] for words in whole if words[:1] == [name]] == [str(n) for n in range(60)]
+
+
+def test_a_broker_that_dies_leaves_the_picture_and_is_looked_for_again(terminal: Open) -> None:
+    with PkBroker() as broker:
+        screen = terminal("brokers", "list", "-w", "0.3", "-b", broker.bootstrap)
+        screen.wait_for(" up ")
+        broker.kill()
+        screen.wait_for("As of ")
+        assert " up " in screen.screen()
+        broker.start()
+        screen.wait_for(lambda text: "As of " not in text and " up " in text)
+        screen.signal(signal.SIGTERM)
+        assert (screen.end(), screen.traces()) == (130, [])
+
+
+def test_a_dumb_terminal_gets_blocks(terminal: Open, pk_kafka: Kafka) -> None:
+    screen = terminal(
+        "brokers", "list", "-w", "0.2", PK_BOOTSTRAP_SERVER=pk_kafka.bootstrap, TERM="dumb"
+    )
+    screen.wait_for("BROKER")
+    screen.keys("ctrl-c")
+    assert (screen.end(), screen.traces()) == (130, [])
+    assert b"\x1b" not in screen.output
