@@ -49,7 +49,12 @@ class Cache:
         self.soon: Callable[[Callable[[], None]], None] = lambda function: None
         """Has a function called in the engine's thread, once there is one."""
 
+        self.changed: Callable[[], None] = lambda: None
+        """Called in the engine's thread when there is something new to offer."""
+
         self._wanted: trio.Event | None = None
+        self._due = True
+        self._tried = 0.0
         self._used = time.monotonic()
         self.switch(settings)
 
@@ -74,31 +79,43 @@ class Cache:
             self._configs["topic", topic] = (0.0, configs)
         self.stale()
 
-    def _fill(self, kind: str, names: Mapping[str, str]) -> None:
+    def _fill(self, kind: str, names: Mapping[str, str]) -> bool:
+        """Takes the names of a kind; whether anything is new in them."""
+        if self._lists.get(kind) == [*names.items()]:
+            return False
         self._lists[kind] = [Candidate(*item) for item in names.items()]
         if kind == "topic":
             self._lists["topic/"] = [Candidate(f"{n}/", meaning) for n, meaning in names.items()]
+        return True
 
     # the engine's side
 
     def stale(self) -> None:
         """Asks for a refresh soon; called in the engine's thread."""
+        self._due = True
+        self._wake()
+
+    def _wake(self) -> None:
         if self._wanted is not None:
             self._wanted.set()
 
     async def keep_fresh(self, session: Session) -> None:
         """Refreshes for ever."""
+        pause_s = 0.0
         while True:
             self._wanted = trio.Event()
             began = time.monotonic()
-            if self._asked and began - (self.refreshed or 0) < REFRESH_S:
-                await self._guarded(self._fetch_configs, session)
-            else:
+            if self._due or began - self._tried >= pause_s:
+                self._due, self._tried = False, began
                 await self._guarded(self._refresh, session)
-            took_s = time.monotonic() - began
-            idle = began - self._used > _IDLE_S
-            pause_s = max(_IDLE_S if idle else REFRESH_S, _SHARE * took_s)
-            with trio.move_on_after(_RETRY_S if self.error else pause_s):
+                idle = began - self._used > _IDLE_S
+                took_s = time.monotonic() - began
+                pause_s = max(_IDLE_S if idle else REFRESH_S, _SHARE * took_s)
+                if self.error:
+                    pause_s = _RETRY_S
+            if self._asked:
+                await self._guarded(self._fetch_configs, session)
+            with trio.move_on_at(trio.current_time() + self._tried + pause_s - time.monotonic()):
                 await self._wanted.wait()
 
     async def _guarded(self, work: Callable[[Session], object], session: Session) -> None:
@@ -128,12 +145,13 @@ class Cache:
         self.offline = sum(p.leader_id < 0 for p in every)
         self.moving = moving
         self.down, self.brokers, self.controller = seen.down, seen.brokers, seen.controller
-        self._fill(
-            "topic", {n: partitions_meaning(len(t.partitions)) for n, t in seen.topics.items()}
-        )
-        self._fill("group", seen.groups)
-        self._fill("broker", {str(b): a or "not there" for b, a in seen.brokers.items()})
+        topics = {n: partitions_meaning(len(t.partitions)) for n, t in seen.topics.items()}
+        new = self._fill("topic", topics)
+        new |= self._fill("group", seen.groups)
+        new |= self._fill("broker", {str(b): a or "not there" for b, a in seen.brokers.items()})
         self.refreshed = time.monotonic()
+        if new:
+            self.changed()
 
     async def _fetch_configs(self, session: Session) -> None:
         settings, asked = self.settings, sorted(self._asked)
@@ -148,6 +166,7 @@ class Cache:
             name: c for (kind, name), (_, c) in self._configs.items() if kind == "topic" and c
         }
         remember_configs(settings.bootstrap, topics)
+        self.changed()
 
     # the main thread's side
 
@@ -173,7 +192,7 @@ class Cache:
         at, known = self._configs.get((kind, name), (-_CONFIGS_S, {}))
         if time.monotonic() - at > _CONFIGS_S:
             self._asked.add((kind, name))
-            self.soon(self.stale)
+            self.soon(self._wake)
         return known
 
     def current(self, kind: str) -> str | None:

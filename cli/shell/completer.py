@@ -51,7 +51,13 @@ def fuzzy(typed: str, words: Iterable[Candidate], limit: int = SHOWN_MAX) -> lis
     if len(others) <= _RANKED_MAX:
         # Looked for at every place: the first match need not be the tightest.
         tightest = re.compile(f"(?=({'.*?'.join(map(re.escape, low))}))", re.IGNORECASE | re.DOTALL)
-        others.sort(key=lambda c: min((len(m[1]), m.start()) for m in tightest.finditer(c.word)))
+        ranked = [
+            (min((len(m[1]), m.start()) for m in tightest.finditer(c.word)), c) for c in others
+        ]
+        ranked.sort(key=lambda entry: entry[0])
+        # Letters strewn far apart are chance, where there is anything better.
+        near = [c for (length, _), c in ranked if length <= 2 * len(low) + 2]
+        others = near if near or prefixed else [c for _, c in ranked]
     return _cut(prefixed + others, limit)
 
 

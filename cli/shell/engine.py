@@ -82,8 +82,7 @@ class Job:
             self.context.say(f"The connection to {name} is lost; trying again. Ctrl-C ends it.")
 
     def interrupt(self) -> None:
-        """A Ctrl-C; called in the engine's thread."""
-        self.interrupts += 1
+        """Passes a Ctrl-C on; called in the engine's thread."""
         if self.interrupts >= _PATIENCE or not self.relay.passes_on():
             self.scope.cancel()
 
@@ -143,6 +142,7 @@ class Engine:
 
     def interrupt(self, job: Job) -> None:
         """Passes a Ctrl-C on to a command. May be called by a signal's handler."""
+        job.interrupts += 1
         self.soon(job.interrupt)
         if job.interrupts >= _PATIENCE:
             job.code = Exit.INTERRUPTED

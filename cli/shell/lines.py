@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from pk.cli.context import Context, Streams
 from pk.cli.exits import CommandError, Exit
-from pk.cli.grammar import Command, Parsed, UsageError, parse
+from pk.cli.grammar import Command, Parsed, UsageError, nearest, parse
 from pk.cli.help import help_text
 from pk.cli.main import usage
 from pk.cli.refresh import CONNECTING
@@ -147,15 +147,26 @@ class Shell:
             case []:
                 cache.topic = cache.group = None
             case ["topic", *names] if len(names) < 2:
-                cache.topic = names[0] if names else None
+                cache.topic = self._known("topic", names)
             case ["group", *names] if len(names) < 2:
-                cache.group = names[0] if names else None
+                cache.group = self._known("group", names)
             case ["profile", name]:
                 self._switch(name)
             case _:
                 raise UsageError(
                     "use takes `topic NAME`, `group NAME` or `profile NAME`", ("shell",)
                 )
+
+    def _known(self, kind: str, names: list[str]) -> str | None:
+        """The name given, if one is; where the shell knows no such thing, that is said: it may be yet to be made."""
+        if not names:
+            return None
+        known = [c.word for c in self.cache.names(kind)]
+        if known and names[0] not in known:
+            near = nearest(names[0], known)
+            hint = f"; did you mean {' or '.join(near)}?" if near else "."
+            sys.stderr.write(f"As far as is known there is no {kind} {names[0]!r}{hint}\n")
+        return names[0]
 
     def _switch(self, profile: str) -> None:
         """Turns to the cluster of another profile. Raises CommandError."""

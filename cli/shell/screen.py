@@ -2,6 +2,7 @@
 do nothing but that.
 """
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from pk.cli.paths import make_user_dir
 
 if TYPE_CHECKING:
+    from prompt_toolkit.application import Application
     from prompt_toolkit.formatted_text import StyleAndTextTuples
 
     from pk.cli.shell.lines import Shell
@@ -148,8 +150,11 @@ def _read_with_editor(shell: "Shell") -> None:
         enable_suspend=True,
         style=None if plain else Style.from_dict(_style_rules()),
     )
+    shell.cache.changed = lambda: _offer_again(prompts.app)
     while True:
         try:
+            # On a low screen the room for the menu would push away what was just shown.
+            prompts.reserve_space_for_menu = min(8, os.get_terminal_size().lines // 3)
             # Ctrl-C is a key here. A signal that somebody sends is left to the shell's handler, to which it means nothing.
             text = prompts.prompt(message, handle_sigint=False)
         except KeyboardInterrupt:
@@ -159,6 +164,25 @@ def _read_with_editor(shell: "Shell") -> None:
         for line in text.splitlines():
             if not shell.run_line(line):
                 return
+
+
+def _offer_again(app: "Application[str]") -> None:
+    """Names have come while somebody types: the menu is made again, unless a word in it is being chosen.
+
+    Called in the engine's thread.
+    """
+
+    def offer() -> None:
+        buffer = app.current_buffer
+        state = buffer.complete_state
+        if buffer.text and (state is None or state.current_completion is None):
+            buffer.cancel_completion()  # one that stands keeps another from being made
+            buffer.start_completion(select_first=False)
+
+    loop = app.loop
+    if loop is not None:
+        with contextlib.suppress(RuntimeError):  # the prompt has just ended
+            loop.call_soon_threadsafe(offer)
 
 
 def _read_plainly(shell: "Shell") -> None:

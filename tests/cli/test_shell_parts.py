@@ -6,23 +6,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.complete import Candidate
-from pk.cli.grammar import UsageError
+from pk.cli.context import Context, Streams
+from pk.cli.exits import Exit
+from pk.cli.grammar import UsageError, parse
 from pk.cli.names import remember
 from pk.cli.output import Column, Listing, Look
 from pk.cli.settings import Profile, Settings
 from pk.cli.shell import completer, paging
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.completer import ShellCompleter, fuzzy
+from pk.cli.shell.engine import Engine, Job
 from pk.cli.shell.history import History, holds_secret
 from pk.cli.shell.lines import Shell
 from pk.cli.shell.screen import cut, prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
 from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_line
 from pk.cli.tree import ROOT
+from pk.net.client.errors import Disconnected
 
 HERE = Settings("127.0.0.1:9092", {}, {}, None)
 
@@ -268,3 +274,83 @@ def test_no_thread_is_left_by_a_shell_that_was_not_started() -> None:
     before = threading.active_count()
     Shell(HERE, interactive=True)
     assert threading.active_count() == before
+
+
+# Commands in the engine
+
+
+def _context() -> Context:
+    parsed = parse(ROOT, ["topics", "list"])
+    return Context(parsed.args, parsed.path, Streams())
+
+
+def test_ctrl_c_reaches_a_command_that_listens_to_it() -> None:
+    """`reassign apply` asks what is to become of the move: in the shell, too."""
+    heard: list[str] = []
+    ready = threading.Event()
+
+    async def handler(context: Context) -> int:
+        with listen_for_interrupts() as interrupts:
+            ready.set()
+            if await interrupts.or_until(trio.sleep_forever):
+                heard.append("asks")
+            ready.set()
+            if await interrupts.or_until(trio.sleep_forever):
+                heard.append("asks again")
+        return 7
+
+    with Engine(_no_background) as engine:
+        job = Job(handler, _context(), retried=False)
+        engine.start(job)
+        for _ in range(2):
+            assert ready.wait(10)
+            ready.clear()
+            engine.interrupt(job)
+        assert job.done.wait(10)
+    assert (heard, job.code) == (["asks", "asks again"], 7)
+
+
+def test_the_third_ctrl_c_does_not_wait_any_longer() -> None:
+    ready, over = threading.Event(), threading.Event()
+
+    async def handler(context: Context) -> None:
+        with trio.CancelScope(shield=True):
+            ready.set()
+            await trio.to_thread.run_sync(over.wait)
+
+    with Engine(_no_background) as engine:
+        job = Job(handler, _context(), retried=False)
+        engine.start(job)
+        assert ready.wait(10)
+        engine.interrupt(job)
+        engine.interrupt(job)
+        assert not job.done.is_set()
+        engine.interrupt(job)
+        assert job.done.is_set() and job.code == Exit.INTERRUPTED
+        over.set()
+
+
+async def _no_background(session: object) -> None:
+    return
+
+
+def test_a_command_is_tried_again_where_the_connection_was_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tries = 0
+
+    async def handler(context: Context) -> int:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise Disconnected("gone")
+        return 0
+
+    with Engine(_no_background) as engine:
+        for retried, code, wanted in ((True, 0, 3), (False, Exit.NO_CONNECTION, 1)):
+            tries = 0
+            job = Job(handler, _context(), retried=retried)
+            engine.start(job)
+            assert job.done.wait(10)
+            assert (job.code, tries) == (code, wanted)
+    assert capsys.readouterr().err.count("is lost; trying again") == 1
