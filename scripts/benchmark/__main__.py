@@ -22,7 +22,7 @@ from clients import apache_kafka
 from rich.console import Console
 
 from benchmark import console as console_tools
-from benchmark import report, work
+from benchmark import report, startup, work
 from benchmark.systems import Apache, Pk, System, running
 
 DESCRIPTION = "Measures pk and Apache Kafka side by side and prints a table of ratios."
@@ -101,6 +101,12 @@ def _measure_starts(
                 system.close()
 
 
+def _command_line(system: System, size: work.Size, results: report.Results, lines: Path) -> None:
+    """How long its commands take to start, and what its console tools carry."""
+    startup.measure(system, results)
+    work.command_line(system, size, results, lines)
+
+
 def _measure_work(
     names: list[str],
     rounds: int,
@@ -118,7 +124,7 @@ def _measure_work(
         "requests": lambda system: work.one_record_requests(system, size, results),
         "latency": lambda system: work.latencies(system, size, results),
         "java": lambda system: work.java_tools(system, size, results),
-        "cli": lambda system: work.command_line(system, size, results, lines),
+        "cli": lambda system: _command_line(system, size, results, lines),
         "console": lambda system: console_tools.measure(system, size, results, folder),
     }
     if apache_kafka.available() is not None:

@@ -1,0 +1,63 @@
+"""How long somebody waits for a command line: pk's start-up over a bare `python -c pass`, and a list of topics by the tools of
+three makers.
+
+Each is the median of several runs, each beside a bare interpreter: what the machine is doing meanwhile happens to both.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+
+from clients import apache_kafka
+from clients.apache_kafka import java_command
+from clients.pk_broker import pk_command, pk_environment
+
+from benchmark.report import Results
+from benchmark.systems import TOOL_JVM, System
+
+RUNS = 11
+BARE = [sys.executable, "-c", "pass"]
+BUDGETS = (
+    ("pk --help", ("--help",), 150),
+    ("completion of a topic", ("__complete", "topics", "describe", ""), 80),
+    ("pk topics list", ("topics", "list"), 300),
+)
+"""What, its words, and how many ms more than a bare interpreter it may take."""
+
+
+def took_ms(command: Sequence[str], env: Mapping[str, str]) -> float:
+    """How long a command takes from its start to its end. Raises CalledProcessError."""
+    start = time.perf_counter()
+    subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - start) * 1000
+
+
+def over_bare_ms(command: Sequence[str], env: Mapping[str, str]) -> float:
+    """How much longer a command takes than a bare interpreter: the median of pairs."""
+    took_ms(command, env)  # its files are in memory then
+    return statistics.median(took_ms(command, env) - took_ms(BARE, env) for _ in range(RUNS))
+
+
+def measure(system: System, results: Results) -> None:
+    """All of it, for one system: the tools talk to its broker."""
+    env = pk_environment() | {"PK_BOOTSTRAP_SERVER": system.bootstrap}
+    for name, words, limit in BUDGETS:
+        row = results.row(f"{name}: over `python -c pass`", "ms", "pk", higher=False, limit=limit)
+        row.add(system.name, over_bare_ms(pk_command(*words), env))
+    tools = {"pk topics list": (pk_command("topics", "list"), env)}
+    if shutil.which("kcat"):
+        tools["kcat -L"] = (["kcat", "-L", "-b", system.bootstrap], env)
+    if apache_kafka.available() is None:
+        lists = ["--bootstrap-server", system.bootstrap, "--list"]
+        tools["kafka-topics --list"] = (
+            java_command("org.apache.kafka.tools.TopicCommand", *lists, jvm=TOOL_JVM),
+            env,
+        )
+    for name, (command, its_env) in tools.items():
+        row = results.row(f"list topics: {name}", "ms", name.split()[0], higher=False)
+        row.add(system.name, statistics.median(took_ms(command, its_env) for _ in range(3)))
