@@ -49,6 +49,8 @@ async def reset_offsets(context: Context) -> None:
     if args.all_topics and args.topics:
         raise Unusable("Name topics with -t, or say --all-topics; not both.")
     admin = await context.admin()
+    if args.wait_empty is not None and not args.dry_run:
+        context.allow()  # not after minutes of waiting
     names = await _groups_of(context, admin, target)
     active, absent = await _look(context, admin, names)
     listed = await _listed(context, admin, target)

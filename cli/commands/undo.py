@@ -79,7 +79,9 @@ async def _undo(context: Context, kind: str | None) -> None:
         _show(context, left)
         context.say("pk undo ID undoes one." if left else "There is nothing to undo.")
         return
-    change = store.find(args.id)
+    change = store.find(args.id, kind)
+    if not args.dry_run:
+        context.allow()
     if change.undone_ms is not None and not args.anyway:
         raise Refused(
             f"Change {change.id} was undone {show_span(now_ms() - change.undone_ms)} ago; "

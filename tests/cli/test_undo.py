@@ -62,6 +62,15 @@ def test_last_goes_back_step_by_step() -> None:
         undo.find("last")
 
 
+def test_groups_undo_is_about_groups() -> None:
+    configs = _store("of configs")
+    offsets = undo.store("group-offsets", "c", "of offsets", {}, cluster="here", now_ms=5)
+    _store("of configs again")
+    assert undo.find("last", "group-offsets").id == offsets
+    with pytest.raises(CommandError, match=f"pk undo {configs}"):
+        undo.find(configs, "group-offsets")
+
+
 @pytest.mark.parametrize("name", ["9", "0x1", "../1", "", "١"])
 def test_what_was_never_kept_is_not_found(name: str) -> None:
     _store("a")
