@@ -19,6 +19,7 @@ from pk.cli.commands.common import (
 )
 from pk.cli.commands.reading import Part, RangeReader, Span, last_records, merged, part_of
 from pk.cli.commands.record_output import Output
+from pk.cli.commands.silence import Silence
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.links import SCHEME, profile_of
@@ -36,6 +37,9 @@ from pk.net.client.results import IsolationLevel, ListedOffset, OffsetAndMetadat
 
 _TICK_MS = 100
 """How often a member looks whether it has reached the end."""
+
+_LOOK_MS = 1000
+"""How often it looks around where it need not end."""
 
 
 class _Wish(NamedTuple):
@@ -223,11 +227,13 @@ async def _consume_spans(
 async def _read(context: Context, reader: RangeReader, output: Output) -> bool:
     timeout_ms: int | None = context.args.timeout_ms
     last = trio.current_time()
+    silence = Silence(context, reader.consumer)
     with _progress(context, reader, output) as progress:
         while reader.open and not output.full:
             parts = await reader.parts(timeout_ms)
             output.take(parts)
             _tell(progress, reader, output)
+            await silence.look(bool(parts))
             now = trio.current_time()
             if parts:
                 last = now
@@ -237,10 +243,12 @@ async def _read(context: Context, reader: RangeReader, output: Output) -> bool:
 
 
 async def _read_merged(context: Context, reader: RangeReader, output: Output) -> bool:
+    silence = Silence(context, reader.consumer)
     with _progress(context, reader, output) as progress:
         async with aclosing(merged(reader)) as rounds:
             async for parts in rounds:
                 output.take(parts)
+                await silence.look(bool(parts))
                 _tell(progress, reader, output)
                 if output.full:
                     break
@@ -314,11 +322,12 @@ class _Ends:
 async def _poll_group(context: Context, consumer: Consumer, output: Output) -> bool:
     args = context.args
     last = trio.current_time()
-    ends = _Ends(consumer)
+    ends, silence = _Ends(consumer), Silence(context, consumer)
     while not output.full:
-        wait = _TICK_MS if args.exit else args.timeout_ms
+        wait = _TICK_MS if args.exit else min(args.timeout_ms or _LOOK_MS, _LOOK_MS)
         parts = await _polled(consumer, output.left, wait, profile_of(context.settings))
         output.take(parts)
+        await silence.look(bool(parts))
         now = trio.current_time()
         if parts:
             last = now

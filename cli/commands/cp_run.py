@@ -14,6 +14,7 @@ import trio
 from pk.cli.client_config import client_config
 from pk.cli.commands.cp_state import StateFile
 from pk.cli.commands.reading import Part, RangeReader, Span
+from pk.cli.commands.silence import Silence
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError
 from pk.cli.failures import exit_code, sentence
@@ -232,8 +233,11 @@ class _Run:
         with Progress(
             self._context, "Copying", total, unit="offsets", over_output=True
         ) as progress:
+            silence = Silence(self._context, reader.consumer)
             while reader.open and self._left != 0:
-                for part in await reader.parts(_TICK_MS):
+                parts = await reader.parts(_TICK_MS)
+                await silence.look(bool(parts))
+                for part in parts:
                     await self._copy_part(part)
                     if self._left == 0:
                         break

@@ -102,7 +102,7 @@ class RangeReader:
     """Reads `spans`; ends by itself once all of them that have an end are read, if none is without."""
 
     def __init__(self, consumer: Consumer, spans: Spans, profile: str | None = None) -> None:
-        self._consumer = consumer
+        self.consumer = consumer
         self._profile = profile
         self.spans = spans
         self.open = {tp: s for tp, s in spans.items() if s.end is None or s.begin < s.end}
@@ -140,7 +140,7 @@ class RangeReader:
         wait = _TICK_MS if any(s.end is not None for s in self.open.values()) else _LOOK_MS
         if timeout_ms is not None:
             wait = min(wait, timeout_ms)
-        batches = await self._consumer.poll_batches(timeout_ms=wait)
+        batches = await self.consumer.poll_batches(timeout_ms=wait)
         found = []
         for batch in batches:
             span = self.open.get(batch.partition)
@@ -156,7 +156,7 @@ class RangeReader:
 
     def _check_topics(self) -> None:
         """Raises CommandError where a topic is no more, or is another one of the same name."""
-        known = self._consumer.cluster.metadata.topics
+        known = self.consumer.cluster.metadata.topics
         missing = None
         for topic in {tp.topic for tp in self.open}:
             info = known.get(topic)
@@ -179,7 +179,7 @@ class RangeReader:
     def _close_finished(self) -> None:
         finished = []
         for tp, span in self.open.items():
-            position = self._consumer.position_nowait(tp)
+            position = self.consumer.position_nowait(tp)
             if position is None:
                 continue
             self.positions[tp] = position if span.end is None else min(position, span.end)
@@ -188,13 +188,13 @@ class RangeReader:
         if finished:
             for tp in finished:
                 del self.open[tp]
-            self._consumer.assign(self.open)
+            self.consumer.assign(self.open)
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        self._consumer.pause(partitions)
+        self.consumer.pause(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        self._consumer.resume(partitions)
+        self.consumer.resume(partitions)
 
 
 async def first_records(

@@ -6,11 +6,12 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import PkBroker, pk_command, pk_environment
 from terminal import Terminal
 
 from pk.net.client.partitioner import partition_for_key
@@ -274,3 +275,24 @@ with Progress(context, "Reading", 1000, unit="offsets", over_output=True) as bar
     assert one.end() == 0
     assert one.screen().split() == ["a", "record"]
     assert one.traces() == []
+
+
+@pytest.mark.slow
+def test_a_broker_that_goes_and_returns_is_told_of_and_nothing_is_missed(pk: Run) -> None:
+    """The data directory stays, so the broker that returns has what the one that went had."""
+    with PkBroker() as broker:
+        where = ("-b", broker.bootstrap)
+        pk("topics", "create", "t", *where)
+        pk("produce", "t", "before", *where)
+        here = Kafka("pk", broker.bootstrap, Path())
+        with reading(here, "t", "--from-beginning") as process:
+            assert line(process) == "before"
+            broker.kill()
+            assert process.stderr is not None
+            assert "No broker of" in process.stderr.readline()
+            broker.start()
+            pk("produce", "t", "after", *where)
+            assert line(process) == "after"
+            assert process.stderr.readline() == "The brokers answer again.\n"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
