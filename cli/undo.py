@@ -200,16 +200,22 @@ def history() -> list[Change]:
     return [change for change in found if change is not None]
 
 
-def find(change_id: str, kind: str | None = None) -> Change:
-    """The change of that id, which must be of `kind` where one is named. Raises CommandError.
+def last(cluster_id: str | None, kind: str | None = None) -> Change:
+    """The newest change of a cluster (and kind) that is not undone and no undoing itself. Raises CommandError.
 
-    `last` is the newest that is not undone and no undoing itself: said again and again, it goes back step by step.
+    Undone again and again, it goes back step by step.
     """
-    if change_id == "last":
-        for change in history():
-            if change.undone_ms is None and change.undoes is None and kind in (None, change.kind):
-                return change
-        raise CommandError("There is nothing to undo; `pk history` shows what was changed.")
+    for change in history():
+        open_ = change.undone_ms is None and change.undoes is None
+        if open_ and change.cluster_id == cluster_id and kind in (None, change.kind):
+            return change
+    raise CommandError(
+        "There is nothing to undo on this cluster; `pk history` shows what was changed."
+    )
+
+
+def find(change_id: str, kind: str | None = None) -> Change:
+    """The change of that id, which must be of `kind` where one is named. Raises CommandError."""
     found = _read(change_id) if change_id.isascii() and change_id.isdigit() else None
     if found is None:
         raise CommandError(f"There is no change {change_id!r}; `pk history` shows which there are.")

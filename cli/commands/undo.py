@@ -79,7 +79,9 @@ async def _undo(context: Context, kind: str | None) -> None:
         _show(context, left)
         context.say("pk undo ID undoes one." if left else "There is nothing to undo.")
         return
-    change = store.find(args.id, kind)
+    change = None if args.id == "last" else store.find(args.id, kind)
+    here = await store.cluster_id_of(await context.admin())
+    change = change or store.last(here, kind)
     if not args.dry_run:
         context.allow()
     if change.undone_ms is not None and not args.anyway:
@@ -87,7 +89,7 @@ async def _undo(context: Context, kind: str | None) -> None:
             f"Change {change.id} was undone {show_span(now_ms() - change.undone_ms)} ago; "
             "--anyway does it again."
         )
-    await _check_cluster(context, change)
+    _check_cluster(context, change, here)
     module, _, name = KINDS[change.kind].partition(":")
     run: Undo = getattr(importlib.import_module(module), name)
     age = show_span(now_ms() - change.made_ms)
@@ -96,9 +98,8 @@ async def _undo(context: Context, kind: str | None) -> None:
         store.mark_undone(change.id, now_ms())
 
 
-async def _check_cluster(context: Context, change: store.Change) -> None:
+def _check_cluster(context: Context, change: store.Change, here: str | None) -> None:
     """Refuses to undo on one cluster what was done on another."""
-    here = await store.cluster_id_of(await context.admin())
     if here != change.cluster_id:
         raise Refused(
             f"Change {change.id} was made on {change.cluster} (cluster {change.cluster_id}), and "

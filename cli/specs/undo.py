@@ -10,7 +10,7 @@ UNDO_SHOWS = {"id": "...", "": _HISTORY}
 UNDO_ID = Argument(
     "ID",
     optional=True,
-    help="The change, as `pk history` numbers it, or `last`; without it, what can be undone is listed.",
+    help="The change, as `pk history` numbers it, or `last` on this cluster; without it, what can be undone is listed.",
     complete="change",
 )
 ANYWAY = Option(

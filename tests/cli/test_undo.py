@@ -53,20 +53,21 @@ def test_a_change_is_narrowed_and_marked(tmp_path: Path) -> None:
 
 def test_last_goes_back_step_by_step() -> None:
     first, second = _store("a"), _store("b")
-    assert undo.find("last").id == second
+    undo.store("configs", "other", "x", {}, cluster="elsewhere", now_ms=5)
+    assert undo.last("c").id == second
     undo.mark_undone(second, 1)
     _store("undoes b", undoes=second)
-    assert undo.find("last").id == first
+    assert undo.last("c").id == first
     undo.mark_undone(first, 1)
     with pytest.raises(CommandError, match="nothing to undo"):
-        undo.find("last")
+        undo.last("c")
 
 
 def test_groups_undo_is_about_groups() -> None:
     configs = _store("of configs")
     offsets = undo.store("group-offsets", "c", "of offsets", {}, cluster="here", now_ms=5)
     _store("of configs again")
-    assert undo.find("last", "group-offsets").id == offsets
+    assert undo.last("c", "group-offsets").id == offsets
     with pytest.raises(CommandError, match=f"pk undo {configs}"):
         undo.find(configs, "group-offsets")
 
