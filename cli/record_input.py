@@ -80,6 +80,9 @@ _FIELDS = frozenset(
 )
 
 
+_USUAL = _FIELDS - {"key_b64", "value_b64"}
+
+
 def _bytes(value: Any) -> bytes | None:
     """A text as UTF-8, null as null, {"b64": …} as its bytes, anything else as JSON."""
     if value is None:
@@ -132,12 +135,44 @@ def _whole(found: Mapping[str, Any], name: str) -> int | None:
     return value
 
 
+_READ = json.JSONDecoder().raw_decode
+
+
 def read_json(line: bytes) -> NewRecord:
     """A record from a line of `jsonl`. Raises BadLine."""
+    try:
+        text = line.decode()
+        found, end = _READ(text)
+        if end == len(text) and type(found) is dict and found.keys() <= _USUAL:
+            key, value, headers = found.get("key"), found.get("value"), found.get("headers")
+            timestamp, topic = found.get("timestamp"), found.get("topic")
+            if (
+                (key is None or type(key) is str)
+                and (value is None or type(value) is str)
+                and (type(timestamp) is int or timestamp is None)
+                and (type(topic) is str or topic is None)
+            ):
+                return NewRecord(
+                    None if key is None else key.encode(),
+                    None if value is None else value.encode(),
+                    _headers(headers) if headers else (),
+                    None if timestamp is None or timestamp < 0 else timestamp,
+                    _whole(found, "partition"),
+                    topic,
+                )
+    except (ValueError, RecursionError):
+        pass  # whatever it is, the careful way has words for it
+    return _read_json_carefully(line)
+
+
+def _read_json_carefully(line: bytes) -> NewRecord:
+    """As `read_json`, which does the usual line in a third of the time."""
     try:
         found = json.loads(line)
     except ValueError as e:
         raise BadLine(f"not JSON ({e})") from None
+    except RecursionError:
+        raise BadLine("the JSON is nested too deeply") from None
     if not isinstance(found, dict):
         raise BadLine('it wants an object such as {"key": "a", "value": "b"}')
     unknown = [name for name in found if name not in _FIELDS]

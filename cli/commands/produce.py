@@ -284,7 +284,8 @@ class _Stream:
         plan = self._plan
         if not found:
             return
-        if plan.topic is not None and not self._context.args.sync and self._fit(found):
+        fit = self._fit(found)
+        if fit and plan.topic is not None and not self._context.args.sync:
             pairs = plan.pairs(found)
             if pairs is not None:
                 self._number += len(found)
@@ -295,7 +296,8 @@ class _Stream:
             self._number += 1
             try:
                 record = plan.record(line)
-                self._check_size(record)
+                if not fit:
+                    self._check_size(record)
             except BadLine as e:
                 self.wrong = f"Line {self._number}: {e}."
                 break
@@ -303,7 +305,7 @@ class _Stream:
         await self._records(records)
 
     def _fit(self, found: Sequence[bytes]) -> bool:
-        """Whether no line can be too large, whatever the options add to it."""
+        """Whether no line can be too large, whatever the options add to it: no format makes more of a line than it has."""
         plan = self._plan
         added = 1024 + len(plan.key or b"") + sum(len(n) + len(v or b"") for n, v in plan.headers)
         return max(map(len, found)) + added <= self.producer.config.max_request_size
