@@ -17,7 +17,12 @@ from pk.cli.commands.common import (
 )
 from pk.cli.commands.cp_run import Copy, Totals, copy_records, count_wanted
 from pk.cli.commands.cp_state import StateFile, place_name
-from pk.cli.commands.cp_target import create_targets, target_context, target_description
+from pk.cli.commands.cp_target import (
+    create_targets,
+    say_stamped,
+    target_context,
+    target_description,
+)
 from pk.cli.commands.reading import Span
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Refused, Unusable
@@ -116,6 +121,9 @@ async def copy(context: Context) -> int | None:
         state = StateFile(context.args.state, plan.targets, ids)
         plan = plan._replace(spans=state.resumed(context, plan.spans, plan.starts, topics))
         missing = await target_description(context, target, plan.targets, topics)
+        if context.args.keep_timestamp:
+            made = {plan.targets[t.name] for t in missing}
+            await say_stamped(context, target, sorted({*plan.targets.values()} - made))
         if context.args.dry_run:
             matching = None
             if wanted is not None and plan.bounded:

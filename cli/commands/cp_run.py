@@ -96,7 +96,9 @@ def _producer_config(context: Context, target: Context) -> dict[str, object]:
     defaults: dict[str, object] = {"linger.ms": "20", "batch.size": str(1 << 17)}
     if context.args.compression:
         defaults["compression.type"] = context.args.compression
-    config = client_config(ProducerConfig, target.settings, defaults)
+    # Where the clusters are one, -X is for the consumer; the producer takes what it knows of it.
+    about = ConsumerConfig if target is context else ProducerConfig
+    config = client_config(ProducerConfig, target.settings, defaults, about=about)
     # Nothing is lost or put out of order, whatever a profile says for other work.
     return config | {"acks": "all", "enable.idempotence": "true"}
 

@@ -9,7 +9,7 @@ from pk.cli.context import Context, join
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.settings import Settings, choose_profile, read_properties
 from pk.net.client.admin import Admin
-from pk.net.client.config import ProducerConfig
+from pk.net.client.config import ProducerConfig, keys
 from pk.net.client.results import (
     ConfigResource,
     ConfigSource,
@@ -32,7 +32,9 @@ def target_context(context: Context) -> Context:
         if not args.to_property:
             return context
         target = Context(args, context.path, context.streams, context.session)
-        target.use(context.settings._replace(given=dict(args.to_property)))
+        own = keys(ProducerConfig)
+        shared = {k: v for k, v in context.settings.given.items() if k in own}
+        target.use(context.settings._replace(given=shared | dict(args.to_property)))
     else:
         # Not the chosen profile, nor that of the environment: their secrets are for the source.
         profile = choose_profile(args.to_profile) if args.to_profile else None
@@ -83,6 +85,20 @@ async def target_description(
             unknown = await unknown_topic(target, admin, name)
             raise CommandError(f"{unknown.said} --create makes it like the source.")
     return missing
+
+
+async def say_stamped(context: Context, target: Context, names: Iterable[str]) -> None:
+    """Says which targets give records the time of the append, whatever is to be kept."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    key = "message.timestamp.type"
+    answers = await (await target.admin()).describe_configs(resources, keys=[key])
+    for resource, entries in answers.items():
+        if isinstance(entries, Exception):
+            continue  # who may not look at configs may still copy
+        if any(e.name == key and e.value == "LogAppendTime" for e in entries):
+            context.say(
+                f"{resource.name} has {key}=LogAppendTime: the records' times are not kept."
+            )
 
 
 async def create_targets(

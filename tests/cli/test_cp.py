@@ -231,6 +231,28 @@ def test_what_cannot_be_written_fails_the_copy(
     assert noted.get("0", 0) <= 10, "what was not written is not noted as copied"
 
 
+def test_a_target_that_stamps_records_itself_is_told_of(at: Run, fresh: Fresh, orders: str) -> None:
+    target = fresh("stamped")
+    at("topics", "create", target, "-c", "message.timestamp.type=LogAppendTime")
+    said = at("cp", orders, target, "--once", "--keep-timestamp", "-y").err
+    assert f"{target} has message.timestamp.type=LogAppendTime" in said
+    times = at("consume", target, "-e", "-f", r"%T\n").lines
+    assert all(int(t) > 1_700_000_000_000 for t in times)
+
+
+def test_client_keys_go_to_the_client_that_knows_them(at: Run, fresh: Fresh, orders: str) -> None:
+    target = fresh("target")
+    at("topics", "create", target)
+    words = ("cp", orders, target, "--once", "-y")
+    assert at(*words, "-X", "fetch.max.bytes=1000", "-X", "client.id=me").code == 0
+    assert at(*words, "--to-property", "linger.ms=0", "-X", "fetch.max.wait.ms=10").code == 0
+    wrong = at(*words, "-X", "linger.ms=0")
+    assert (wrong.code, "linger.ms" in wrong.err) == (2, True), wrong.err
+    wrong = at(*words, "--to-property", "fetch.max.bytes=1")
+    assert (wrong.code, "fetch.max.bytes" in wrong.err) == (2, True), wrong.err
+    assert len(at("consume", target, "-e").lines) == 40
+
+
 def test_a_rate_is_kept(at: Run, fresh: Fresh, orders: str) -> None:
     target = fresh("slow")
     at("topics", "create", target)
