@@ -13,7 +13,9 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -445,10 +447,18 @@ def test_a_watch_of_the_isr_tells_who_leaves_and_who_comes_back(pk: Pk) -> None:
     made = make_topic(pk, "ready", "1")
     assert process.stderr is not None
     assert process.stderr.readline() == "Watching 2 partitions; Ctrl-C ends.\n"  # its first look
+    killed = time.time()
     try:
         pk.cluster.kill(4)
         left = until("shrink", 4)
         assert left["time"] and left["topic"] == topic and left["isr"] == [1]
+        # `pk isr` has not watched, but the controller knows since when the broker is silent.
+        rows = pk.json("isr", topic, "--under-replicated")
+        assert [(r["out_of_sync"], r["behind"], r["estimated"]) for r in rows] == [
+            ([4], {"4": 0}, [4])
+        ] * 2
+        seen = [datetime.fromisoformat(r["since"]).timestamp() for r in rows]
+        assert all(killed - 10 < since <= time.time() for since in seen)
     finally:
         pk.cluster.start(4)
     back = until("expand", 4)
