@@ -197,7 +197,8 @@ class Context:
                 "There is no terminal to ask on, so nothing was changed; -y does it without asking."
             )
         if guard == "type-name":
-            wanted = name or (profile.name if profile else "yes")
+            several = name is None or name == self.settings.bootstrap
+            wanted = profile.name if several and profile else name or "yes"
             answer = await self.ask(f"{question} Type {wanted} to go on: ")
             if answer.strip() != wanted:
                 raise Refused("Nothing was changed.")

@@ -244,6 +244,46 @@ def _plain_table(listing: Listing) -> str:
     return "".join(lines)
 
 
+_GAP = 2
+_NARROWEST = 8
+
+
+def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths of columns that fit `room` together with the gaps between them: the widest give way first, down to what each
+    needs at `least`, so that a long name is folded and not the numbers beside it. They may still be too wide."""
+    found = list(widths)
+    excess = sum(found) + _GAP * (len(found) - 1) - room
+    while excess > 0:
+        able = [k for k, width in enumerate(found) if width > least[k]]
+        if not able:
+            break
+        widest = max(found[k] for k in able)
+        top = [k for k in able if found[k] == widest]
+        next_below = max((found[k] for k in able if found[k] < widest), default=0)
+        step = min(widest - max(next_below, max(least[k] for k in top)), -(-excess // len(top)))
+        for k in top:
+            cut = min(max(step, 1), found[k] - least[k], excess)
+            found[k] -= cut
+            excess -= cut
+    return found
+
+
+def _widths(listing: Listing, cells: Sequence[Sequence[str]], room: int) -> list[int]:
+    """How wide each column of a table is shown."""
+    from rich.cells import cell_len
+
+    heads = [title(column) for column in listing.columns]
+    widest = [
+        max([cell_len(head), *(cell_len(line[k]) for line in cells)])
+        for k, head in enumerate(heads)
+    ]
+    least = [
+        width if column.right else min(width, max(_NARROWEST, cell_len(head)))
+        for width, column, head in zip(widest, listing.columns, heads, strict=True)
+    ]
+    return fitting_widths(widest, least, room)
+
+
 def rich_table(listing: Listing, look: Look, lit: Callable[[int, int], bool] | None = None) -> str:
     """The table as a terminal shows it. `lit` says of a row and a column whether that cell is to stand out."""
     import io
@@ -253,15 +293,23 @@ def rich_table(listing: Listing, look: Look, lit: Callable[[int, int], bool] | N
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
-    for column in listing.columns:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+        collapse_padding=True,
+    )
+    texts = cells_of(listing)
+    for column, width in zip(listing.columns, _widths(listing, texts, look.width), strict=True):
         table.add_column(
             title(column),
             justify="right" if column.right else "left",
             overflow="fold",
             no_wrap=column.right,
+            width=width,
         )
-    for i, (row, cells) in enumerate(zip(listing.rows, cells_of(listing), strict=True)):
+    for i, (row, cells) in enumerate(zip(listing.rows, texts, strict=True)):
         style = listing.style(row) if listing.style else None
         shown = (
             Text(cell, "reverse" if lit is not None and lit(i, k) else "")

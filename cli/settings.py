@@ -48,8 +48,10 @@ class Settings(NamedTuple):
 
     @property
     def cluster_name(self) -> str:
-        """How questions and prompts name the cluster."""
-        return f"{self.profile.name} ({self.bootstrap})" if self.profile else self.bootstrap
+        """How questions and prompts name the cluster: of many addresses by the first."""
+        first, *more = self.bootstrap.split(",")
+        address = f"{first} (+{len(more)})" if more else first
+        return f"{self.profile.name} ({address})" if self.profile else address
 
 
 def profiles_file() -> str:

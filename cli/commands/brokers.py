@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import trio
 
+from pk.cli.commands.configs import source_word
 from pk.cli.commands.features import release_of
 from pk.cli.commands.reassign_files import parse_brokers
 from pk.cli.commands.reassign_state import describe_nodes, keep_names
@@ -201,7 +202,7 @@ _FEATURES = (
     Column("min_supported", right=True, title="MIN"),
     Column("max_supported", right=True, title="MAX"),
 )
-_CONFIGS = (Column("config"), Column("value"), Column("source"))
+_CONFIGS = (Column("config"), Column("value"), Column("source", show=source_word))
 
 
 async def describe(context: Context) -> None:

@@ -92,11 +92,17 @@ _SOURCES = {
 }
 """Layers in the words of people; the others are called by their names."""
 
+
+def source_word(source: str) -> str:
+    """What people call the layer that a value comes from."""
+    return _SOURCES.get(source, source)
+
+
 _CONFIGS = (
     Column("resource"),
     Column("name"),
     Column("value", show=lambda v: "-" if v is None else v or "(empty)"),
-    Column("source", show=lambda s: _SOURCES.get(str(s), str(s))),
+    Column("source", show=source_word),
     Column("type", wide=True),
     Column("read_only", wide=True),
     Column("sensitive", wide=True),
