@@ -104,7 +104,8 @@ async def _perf(
     compared: Comparison | None = None
     if spec.before is not None:
         compared = compare(context.args.compare, spec.before, result)
-    context.show_document(document(result, compared))
+    width = context.streams.width if context.streams.out_terminal else None
+    context.show_document(document(result, compared, width))
     if outcome.interrupted:
         return Exit.INTERRUPTED
     _judge(result, outcome.error)

@@ -1,6 +1,7 @@
 """What `pk perf` shows: one result as JSON and as tables, live figures while it runs, and the comparison with another run."""
 
 import json
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -184,11 +185,13 @@ def flat(result: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def document(result: dict[str, Any], compared: "Comparison | None") -> Document:
-    """The result as people and programs see it."""
+def document(result: dict[str, Any], compared: "Comparison | None", width: int | None) -> Document:
+    """The result as people, on a terminal so wide or elsewhere (None), and programs see it."""
     sections = [_throughput(result), *_latency(result), *_verified(result)]
     if compared is not None:
         sections.append(compared.section())
+    if width is not None:
+        sections = [s._replace(title=textwrap.fill(s.title, width)) for s in sections]
     row = flat(result)
     data = {k: v for k, v in result.items() if k not in ("title", "latency_of")}
     data["compared"] = None if compared is None else compared.rows

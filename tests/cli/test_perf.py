@@ -1,8 +1,10 @@
 """`pk perf`: what it counts, what it verifies, what it shows, and that nothing is left behind."""
 
 import json
+import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import PkBroker, pk_command, pk_environment
 from hypothesis import given
 from hypothesis import strategies as st
 from terminal import Terminal
@@ -260,6 +262,38 @@ def test_a_dry_run_makes_nothing(at: Run) -> None:
     ran = at("perf", "consume", "-n", "50", "--dry-run")
     assert (ran.code, "nothing was done" in ran.err) == (0, True)
     assert own_topics(at) == []
+
+
+def test_a_stall_of_the_broker_counts_for_every_record_that_was_due_in_it(pk: Run) -> None:
+    """Whoever waits for the answer before sending the next sees one slow record here, and no more."""
+    with PkBroker(memory=True) as broker:
+        stopped = threading.Event()
+
+        def stall() -> None:
+            assert process.stderr is not None
+            while b"p99" not in process.stderr.readline():
+                pass
+            os.kill(broker.pid, signal.SIGSTOP)
+            stopped.wait(0.6)
+            os.kill(broker.pid, signal.SIGCONT)
+            process.stderr.read()
+
+        words = ("perf", "produce", "--rate", "500", "--duration", "2s")
+        process = subprocess.Popen(
+            pk_command(*words, "--reporting-interval", "50", "-f", "json", "-b", broker.bootstrap),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=pk_environment(),
+        )
+        stalling = threading.Thread(target=stall)
+        stalling.start()
+        assert process.stdout is not None
+        (result,) = json.loads(process.stdout.read())
+        stalling.join()
+        assert process.wait(30) == 0
+    assert result["records"] == 1000 and result["latency_ms"]["max"] >= 500
+    late = sum(bar["records"] for bar in result["histogram"] if bar["up_to_ms"] > 100)
+    assert late >= 150, "of 300 that were due in the 600 ms, 250 were more than 100 ms late"
 
 
 @pytest.fixture
