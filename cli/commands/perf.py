@@ -144,7 +144,8 @@ def _title(result: dict[str, Any]) -> str:
     if result["record_size"] is not None:
         parts.append(f"{result['record_size']:,} B a record")
     if result["template"] is not None:
-        parts.append(f"template {result['template'][:30]}")
+        shown = result["template"]
+        parts.append(f"template {shown if len(shown) <= 30 else f'{shown[:29]}…'}")
     if result["test"] != "consume":
         rate = result["rate"]
         parts.append(f"{rate:,g} a second" if rate else "as fast as they go")
