@@ -3,13 +3,12 @@
 import time
 from collections.abc import Iterable, Mapping
 from datetime import tzinfo
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from pk.cli.exits import Unusable
 from pk.cli.position import Anchor, Position, Positions, parse_positions
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
-from pk.net.client.admin import Admin
 
 
 class Place(NamedTuple):
@@ -30,6 +29,17 @@ class Place(NamedTuple):
 
 
 Committed = Mapping[TopicPartition, int | None]
+
+
+class Offsets(Protocol):
+    """Who is asked for offsets: the admin client, or something that remembers its answers."""
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, r.ListedOffset | Exception]: ...
 
 
 def now_ms() -> int:
@@ -54,7 +64,7 @@ class Bounds(NamedTuple):
 
 
 async def resolve(
-    admin: Admin,
+    admin: Offsets,
     positions: Positions,
     partitions: Iterable[TopicPartition],
     now: int,
@@ -89,7 +99,7 @@ async def resolve(
 
 
 async def _times(
-    admin: Admin,
+    admin: Offsets,
     positions: Positions,
     partitions: list[TopicPartition],
     isolation: r.IsolationLevel,

@@ -24,6 +24,7 @@ from pk.net.client.admin import Admin
 _SIZES_S = 3.0
 """How long brokers may take to tell sizes: they are a comfort, not the matter."""
 
+_GROUPS_AT_ONCE = 16
 _NOTHING = "changes nothing"
 _JOINED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP)
 
@@ -269,11 +270,21 @@ async def ask(
 
 
 async def commit(admin: Admin, moves: Sequence[Move]) -> list[Move]:
-    """Commits the targets, group by group; each move comes back with the error it met."""
-    done = []
-    for group in groups_in(moves):
-        done += await _commit(admin, group, [m for m in moves if m.group == group])
-    return done
+    """Commits the targets, several groups at a time; each move comes back with the error it met."""
+    by_group: dict[str, list[Move]] = {}
+    for m in moves:
+        by_group.setdefault(m.group, []).append(m)
+    done: dict[str, list[Move]] = {}
+    limit = trio.CapacityLimiter(_GROUPS_AT_ONCE)
+
+    async def one(group: str) -> None:
+        async with limit:
+            done[group] = await _commit(admin, group, by_group[group])
+
+    async with trio.open_nursery() as nursery:
+        for group in by_group:
+            nursery.start_soon(one, group)
+    return [m for group in by_group for m in done[group]]
 
 
 async def _commit(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]:

@@ -55,7 +55,8 @@ async def reset_offsets(context: Context) -> None:
     active, absent = await _look(context, admin, names)
     listed = await _listed(context, admin, target)
     commits = await _commits(admin, names)
-    moves = [m for name in names for m in await plan(context, admin, name, target, commits, listed)]
+    planning = Planning(context, admin, target, commits, listed)
+    moves = [m for name in names for m in await planning.plan(name)]
     for m in moves:
         if m.error is not None:
             context.fail(m.error)
@@ -167,74 +168,115 @@ async def _listed(context: Context, admin: Admin, target: Target) -> Commits | N
     return commits
 
 
-async def _partitions(
-    context: Context,
-    admin: Admin,
-    commits: Iterable[TopicPartition],
-    listed: Iterable[TopicPartition] | None,
-) -> list[TopicPartition]:
-    """The partitions that are moved: those of the file, of -t, or all that have a commit."""
-    wanted = selected(context.args.topics)
-    if listed is not None:
-        return sorted(tp for tp in listed if is_selected(tp, wanted))
-    if not wanted:
-        return sorted(commits)
-    found = []
-    for topic in await existing_topics(context, admin, wanted):
-        numbers = wanted[topic.name]
-        every = [p.partition for p in topic.partitions]
-        found += check_partitions(topic, every if numbers is None else numbers)
-    return sorted(found)
+class _Remembered:
+    """Asks for the offsets of a partition once, however many groups have a commit there."""
+
+    def __init__(self, admin: Admin, partitions: Iterable[TopicPartition]) -> None:
+        self._admin = admin
+        self._partitions = list(partitions)
+        self._answers: dict[int, dict[TopicPartition, r.ListedOffset | Exception]] = {}
+        """Timestamp → partition → answer."""
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, r.ListedOffset | Exception]:
+        """As the admin client's. The first time that a timestamp is asked for, it is asked for everywhere."""
+        for moment in set(timestamps.values()):
+            known = self._answers.setdefault(moment, {})
+            asked = [tp for tp, at in timestamps.items() if at == moment and tp not in known]
+            if asked:
+                wanted = dict.fromkeys((*asked, *self._partitions), moment)
+                known |= await self._admin.list_offsets(wanted, isolation=isolation)
+        return {tp: self._answers[moment][tp] for tp, moment in timestamps.items()}
 
 
-async def plan(
-    context: Context,
-    admin: Admin,
-    group: str,
-    target: Target,
-    commits_by_group: Mapping[str, Commits],
-    copied: Commits | None,
-) -> list[Move]:
-    """What would happen to each offset of `group`. Changes nothing and joins nothing."""
-    commits = commits_by_group.get(group, {})
-    listed: Mapping[TopicPartition, int] | None = None
-    if copied is not None:
-        listed = {tp: c.offset for tp, c in copied.items()}
-    elif target.from_file is not None:
-        listed = target.from_file.get(group) or target.from_file.get(None) or {}
-    tps = await _partitions(context, admin, commits, listed)
-    if not tps:
-        raise CommandError(
-            f"Group {group} has committed nothing; name what to set with -t TOPIC."
-            if not context.args.topics and listed is None
-            else f"There is nothing to set for group {group}."
-        )
-    committed: dict[TopicPartition, int | None] = {
-        tp: commits[tp].offset if tp in commits else None for tp in tps
-    }
-    if listed is not None:
-        places = await _places_from_file(admin, listed, tps)
-    else:
-        assert target.positions is not None
-        places = await resolve(admin, target.positions, tps, now_ms(), committed=committed)
-    given = copied or {}
-    return [
-        _move(group, tp, commits.get(tp), places[tp], target, given.get(tp))
-        for tp in tps
-        if tp in places
-    ]
+class Planning:
+    """Works out what would happen to the offsets of groups. Changes nothing and joins nothing."""
 
+    def __init__(
+        self,
+        context: Context,
+        admin: Admin,
+        target: Target,
+        commits: Mapping[str, Commits],
+        copied: Commits | None,
+    ) -> None:
+        self._context = context
+        self._admin = admin
+        self._target = target
+        self._commits = commits
+        self._copied = copied
+        self._wanted = selected(context.args.topics)
+        self._named: list[TopicPartition] | None = None
+        """The partitions that -t names, once they were looked up."""
 
-async def _places_from_file(
-    admin: Admin, offsets: Mapping[TopicPartition, int], tps: Sequence[TopicPartition]
-) -> dict[TopicPartition, Place | Exception]:
-    """The places that a file names, topic by topic: positions are by partition number."""
-    places: dict[TopicPartition, Place | Exception] = {}
-    for topic in dict.fromkeys(tp.topic for tp in tps):
-        here = [tp for tp in tps if tp.topic == topic]
-        ranges = {tp.partition: Range(Position(Anchor.OFFSET, offsets[tp])) for tp in here}
-        places |= await resolve(admin, Positions(None, ranges), here, now_ms())
-    return places
+        self._now = now_ms()
+        self._offsets = _Remembered(admin, {tp for found in commits.values() for tp in found})
+
+    async def plan(self, group: str) -> list[Move]:
+        """What would happen to each offset of `group`. Raises CommandError where there is nothing to set."""
+        commits = self._commits.get(group, {})
+        listed = self._listed(group)
+        tps = await self._partitions(commits, listed)
+        if not tps:
+            raise CommandError(
+                f"Group {group} has committed nothing; name what to set with -t TOPIC."
+                if not self._context.args.topics and listed is None
+                else f"There is nothing to set for group {group}."
+            )
+        if listed is not None:
+            places = await self._places_listed(listed, tps)
+        else:
+            assert self._target.positions is not None
+            committed = {tp: commits[tp].offset if tp in commits else None for tp in tps}
+            places = await resolve(
+                self._offsets, self._target.positions, tps, self._now, committed=committed
+            )
+        given = self._copied or {}
+        return [
+            _move(group, tp, commits.get(tp), places[tp], self._target, given.get(tp))
+            for tp in tps
+            if tp in places
+        ]
+
+    def _listed(self, group: str) -> Mapping[TopicPartition, int] | None:
+        """The offsets that a file, or the group that is copied, has for `group`."""
+        if self._copied is not None:
+            return {tp: c.offset for tp, c in self._copied.items()}
+        if self._target.from_file is None:
+            return None
+        return self._target.from_file.get(group) or self._target.from_file.get(None) or {}
+
+    async def _partitions(
+        self, commits: Iterable[TopicPartition], listed: Iterable[TopicPartition] | None
+    ) -> list[TopicPartition]:
+        """The partitions that are moved: those of the file, of -t, or all that have a commit."""
+        if listed is not None:
+            return sorted(tp for tp in listed if is_selected(tp, self._wanted))
+        if not self._wanted:
+            return sorted(commits)
+        if self._named is None:
+            self._named = []
+            for topic in await existing_topics(self._context, self._admin, self._wanted):
+                numbers = self._wanted[topic.name]
+                every = [p.partition for p in topic.partitions]
+                self._named += check_partitions(topic, every if numbers is None else numbers)
+            self._named.sort()
+        return self._named
+
+    async def _places_listed(
+        self, offsets: Mapping[TopicPartition, int], tps: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Place | Exception]:
+        """The places that a list names, topic by topic: positions are by partition number."""
+        places: dict[TopicPartition, Place | Exception] = {}
+        for topic in dict.fromkeys(tp.topic for tp in tps):
+            here = [tp for tp in tps if tp.topic == topic]
+            ranges = {tp.partition: Range(Position(Anchor.OFFSET, offsets[tp])) for tp in here}
+            places |= await resolve(self._offsets, Positions(None, ranges), here, self._now)
+        return places
 
 
 def _move(

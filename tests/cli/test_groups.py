@@ -312,3 +312,7 @@ def test_many_groups_are_asked_about_in_few_requests(
     assert [row["lag"] for row in lag.json] == [10 - i % 10 for i in range(30)]
     requests = [json.loads(line)["api"] for line in lag.err.splitlines() if line[:1] == "{"]
     assert 0 < len(requests) < 30, requests
+    reset = at("groups", "reset-offsets", *names, "--to", "end", "-d", "-f", "json", "--trace=json")
+    assert [row["delta"] for row in reset.json] == [10 - i % 10 for i in range(30)]
+    requests = [json.loads(line)["api"] for line in reset.err.splitlines() if line[:1] == "{"]
+    assert 0 < len(requests) < 30, requests
