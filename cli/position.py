@@ -120,12 +120,23 @@ def parse_position(text: str, now_ms: int, zone: tzinfo | None = None) -> Positi
     if found:
         return Position(Anchor.COMMITTED, int(found[1] or 0))
     if not _NUMBER.fullmatch(word) or not -OFFSET_MAX <= int(word) <= OFFSET_MAX:
-        raise ValueError(f"not a position: {text!r}; it is {GRAMMAR}")
+        raise ValueError(f"not a position: {text!r}; {_meant(word, now_ms, zone)}")
     if word.startswith("+"):
         return Position(Anchor.START, int(word))
     if word.startswith("-"):
         return Position(Anchor.END, int(word))
     return Position(Anchor.OFFSET, int(word))
+
+
+def _meant(word: str, now_ms: int, zone: tzinfo | None) -> str:
+    """What may have been meant: a time, whose @ was forgotten; else what there is."""
+    if not word.isdecimal():
+        try:
+            time_ms(word, now_ms, zone)
+        except ValueError:
+            return f"it is {GRAMMAR}"
+        return f"a time is written @{word}"
+    return f"it is {GRAMMAR}"
 
 
 def parse_range(text: str, now_ms: int, zone: tzinfo | None = None) -> Range:

@@ -20,7 +20,7 @@ from pk.cli.commands.common import (
 from pk.cli.commands.reading import Part, RangeReader, Span, last_records, merged, part_of
 from pk.cli.commands.record_output import Output
 from pk.cli.commands.silence import Silence
-from pk.cli.context import Context, count
+from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.links import SCHEME, profile_of
 from pk.cli.position import END, START, Anchor, Positions, everywhere
@@ -219,9 +219,19 @@ async def _consume_spans(
                 return False
             spans = {tp: Span(span.end or 0, None) for tp, span in spans.items()}
         reader = RangeReader(consumer, spans, profile)
+        _say_waiting(context, reader)
         if args.merge:
             return await _read_merged(context, reader, output)
         return await _read(context, reader, output)
+
+
+def _say_waiting(context: Context, reader: RangeReader) -> None:
+    """Says to a person who gave no position what is being waited for."""
+    args = context.args
+    if not context.streams.err_terminal or args.offset or args.from_beginning or reader.bounded:
+        return
+    topics = join(sorted({tp.topic for tp in reader.spans}), 3)
+    context.say(f"Waiting for new records of {topics}; -o start shows all. Ctrl-C stops.")
 
 
 async def _read(context: Context, reader: RangeReader, output: Output) -> bool:

@@ -176,6 +176,12 @@ def test_a_time(text: str, zone: timezone, expected: int) -> None:
     assert time_ms(text, NOW, zone) == expected
 
 
+@pytest.mark.parametrize("text", ["yesterday", "-90m", "2026-01-31", "-1h..end"])
+def test_a_time_without_its_sign_is_understood_as_a_mistake(text: str) -> None:
+    with pytest.raises(ValueError, match="a time is written @" + text.partition("..")[0]):
+        parse_positions(text, NOW, UTC)
+
+
 @pytest.mark.parametrize(
     "text", ["", "soon", "today x", "-", "-5", "-5x", "2026-13-01", "2026-01-01T25:00"]
 )
