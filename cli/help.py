@@ -92,16 +92,29 @@ def _columns(command: Command, width: int) -> list[str]:
     return ["\nColumns (for --columns, --sort, --where and templates):", *indented]
 
 
+def _sections(group: Group, path: tuple[str, ...]) -> Iterable[tuple[str, list[Command | Group]]]:
+    """What is under a group, under headings."""
+    shown = [child for child in group.children if not child.hidden]
+    if path:
+        return [("Commands", shown)]
+    from pk.cli.tree import SECTIONS
+
+    named = {name for _, names in SECTIONS for name in names}
+    found = [(title, [c for c in shown if c.name in names]) for title, names in SECTIONS]
+    others = [child for child in shown if child.name not in named]
+    return [*found, ("Others", others)] if others else found
+
+
 def _group(group: Group, path: tuple[str, ...], width: int) -> list[str]:
     words = " ".join(("pk", *path))
     lines = [
         f"Usage: {words} COMMAND [OPTIONS]",
         "",
         *textwrap.wrap(group.help, width),
-        "\nCommands:",
     ]
-    for child in group.children:
-        if not child.hidden:
+    for title, children in _sections(group, path):
+        lines.append(f"\n{title}:")
+        for child in children:
             lines += _entry(", ".join(child.names[:2]), child.help, width)
     if not path:
         from pk.cli.pages import PAGES

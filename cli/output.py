@@ -24,6 +24,8 @@ class Column(NamedTuple):
     wide: bool = False
     right: bool = False
     title: str | None = None
+    on_terminal: "Callable[[Row], str] | None" = None
+    """What a terminal shows instead, where a value alone says too little; it may look at the whole row."""
 
 
 class Listing(NamedTuple):
@@ -211,10 +213,15 @@ def _odd(value: Any) -> Any:
     return str(value)
 
 
-def cells_of(listing: Listing) -> list[list[str]]:
-    """What each cell shows."""
+def cells_of(listing: Listing, *, terminal: bool = False) -> list[list[str]]:
+    """The texts of a table's cells, row by row."""
     return [
-        [(column.show or plain)(row.get(column.key)) for column in listing.columns]
+        [
+            column.on_terminal(row)
+            if terminal and column.on_terminal
+            else (column.show or plain)(row.get(column.key))
+            for column in listing.columns
+        ]
         for row in listing.rows
     ]
 
@@ -300,7 +307,7 @@ def rich_table(listing: Listing, look: Look, lit: Callable[[int, int], bool] | N
         header_style="bold",
         collapse_padding=True,
     )
-    texts = cells_of(listing)
+    texts = cells_of(listing, terminal=True)
     for column, width in zip(listing.columns, _widths(listing, texts, look.width), strict=True):
         table.add_column(
             title(column),

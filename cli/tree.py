@@ -55,3 +55,17 @@ ROOT = Group(
         HELP,
     ),
 )
+
+SECTIONS = (
+    ("Run brokers", ("up", "broker")),
+    ("Records", ("console-producer", "console-consumer", "cp", "spark-export", "perf", "log")),
+    (
+        "The cluster and what it holds",
+        ("topics", "groups", "configs", "brokers", "cluster", "producers"),
+    ),
+    ("Replicas", ("partitions", "isr", "reassign")),
+    ("See what goes on", ("top", "doctor", "why", "wait")),
+    ("Take it back", ("undo", "history")),
+    ("pk itself", ("shell", "profile", "completion", "help")),
+)
+"""The commands as `pk --help` groups them."""

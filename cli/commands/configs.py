@@ -101,7 +101,11 @@ def source_word(source: str) -> str:
 _CONFIGS = (
     Column("resource"),
     Column("name"),
-    Column("value", show=lambda v: "-" if v is None else v or "(empty)"),
+    Column(
+        "value",
+        show=lambda v: "-" if v is None else v or "(empty)",
+        on_terminal=lambda row: _on_terminal(row),
+    ),
     Column("source", show=source_word),
     Column("type", wide=True),
     Column("read_only", wide=True),
@@ -109,6 +113,12 @@ _CONFIGS = (
     Column("synonyms", wide=True),
 )
 _DOCS = Column("documentation")
+
+
+def _on_terminal(row: Row) -> str:
+    if row["sensitive"]:
+        return "(hidden)"
+    return "-" if row["value"] is None else in_units(str(row["name"]), row["value"])
 
 
 def _config_row(resource: ConfigResource, entry: ConfigEntry) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pk.cli.help import help_text
 from pk.cli.manual import man_pages, reference
 from pk.cli.pages import PAGES, page
 from pk.cli.shell.words import split_line
-from pk.cli.tree import ROOT
+from pk.cli.tree import ROOT, SECTIONS
 from pk.core.errors import ErrorCode
 
 Run = Callable[..., Any]
@@ -42,6 +42,12 @@ def test_commands_named_in_errors_and_pages_are_there() -> None:
             parse(ROOT, split_line(words).words)
         except UsageError as e:
             assert "wants" in str(e), f"pk {words}: {e}"
+
+
+def test_every_command_stands_under_one_heading() -> None:
+    named = [name for _, names in SECTIONS for name in names]
+    assert sorted(named) == sorted(child.name for child in ROOT.children if not child.hidden)
+    assert "Others:" not in help_text(ROOT, ())
 
 
 @pytest.mark.parametrize("width", [80, 100])
