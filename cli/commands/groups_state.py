@@ -7,6 +7,8 @@ thousand groups take no more round trips than two.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import trio
+
 from pk.cli.commands.common import topic_partitions
 from pk.cli.context import Context, join
 from pk.cli.exits import CommandError, Refused, Unusable
@@ -27,6 +29,7 @@ WITHOUT_COMMITS = frozenset(("Share",))
 _WITHIN_MS = 500
 """How exact a time lag is; what is closer together was mostly sent in one batch."""
 
+Listed = Mapping[TopicPartition, r.ListedOffset | Exception]
 Commits = Mapping[TopicPartition, r.OffsetAndMetadata | Exception]
 
 
@@ -164,8 +167,7 @@ async def offset_rows(
         for g in groups
     }
     every = sorted({tp for found in tps.values() for tp in found})
-    starts = await admin.list_offsets(dict.fromkeys(every, r.EARLIEST)) if every else {}
-    ends = await admin.list_offsets(dict.fromkeys(every, r.LATEST)) if every else {}
+    starts, ends = await bounds_of(admin, every)
     rows = {
         name: [
             _row(context, name, tp, commits.get(name, {}).get(tp), starts[tp], ends[tp])
@@ -177,6 +179,21 @@ async def offset_rows(
     if times:
         await add_time_lag(admin, [row for found in rows.values() for row in found])
     return rows
+
+
+async def bounds_of(admin: Admin, partitions: Iterable[TopicPartition]) -> tuple[Listed, Listed]:
+    """The first offset of each partition, and the one after its last record; both asked for at once."""
+    found: dict[int, Listed] = {r.EARLIEST: {}, r.LATEST: {}}
+    wanted = list(partitions)
+
+    async def ask(moment: int) -> None:
+        found[moment] = await admin.list_offsets(dict.fromkeys(wanted, moment))
+
+    if wanted:
+        async with trio.open_nursery() as nursery:
+            for moment in found:
+                nursery.start_soon(ask, moment)
+    return found[r.EARLIEST], found[r.LATEST]
 
 
 def _row(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pk.cli import undo as store
-from pk.cli.commands.groups_state import EMPTY_STATES, active_refusal
+from pk.cli.commands.groups_state import EMPTY_STATES, active_refusal, bounds_of
 from pk.cli.commands.moves import Move, ask, commit, effect, preview, report
 from pk.cli.context import Context, count, join
 from pk.cli.exits import Refused
@@ -139,8 +139,7 @@ async def _moves(context: Context, admin: Admin, kept: list[Kept]) -> list[Move]
     names = list(dict.fromkeys(k.group for k in kept))
     commits = await admin.list_groups_offsets(names)
     tps = sorted({k.tp for k in kept})
-    starts = await admin.list_offsets(dict.fromkeys(tps, r.EARLIEST))
-    ends = await admin.list_offsets(dict.fromkeys(tps, r.LATEST))
+    starts, ends = await bounds_of(admin, tps)
     moves = []
     for k in kept:
         found = commits[k.group]
