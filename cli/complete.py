@@ -76,15 +76,8 @@ _RECORD_FIELDS = (
     Candidate("topic"),
 )
 
-HELP_PAGES = (
-    Candidate("exit-codes", "what the process answers"),
-    Candidate("positions", "how a place in a topic is written"),
-    Candidate("formats", "how results look"),
-    Candidate("configs", "every config key"),
-    Candidate("errors", "every error of Kafka's, and what to do"),
-)
-
 _VALUES: dict[str, tuple[Candidate, ...]] = {
+    "top-tab": tuple(map(Candidate, ("cluster", "topics", "groups", "isr", "reassign"))),
     "shell": (Candidate("bash"), Candidate("zsh"), Candidate("fish")),
     "feature-action": (
         Candidate("list", "what there is"),
@@ -141,6 +134,26 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
         )
     ),
 }
+
+
+_FAKE = (
+    Candidate("orders", "orders of customers, with keys"),
+    Candidate("users", "people with names and addresses"),
+    Candidate("clicks", "what people look at"),
+)
+_BY_LONG_NAME: dict[tuple[str, str], tuple[Candidate, ...]] = {
+    ("console-producer", "--fake"): _FAKE,
+    ("produce", "--fake"): _FAKE,
+    ("e2e", "--fake"): _FAKE,
+    ("list", "--state"): tuple(
+        map(
+            Candidate,
+            ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Dead"),
+        )
+    ),
+    ("list", "--type"): tuple(map(Candidate, ("Classic", "Consumer", "Share", "Streams"))),
+}
+"""Values of options that say nothing of their completion, by the command's name and theirs."""
 
 
 def locate(root: Group, words: Sequence[str]) -> Place:
@@ -212,6 +225,8 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
         return [Candidate(c.name, c.help) for c in place.node.children if not c.hidden]
     if place.argument is not None and place.argument.complete == "help-page":
         return _help(root, place.plain)
+    if place.argument is not None and place.argument.complete == "config-key":
+        return _keys_of_named(place, names)
     if place.argument is not None and place.argument.complete:
         return list(_of_kind(place.argument.complete, place, typed, names))
     return []
@@ -238,11 +253,11 @@ def _plain_values(option: Option, place: Place, typed: str, names: Names) -> Ite
         return _columns(place, typed)
     if kind is not None:
         return _of_kind(kind, place, typed, names)
-    if option.dest == "where":
+    if option.dest in ("where", "fail_if"):
         return _conditions(place, typed)
     if option.dest in ("partitions", "partition") and option.kind in ("list", "int"):
         return _partition_numbers(place, names)
-    return ()
+    return _BY_LONG_NAME.get((place.node.name, option.long_name), ())
 
 
 def _options(place: Place) -> Iterator[Candidate]:
@@ -292,7 +307,11 @@ def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
     if not isinstance(node, Group):
         return []
     found = [Candidate(c.name, c.help) for c in node.children if not c.hidden]
-    return found if words else [*HELP_PAGES, *found]
+    if words:
+        return found
+    from pk.cli.pages import PAGES
+
+    return [*(Candidate(name, about) for name, about in PAGES.items()), *found]
 
 
 def _positions(typed: str) -> list[Candidate]:
@@ -360,6 +379,13 @@ def _configs(kind: str, option: Option, place: Place, typed: str, names: Names) 
         # What is not set cannot be taken back.
         return [Candidate(k, about(k, table.get(k, ("-", "", "")), v)) for k, v in present.items()]
     return [*found, *(Candidate(c.word + end, c.meaning) for c in more)]
+
+
+def _keys_of_named(place: Place, names: Names) -> list[Candidate]:
+    """Config keys of what the word before names: a topic, unless --type says otherwise."""
+    of = next((text for option, text in place.given if option.dest == "type" and text), "topic")
+    present = names.configs(of, place.plain[-1]) if place.plain else {}
+    return [Candidate(k, about(k, w, present.get(k))) for k, w in config_words(of).items()]
 
 
 def _configured(kind: str, place: Place, names: Names) -> tuple[str, str | None]:

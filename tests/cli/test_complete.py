@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from pk.cli.complete import answer
+from pk.cli.grammar import Option, commands
 from pk.cli.names import recall, recall_meanings, remember, remember_configs
+from pk.cli.schema import columns_of
+from pk.cli.tree import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parents[2]
 
 
 def words(*typed: str) -> list[str]:
@@ -90,7 +93,7 @@ def test_words_that_make_no_sense_are_passed_over() -> None:
 
 
 def test_what_is_generated_is_fresh() -> None:
-    files = runpy.run_path(str(ROOT / "scripts" / "generate_completions.py"))["files"]()
+    files = runpy.run_path(str(HERE / "scripts" / "generate_completions.py"))["files"]()
     assert {path.name for path in files} == {"pk.bash", "pk.zsh", "pk.fish", "config_words.tsv"}
     for path, text in files.items():
         assert path.read_text(encoding="utf-8") == text, "run scripts/generate_completions.py"
@@ -148,6 +151,10 @@ def test_columns_partitions_conditions_and_ends_of_ranges() -> None:
     assert words("consume", "orders", "-o", "start..@t") == ["start..@today"]
     assert words("help", "topics", "desc") == ["describe"]
     assert "positions" in words("help", "pos")
+    assert words("top", "gr") == ["groups"]
+    assert words("produce", "x", "--fake", "o") == ["orders"]
+    assert words("groups", "list", "--state", "Stable,Em") == ["Stable,Empty"]
+    assert words("groups", "lag", "--fail-if", "lag > 3 or topi") == ["lag > 3 or topics"]
 
 
 def test_names_keep_their_meaning_and_partitions_count() -> None:
@@ -169,3 +176,29 @@ def test_names_of_another_cluster_are_not_taken_for_its(tmp_path: Path) -> None:
 def test_meanings_stay_on_their_line() -> None:
     remember("127.0.0.1:9092", "group", {"odd\nname\there": "Sta\nble"})
     assert answer(("groups", "describe", "")) == "odd name here\tSta ble\n"
+
+
+def test_every_word_that_names_a_completion_is_known() -> None:
+    """An option or argument whose `complete` nobody answers completes nothing, and says nothing."""
+    remember("127.0.0.1:9092", "topic", {"orders": "3 partitions"})
+    for kind in ("group", "broker", "feature", "topic-config", "broker-config"):
+        remember("127.0.0.1:9092", kind, {"1": "one"})
+    files = {"file", "directory", "profile", "change", "entity-name"}
+    for path, command in commands(ROOT):
+        for what in (*command.options, *command.arguments):
+            if what.complete is None or what.complete in files:
+                continue
+            if what.complete == "column" and not columns_of(command):
+                continue  # what it prints depends on the file
+            before = [*path, what.long_name] if isinstance(what, Option) else [*path]
+            skipped = (
+                []
+                if isinstance(what, Option)
+                else command.arguments[: command.arguments.index(what)]
+            )
+            typed = [
+                *before,
+                *("1" if a.complete != "entity-type" else "topic" for a in skipped),
+                "",
+            ]
+            assert words(*typed), (path, what.dest, what.complete)
