@@ -12,6 +12,7 @@ that up. A signal sent by somebody else while a record is typed ends the editor.
 
 import os
 import re
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -250,9 +251,11 @@ class Screen:
         from prompt_toolkit.shortcuts import print_formatted_text
 
         style = ("ansigreen" if good else "ansired") if self._colour else ""
+        width = max(20, self._output.get_size().columns - 1)
+        shown = textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")
 
         def write() -> None:
-            print_formatted_text(FormattedText([(style, f"  {text}")]), output=self._output)
+            print_formatted_text(FormattedText([(style, shown)]), output=self._output)
 
         def above() -> None:
             from prompt_toolkit.application import run_in_terminal
@@ -341,6 +344,8 @@ class Screen:
             ],
             style=lit if self._colour else plain,
             include_default_pygments_style=False,
+            enable_suspend=True,
+            tempfile_suffix=".json" if self._plan.reads_json else ".txt",
             input=self._input,
             output=self._output,
         )
@@ -395,6 +400,10 @@ class Screen:
             text = event.data.replace("\r\n", "\n").replace("\r", "\n")
             event.current_buffer.insert_text(text.removesuffix("\n"))
             self._pasted = "\n" in event.current_buffer.text
+
+        @keys.add("c-x", "c-e")
+        def _(event: Any) -> None:
+            event.current_buffer.open_in_editor(validate_and_handle=False)
 
         @keys.add("c-c")
         def _(event: Any) -> None:

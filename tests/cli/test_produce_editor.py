@@ -110,6 +110,22 @@ def test_keys_by_the_parse_options_and_a_tab_is_a_tab(
     assert (record["key"], record["value"]) == ("k", "v")
 
 
+def test_a_record_can_be_written_in_the_user_s_editor(
+    terminal: Start, at: Run, kafka: Kafka, topic: str, tmp_path: Path
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nprintf '%s,\\n %s' '{\"a\": 1' '\"b\": 2}' > \"$1\"\n")
+    editor.chmod(0o755)
+    one = edit(terminal, kafka, topic, "--json", EDITOR=str(editor))
+    one.send("\x18\x05")
+    one.wait_for('|  "b": 2}')
+    one.keys("enter")
+    one.wait_for(ACKNOWLEDGED)
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    assert values(at, topic) == ['{"a": 1,\n "b": 2}']
+
+
 def test_pasted_lines_are_records_of_their_own(
     terminal: Start, at: Run, kafka: Kafka, topic: str
 ) -> None:
