@@ -4,6 +4,7 @@ No group is joined unless -g asks for it: without one, and where -g only lends i
 by hand. A range ends by itself; without one the command goes on until it is interrupted.
 """
 
+from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from pk.cli.position import END, START, Anchor, Positions, everywhere
 from pk.cli.progress import Progress
 from pk.cli.record_source import Source
 from pk.cli.resolve import now_ms, positions_option, resolve
+from pk.core.errors import KafkaError
 from pk.core.record.batch import Record
 from pk.core.values import TopicPartition
 from pk.net.client.config import ConsumerConfig
@@ -138,10 +140,14 @@ async def consume(context: Context) -> int | None:
     context.about = ConsumerConfig
     output = Output(context)
     config = consumer_config(context, wish.reset if wish.joins else None)
-    if wish.joins:
-        timed_out = await _consume_in_group(context, wish, config, output)
-    else:
-        timed_out = await _consume_spans(context, wish, config, output)
+    try:
+        if wish.joins:
+            timed_out = await _consume_in_group(context, wish, config, output)
+        else:
+            timed_out = await _consume_spans(context, wish, config, output)
+    except (KeyboardInterrupt, trio.Cancelled, ClientError, KafkaError, CommandError):
+        output.break_off()
+        raise
     output.end()
     # Apache's tool ends well when nothing more comes; where a number was asked for, fewer are a failure.
     if timed_out and output.left:
@@ -289,21 +295,26 @@ async def _consume_in_group(
             consumer.subscribe(pattern=whole(args.include, "--include"))
         else:
             consumer.subscribe(wish.topics)
+        shown: dict[TopicPartition, int] = {}
         try:
-            return await _poll_group(context, consumer, output)
+            return await _poll_group(context, consumer, output, shown)
         except (KeyboardInterrupt, trio.Cancelled):
-            await _commit_shown(consumer)
+            await _commit_shown(consumer, shown)
             raise
 
 
-async def _commit_shown(consumer: Consumer) -> None:
-    """Commits what was shown before an interrupt: it need not be seen again."""
-    if not consumer.config.enable_auto_commit:
+async def _commit_shown(consumer: Consumer, shown: Mapping[TopicPartition, int]) -> None:
+    """Commits what was shown before an interrupt: it need not be seen again.
+
+    Not the consumer's positions: an interrupt may come while what was polled is being written.
+    """
+    ours = {tp: offset for tp, offset in shown.items() if tp in consumer.assignment}
+    if not ours or not consumer.config.enable_auto_commit:
         return
     with trio.CancelScope(shield=True, deadline=trio.current_time() + 5):
         try:
-            await consumer.commit()
-        except ClientError:
+            await consumer.commit(ours)
+        except (ClientError, KafkaError):
             return
 
 
@@ -329,7 +340,10 @@ class _Ends:
         )
 
 
-async def _poll_group(context: Context, consumer: Consumer, output: Output) -> bool:
+async def _poll_group(
+    context: Context, consumer: Consumer, output: Output, shown: dict[TopicPartition, int]
+) -> bool:
+    """Shows what is assigned; whether --timeout-ms ended it. Notes in `shown` where each partition then stands."""
     args = context.args
     last = trio.current_time()
     ends, silence = _Ends(consumer), Silence(context, consumer)
@@ -337,6 +351,8 @@ async def _poll_group(context: Context, consumer: Consumer, output: Output) -> b
         wait = _TICK_MS if args.exit else min(args.timeout_ms or _LOOK_MS, _LOOK_MS)
         parts = await _polled(consumer, output.left, wait, profile_of(context.settings))
         output.take(parts)
+        positions = {tp: consumer.position_nowait(tp) for tp in consumer.assignment}
+        shown |= {tp: position for tp, position in positions.items() if position is not None}
         await silence.look(bool(parts))
         now = trio.current_time()
         if parts:

@@ -1,13 +1,17 @@
 """What `pk consume` finds: links, keys, the newest records, JSON inside values; as a member of a group; and how it ends."""
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
+import sys
+import termios
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from clients.fixtures import Kafka
@@ -154,6 +158,17 @@ def test_an_interrupt_ends_it_with_130(kafka: Kafka, orders: str) -> None:
         assert process.stderr is not None and process.stderr.read() == ""
 
 
+def test_what_was_written_is_whole_however_it_ends(at: Run, kafka: Kafka, orders: str) -> None:
+    assert at("consume", "nowhere", "-e", "-f", "json").out == b""
+    assert at("consume", orders, "-o", "end..", "-f", "json", "--timeout-ms", "100").json == []
+    with reading(kafka, orders, "--from-beginning", "-f", "json") as process:
+        shown = [line(process) for _ in range(31)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stdout is not None
+        assert len(json.loads("".join(shown) + process.stdout.read())) == 30
+
+
 def test_a_topic_that_is_deleted_meanwhile_ends_it(at: Run, kafka: Kafka, orders: str) -> None:
     with reading(kafka, orders, "--from-beginning", "-f", r"%o\n") as process:
         for _ in range(30):
@@ -175,6 +190,29 @@ def test_a_member_commits_what_it_showed_and_no_more(at: Run, fresh: Fresh, orde
     at("produce", orders, '{"amount": 30}')
     assert at(*words, "-e", "--where", "value.amount > 29").lines == ["30"]
     assert at("consume", orders, "-o", "committed..end", "-g", group).lines == []
+
+
+def test_an_interrupt_in_the_middle_of_output_commits_only_what_was_written(
+    at: Run, kafka: Kafka, fresh: Fresh
+) -> None:
+    topic, group = fresh("much"), fresh("group")
+    at("topics", "create", topic)
+    at("produce", topic, stdin=b"".join(b"%0100d\n" % i for i in range(20_000)))
+    with reading(kafka, topic, "-g", group, "--from-beginning") as process:
+        assert process.stdout is not None
+        shown = [line(process)]  # and then it is stuck: the pipe is full, and nobody reads on
+        while _waiting_in(process.stdout) < 60_000:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        shown += process.stdout.read().split()
+        assert process.wait(30) == 130
+    rest = at("consume", topic, "-g", group, "--from-beginning", "-e").lines
+    assert {int(number) for number in shown + rest} == set(range(20_000))
+
+
+def _waiting_in(pipe: IO[str]) -> int:
+    """How many bytes of a pipe are still to be read."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4), sys.byteorder)
 
 
 def test_null_and_empty_are_told_apart(at: Run, fresh: Fresh) -> None:
