@@ -1,0 +1,236 @@
+"""`docs/switching.md`: each command on it is run, ours and the one it stands for."""
+
+import io
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from clients import apache_kafka
+from clients.fixtures import Kafka, fresh_name
+from clients.pk_broker import PkBroker
+from pk.cli.grammar import parse
+from pk.cli.main import main
+from pk.cli.tree import ROOT
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "switching.md").read_text()
+
+TOOLS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-get-offsets.sh": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-delete-records.sh": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-configs.sh": "kafka.admin.ConfigCommand",
+    "kafka-console-producer.sh": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-console-consumer.sh": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-leader-election.sh": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-reassign-partitions.sh": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-cluster.sh": "org.apache.kafka.tools.ClusterTool",
+    "kafka-broker-api-versions.sh": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-metadata-quorum.sh": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-features.sh": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-log-dirs.sh": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-transactions.sh": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-dump-log.sh": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-producer-perf-test.sh": "org.apache.kafka.tools.ProducerPerformance",
+    "kafka-consumer-perf-test.sh": "org.apache.kafka.tools.ConsumerPerformance",
+    "kafka-e2e-latency.sh": "org.apache.kafka.tools.EndToEndLatency",
+}
+"""Apache's scripts and what they start."""
+
+GLOBAL_FIRST = ("kafka-metadata-quorum.sh", "kafka-features.sh", "kafka-transactions.sh")
+"""Tools that take the address before their command."""
+
+ENDS_WITH = {"pk groups undo": (0, 1)}
+
+
+class Line(NamedTuple):
+    """A command of the page."""
+
+    job: str
+    command: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.job}: {self.command.split()[0]} {' '.join(self.command.split()[1:3])}"
+
+
+def lines(prefix: str) -> list[Line]:
+    found = []
+    for row in PAGE.splitlines():
+        if not row.startswith("| ") or row.startswith("| Job"):
+            continue
+        job, *cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
+        for cell in cells:
+            for command in re.findall(r"`([^`]+)`", cell):
+                if command.startswith(prefix):
+                    found.append(Line(job, command))
+    return found
+
+
+OURS = lines("pk ")
+THEIRS = lines("kafka-")
+KCAT = lines("kcat ")
+
+
+class World:
+    """A cluster with the topics and groups of the page, under names that nobody else has on it."""
+
+    def __init__(self, kafka: Kafka, folder: Path) -> None:
+        self.kafka = kafka
+        self.folder = folder
+        shared = kafka.kind == "apache"
+        self.names = {
+            name: fresh_name(name) if shared else name
+            for name in ("orders", "billing", "ready", "new", "copy", "scratch")
+        }
+        self.changed = True
+        """Whether something may be other than it is to be."""
+
+    def prepare(self) -> None:
+        """Puts back what the last command may have taken away or made."""
+        if not self.changed:
+            return
+        self.changed = False
+        orders, billing, ready = (self.names[n] for n in ("orders", "billing", "ready"))
+        made = [self.names[name] for name in ("new", "copy", "scratch")]
+        self.must("topics", "delete", *made, "--if-exists", "-y")
+        self.must("topics", "create", orders, self.names["scratch"], "-p", "3", "--if-not-exists")
+        records = [
+            f'{{"key": "k{i}", "value": "{{\\"n\\": {i}}}", "partition": {i % 3}}}\n'
+            for i in range(12)
+        ]
+        stdin = "".join(records).encode()
+        self.must("produce", orders, "-f", "jsonl", "--keep-partition", stdin=stdin)
+        self.must("groups", "reset-offsets", billing, "-t", orders, "--to", "start", "-y")
+        self.must("groups", "reset-offsets", ready, "-t", orders, "--to", "end", "-y")
+        plan = [f'{{"topic":"{orders}","partition":{i},"replicas":[1]}}' for i in range(3)]
+        files = {
+            "lines.txt": "one\ntwo\n",
+            "keyed.txt": "a:1\nb:2\n",
+            "delete.json": f'{{"partitions":[{{"topic":"{orders}","partition":0,"offset":1}}],'
+            '"version":1}',
+            "plan.json": f'{{"version":1,"partitions":[{",".join(plan)}]}}',
+            "topics.json": f'{{"topics":[{{"topic":"{orders}"}}],"version":1}}',
+        }
+        for name, text in files.items():
+            (self.folder / name).write_text(text)
+
+    def words(self, command: str) -> tuple[list[str], bytes]:
+        """The words of a command with this world's names, and its standard input."""
+        line, _, source = command.partition(" < ")
+        for name, here in self.names.items():
+            line = re.sub(rf"(?<!--fake )(?<![\w.'-]){name}(?![\w.'])", here, line)
+        line = line.replace("DATA/", f"{self.kafka.log_dir}/")
+        files = sorted(path.name for path in self.folder.iterdir())
+        words = [str(self.folder / word) if word in files else word for word in shlex.split(line)]
+        return words, (self.folder / source).read_bytes() if source else b""
+
+    def run(self, *words: str, stdin: bytes = b"") -> tuple[int, str]:
+        """A command of ours, in this process: its exit code, and all it wrote."""
+        out, err = io.BytesIO(), io.StringIO()
+        (self.folder / "stdin").write_bytes(stdin)
+        with (self.folder / "stdin").open("rb") as raw, pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PK_BOOTSTRAP_SERVER", self.kafka.bootstrap)
+            for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+                patch.setenv(variable, str(self.folder / variable.lower()))
+            patch.setattr(sys, "stdin", io.TextIOWrapper(raw))
+            patch.setattr(sys, "stdout", io.TextIOWrapper(out, write_through=True))
+            patch.setattr(sys, "stderr", err)
+            code = main(words)
+            sys.stdout.flush()
+            return code, out.getvalue().decode(errors="replace") + err.getvalue()
+
+    def must(self, *words: str, stdin: bytes = b"") -> None:
+        code, text = self.run(*words, stdin=stdin)
+        assert code == 0, (words, text)
+
+
+@pytest.fixture(scope="module")
+def our_broker() -> Iterator[Kafka]:
+    with PkBroker() as broker:
+        assert broker.directory is not None
+        yield Kafka("pk", broker.bootstrap, broker.directory)
+
+
+@pytest.fixture(scope="module")
+def our_world(our_broker: Kafka, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(our_broker, tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def apache_world(apache: Kafka, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(apache, tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(params=["pk", pytest.param("apache", marks=pytest.mark.peer)])
+def world(request: pytest.FixtureRequest) -> World:
+    found = request.getfixturevalue("our_world" if request.param == "pk" else "apache_world")
+    found.prepare()
+    return found
+
+
+def interactive(line: Line) -> bool:
+    return line.command.startswith("pk configs edit") or line.command == "pk produce orders"
+
+
+@pytest.mark.parametrize("line", [x for x in OURS if not interactive(x)], ids=lambda x: x.label)
+def test_ours(line: Line, world: World) -> None:
+    words, stdin = world.words(line.command)
+    assert words[0] == "pk"
+    values = parse(ROOT, words[1:]).args.values()
+    world.changed = not values.get("dry_run", True)
+    asks = "yes" in values and not values["yes"] and not values.get("dry_run")
+    code, text = world.run(*words[1:], *(["-y"] if asks else []), stdin=stdin)
+    assert code in ENDS_WITH.get(" ".join(words[:3]), (0,)), text
+    assert "Traceback" not in text and "mistake in pk itself" not in text
+
+
+@pytest.mark.parametrize("line", KCAT, ids=lambda x: x.label)
+def test_kcat(line: Line, our_world: World) -> None:
+    if shutil.which("kcat") is None:
+        pytest.skip("kcat is not installed")
+    our_world.prepare()
+    words, stdin = our_world.words(line.command)
+    ran = subprocess.run(
+        [*words, "-b", our_world.kafka.bootstrap],
+        input=stdin,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    "line", [x for x in THEIRS if not x.command.endswith("producer.sh --topic orders")],
+    ids=lambda x: x.label,
+)  # fmt: skip
+def test_theirs(line: Line, apache: Kafka, apache_world: World) -> None:
+    apache_world.prepare()
+    apache_world.changed = True
+    (tool, *rest), stdin = apache_world.words(line.command)
+    address = ["--bootstrap-server", apache.bootstrap]
+    if tool == "kafka-dump-log.sh":
+        words = rest
+    elif tool in GLOBAL_FIRST:
+        words = [*address, *rest]
+    else:
+        words = [*rest, *address]
+    # Its patience is what most of the time would go into.
+    words = ["1500" if word == "5000" else word for word in words]
+    ran = apache_kafka.run_tool(TOOLS[tool], *words, input=stdin.decode())
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "Exception" not in ran.stdout
+
+
+def test_the_page_has_every_job() -> None:
+    assert len(OURS) > 55 and len(THEIRS) > 40 and len(KCAT) > 8
+    assert {line.command.split()[0] for line in THEIRS} == set(TOOLS)
