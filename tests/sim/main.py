@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -132,6 +133,8 @@ def parse_range(text: str) -> range:
 
 
 def main() -> int:
+    # By default SIGTERM would end this process alone, and leave those that run the seeds behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(prog="scripts/simulate", description=__doc__)
     parser.add_argument("--seeds", type=parse_range, metavar="A..B", help="run these seeds")
     parser.add_argument("--seed", type=int, metavar="N", help="run one seed")
