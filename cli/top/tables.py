@@ -18,7 +18,7 @@ from pk.cli.top.model import Model
 from pk.core.values import TopicPartition
 
 _SPARKS = "▁▂▃▄▅▆▇█"
-_BAR = 20
+_BAR = 10
 
 
 class TopColumn(NamedTuple):
