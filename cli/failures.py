@@ -128,8 +128,6 @@ def sentence(error: BaseException) -> str:
             return f"{error}."
         case KafkaError():
             return getattr(error, "said", None) or _kafka(error)
-        case FileNotFoundError() | IsADirectoryError() | PermissionError() | FileExistsError():
-            return f"{error.filename}: {error.strerror}."
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return f"{where}{error.strerror or error}."

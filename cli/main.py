@@ -14,6 +14,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.platform == "win32":
         sys.stderr.write("pk runs on Linux and macOS; on Windows, run it inside WSL.\n")
         return Exit.FAILED
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        _open_closed()
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["__complete"]:
         from pk.cli.complete import answer
@@ -44,12 +46,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     return run_command(parsed)
 
 
+def _open_closed() -> None:
+    """Puts nothing where a standard stream was closed (`>&-`): no file or socket of ours is to take its number."""
+    import os
+
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process is
+
+
 def _print(text: str) -> int:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
+    except OSError as e:
+        drop_output()
+        sys.stderr.write(f"{e.strerror}.\n")
+        return Exit.FAILED
     return Exit.OK
 
 

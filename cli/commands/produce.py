@@ -135,7 +135,7 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
                 context.streams.err.write(">")
                 context.streams.err.flush()
             if wait:
-                await trio.lowlevel.wait_readable(fd)
+                wait = await _readable(fd)
             data = os.read(fd, _CHUNK_BYTES)
             if not data:
                 if prompt:
@@ -152,6 +152,15 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
             yield [last]
     finally:
         os.close(fd)
+
+
+async def _readable(fd: int) -> bool:
+    """Waits until there is something to read; False where there is no waiting for it, as in /dev/null."""
+    try:
+        await trio.lowlevel.wait_readable(fd)
+    except PermissionError:
+        return False
+    return True
 
 
 async def _input(context: Context) -> AsyncGenerator[list[bytes]]:
