@@ -305,9 +305,10 @@ def find(word: str, cluster_id: str | None) -> Rollback:
 
 
 def tidy(cluster_id: str | None) -> None:
-    """Removes the oldest rollback files of a cluster beyond those worth keeping; never one that is not finished."""
+    """Removes the oldest rollback files of a cluster beyond those worth keeping; never one that is not finished, or that
+    knows of a throttle that is still set."""
     for old in rollbacks(cluster_id)[_KEEP_FILES:]:
-        if old.finished is not None:
+        if old.finished is not None and not old.throttled.any:
             try:
                 os.unlink(old.path)
             except OSError:
