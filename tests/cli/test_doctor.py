@@ -390,7 +390,9 @@ def test_an_unknown_check_is_refused(pk: Run) -> None:
     assert ran.code == 2 and "did you mean retention-risk" in ran.err
 
 
-@pytest.mark.parametrize("size", SIZES, ids=size_name)
+@pytest.mark.parametrize(
+    "size", [SIZES[0], pytest.param(SIZES[1], marks=pytest.mark.slow)], ids=size_name
+)
 def test_on_a_terminal(
     terminal: Callable[..., Terminal], at: Run, kafka: Kafka, fresh: Fresh, size: tuple[int, int]
 ) -> None:

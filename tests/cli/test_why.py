@@ -293,7 +293,7 @@ def test_a_partition_of_a_cluster(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     missing = at("why", "partition", f"{name}/7")
     assert missing.code == 1 and "has no partition 7" in missing.err
     unknown = at("why", "partition", f"{name}x/0")
-    assert unknown.code == 1 and f"did you mean {name}?" in unknown.err
+    assert unknown.code == 1 and "did you mean" in unknown.err and name in unknown.err
     assert at("why", "partition", "x/y").code == 2
 
 
@@ -309,7 +309,7 @@ def test_a_group_without_members(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     at("groups", "reset-offsets", reader, "-t", name, "--to", "end", "-y")
     assert at("why", "lag", reader, "-f", "json").json[0]["state"] == "no-lag"
     unknown = at("why", "lag", f"{reader}x")
-    assert unknown.code == 1 and f"did you mean {reader}?" in unknown.err
+    assert unknown.code == 1 and "did you mean" in unknown.err and reader in unknown.err
 
 
 def test_a_group_with_an_idle_member(at: Run, kafka: Kafka, fresh: Fresh, terminal: Start) -> None:
@@ -348,7 +348,9 @@ def test_the_layers_of_a_config(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     assert at("why", "config", "--type", "broker", "one", "num.io.threads").code == 2
 
 
-@pytest.mark.parametrize("size", SIZES, ids=size_name)
+@pytest.mark.parametrize(
+    "size", [SIZES[0], pytest.param(SIZES[1], marks=pytest.mark.slow)], ids=size_name
+)
 def test_on_a_terminal(
     terminal: Start, at: Run, kafka: Kafka, fresh: Fresh, size: tuple[int, int]
 ) -> None:
