@@ -1,11 +1,14 @@
 """What `pk isr` makes of what brokers tell: who is behind, who left, how long they were gone."""
 
+import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from pk.cli.commands.isr import isr_row, show_behind
+from pk.cli.commands.isr import isr_row, show_behind, show_since
+from pk.cli.commands.isr_since import Witness
 from pk.cli.commands.isr_watch import History, changes
 from pk.cli.commands.partition_view import ailing
 from pk.cli.commands.partitions import partition_row, state_of
@@ -76,6 +79,43 @@ def test_without_the_leader_s_end_nothing_is_said_of_lag() -> None:
     assert show_behind(row["behind"]) == "-"
     gone = isr_row(A, partition(-1, (1, 2), ()), None, {2: 85})
     assert gone["leader"] is None and gone["log_end_offsets"] == {"1": None, "2": 85}
+
+
+def test_a_row_says_since_when_a_replica_is_out_and_about_what_it_missed() -> None:
+    p = partition(1, (1, 2, 3), (1,))
+    seen = {(A, 2): Witness(5_000, 40), (A, 3): Witness(9_000, None)}
+    row = isr_row(A, p, 90, {1: 100, 3: 60}, seen)
+    assert (row["behind"], row["estimated"], row["lag_max"]) == ({"2": 40, "3": 40}, [2], 40)
+    assert show_behind(row["behind"]) == "2:~40,3:40"
+    assert datetime.fromisoformat(row["since"]).timestamp() == 5.0
+    assert json.loads(json.dumps(row["behind"])) == {"2": 40, "3": 40}
+    unknown = isr_row(A, p, 90, {1: 100}, {(A, 2): Witness(None, None)})
+    assert (unknown["since"], show_behind(unknown["behind"])) == (None, "2:?,3:?")
+    nothing = isr_row(A, p, 90, {1: 100}, {(A, 2): Witness(5_000, 0)})
+    assert show_behind(nothing["behind"]) == "2:~0,3:?"  # it is out, though nothing was written
+
+
+def test_a_time_of_today_is_shown_without_its_day() -> None:
+    now = datetime.now().astimezone().replace(microsecond=0)
+    assert show_since(now.isoformat()) == now.isoformat()[11:19]
+    assert show_since("2020-02-03T04:05:06.789+00:00") == "2020-02-03 04:05"
+    assert show_since(None) == "-"
+
+
+def test_what_others_know_of_before_the_watch_began_is_taken_for_as_long_as_nobody_saw() -> None:
+    history = History()
+    history.begin({A: partition(1, (1, 2, 3), (1,))})
+    assert history.since(A, [2, 3]) is None
+    history.learn(A, 2, 700)
+    assert history.since(A, [2, 3]) is None and history.since(A, [2]) == 700
+    history.learn(A, 3, 400)
+    history.learn(A, 3, 999)  # known already
+    assert history.since(A, [2, 3]) == 400
+    history.learn(B, 1, 5)  # in sync: nothing to know
+    assert history.since(B, [1]) is None
+    back = changes({A: (1, (1,))}, {A: (1, (1, 2))}, "t")
+    history.see(back, 1000)
+    assert back[0]["out_for_ms"] == 300
 
 
 @pytest.mark.parametrize(
