@@ -225,8 +225,8 @@ async def watch(context: Context) -> int:
     recorder = Recorder(name)
     table = EventTable(context, _EVENTS, _CELLS, _style)
     table.tell(recorder.see(first, now_ms()))
-    context.say(f"Watching group {name}; Ctrl-C ends.")
     with listen_for_interrupts() as interrupts:
+        context.say(f"Watching group {name}; Ctrl-C ends.")
         interrupted = await interrupts.or_until(lambda: _follow(context, admin, recorder, table))
     context.say(f"{name}: {recorder.summary}")
     return Exit.INTERRUPTED if interrupted else Exit.OK
