@@ -11,6 +11,7 @@ from typing import Any, Final
 from pk.cli.context import Context, count
 from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
+from pk.cli.diagnosis.explain import filled
 from pk.cli.diagnosis.picture import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding, as_row
 from pk.cli.exits import Exit
 from pk.cli.output import Column, Listing, Row
@@ -82,8 +83,6 @@ def with_words(command: str, words: Sequence[str]) -> str:
 
 def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
     """The findings as a person reads them."""
-    import textwrap
-
     lines: list[str] = []
     room = max(min(width, _PROSE), 40)
     for f in found:
@@ -91,9 +90,7 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
         if colour:
             head = f"{_SGR[f.severity]}{f.severity.upper():<9}\x1b[0m\x1b[1m{f.check}\x1b[0m"
         lines.append(head)
-        lines += textwrap.wrap(
-            text, room, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-        )
+        lines += filled(text, room, "  ", "  ")
         if f.fix:
             # Not wrapped: it is there to be copied.
             lines.append(f"  $ \x1b[1m{f.fix}\x1b[0m" if colour else f"  $ {f.fix}")

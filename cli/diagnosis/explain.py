@@ -23,23 +23,33 @@ class Explanation(NamedTuple):
     next: Sequence[str] = ()
 
 
+def filled(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """A text in lines of at most `width`, indented by `first` and `rest`; a number stays with its unit."""
+    import re
+    import textwrap
+
+    kept = re.sub(r"(?<=\d) (?=(?:ms|s|min|h|d)\b)", "\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(
+        kept, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
 def listed(evidence: Sequence[Evidence]) -> list[dict[str, Any]]:
     return [e._asdict() for e in evidence]
 
 
 def prose(explanation: Explanation, width: int, *, colour: bool, bad: bool) -> str:
     """An explanation as a person reads it: the verdict, the evidence in two columns, the commands to copy."""
-    import textwrap
-
     room = max(min(width, _PROSE), 40)
-    lines = textwrap.wrap(explanation.verdict, room, break_on_hyphens=False)
+    lines = filled(explanation.verdict, room)
     if colour:
         tone = "\x1b[1;31m" if bad else "\x1b[1;32m"
         lines = [f"{tone}{line}\x1b[0m" for line in lines]
     lines.append("")
     left = min(max((len(e.about) for e in explanation.evidence), default=0), 24)
     for about, what in explanation.evidence:
-        wrapped = textwrap.wrap(what, max(room - left - 4, 20), break_on_hyphens=False) or [""]
+        wrapped = filled(what, max(room - left - 4, 20)) or [""]
         if len(about) > left:
             lines.append(f"  {about}")
             about = ""

@@ -196,6 +196,8 @@ def _evidence(p: PartitionFacts) -> Iterator[Evidence]:
         told = f"{p.min_isr}"
     elif spare < 0:
         told = f"{p.min_isr}, in sync {len(p.isr)}: acks=all is refused, acks=1 is served"
+    elif len(p.isr) == 1:
+        told = f"{p.min_isr}, in sync {len(p.isr)}: when its broker stops, it cannot be read or written"
     elif spare == 0:
         told = f"{p.min_isr}, in sync {len(p.isr)}: one more loss refuses acks=all"
     else:
