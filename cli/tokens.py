@@ -246,7 +246,7 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
     def read(line: bytes) -> dict[str, Any]:
         found = compiled.fullmatch(line)
         if found is None:
-            raise ValueError(f"the line does not fit the format {form!r}")
+            raise ValueError(f"the line does not fit the format '{form}'")
         return {
             name: _decode(part, modifier)
             for (name, modifier), part in zip(names, found.groups(), strict=True)

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from pk.cli.commands import perf_measure as measure
-from pk.cli.commands.common import existing_topics
+from pk.cli.commands.common import existing_topics, is_unknown
 from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.commands.perf_measure import Outcome
 from pk.cli.commands.perf_plan import FILL, Spec, Target, spec_of
@@ -21,6 +21,7 @@ from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Exit
 from pk.cli.failures import exit_code, sentence
 from pk.core import __version__
+from pk.net.client.admin import Admin
 from pk.net.client.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
 from pk.net.client.errors import ClientError
 from pk.net.client.results import CreatedTopic, NewTopic
@@ -39,20 +40,28 @@ async def _target(context: Context) -> AsyncGenerator[Target]:
     new = NewTopic(
         name, args.partitions, args.replication_factor or -1, configs=dict(args.topic_configs)
     )
-    left: object = None
+    made = True  # for all we know, where making it is interrupted
     try:
         created = (await admin.create_topics([new]))[name]
         if not isinstance(created, CreatedTopic):
+            made = False
             raise created
         yield Target(name, args.partitions, True)
     finally:
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 15):
-            try:
-                left = (await admin.delete_topics([name])).get(name)
-            except ClientError as e:
-                left = e
-        if isinstance(left, Exception):
-            context.say(f"The topic {name} may be left over; `pk topics delete {name}` deletes it.")
+        if made:
+            await _delete(context, admin, name)
+
+
+async def _delete(context: Context, admin: Admin, name: str) -> None:
+    """Deletes the topic of its own, whatever goes on."""
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + 15):
+        try:
+            left = (await admin.delete_topics([name]))[name]
+        except ClientError as e:
+            left = e
+        if left is None or is_unknown(left):
+            return
+    context.say(f"The topic {name} may be left over; `pk topics delete {name}` deletes it.")
 
 
 def _plan_shown(context: Context, spec: Spec) -> None:

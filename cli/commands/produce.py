@@ -5,6 +5,7 @@ there is read in large blocks and handed to the producer at once, so a pause of 
 first line that is no record ends it after those before it.
 """
 
+import errno
 import os
 import stat
 from collections.abc import AsyncGenerator, Sequence
@@ -32,7 +33,9 @@ from pk.net.client.errors import BufferExhausted, ClientError
 from pk.net.client.producer import Producer, open_producer, record_size
 from pk.net.client.results import TopicDescription
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 18
+"""Large enough that a block's own cost is nothing, small enough that the sender has its turn while a file is read."""
+
 _FAKE_CHUNK = 500
 _LAST_WORDS_S = 3.0
 """How long an interrupted command waits for what it has already handed over."""
@@ -69,8 +72,9 @@ async def produce(context: Context) -> int | None:
     error = stream.error or tally.error
     if error is not None:
         missing = stream.taken - tally.delivered
+        were = "was" if missing == 1 else "were"
         raise CommandError(
-            f"{count(missing, 'record')} of {stream.taken:,} were not written: {sentence(error)}",
+            f"{missing:,} of {count(stream.taken, 'record')} {were} not written: {sentence(error)}",
             exit_code(error),
         )
     if context.streams.err_terminal or context.args.print_offsets or stream.wrong:
@@ -127,6 +131,8 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
     else:
         fd = os.dup(context.streams.stdin.fileno())
     try:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         wait = not stat.S_ISREG(os.fstat(fd).st_mode)
         prompt = context.streams.in_terminal and context.streams.err_terminal and path is None
         rest: list[bytes] = []

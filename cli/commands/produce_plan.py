@@ -12,7 +12,7 @@ from pk.cli.record_input import BadLine, Headers, NewRecord, Pair, Reading, read
 from pk.cli.resolve import now_ms
 from pk.cli.settings import read_properties
 from pk.cli.times import time_ms
-from pk.core.errors import KafkaError
+from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.admin import Admin
 from pk.net.client.config import ProducerConfig
 from pk.net.client.delivery import BatchDelivered
@@ -167,7 +167,8 @@ async def topic_exists(context: Context, topic: str) -> bool:
     described = (await admin.describe_topics([topic]))[topic]
     if isinstance(described, TopicDescription):
         return True
-    if not is_unknown(described):
+    impossible = getattr(described, "code", None) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    if impossible or not is_unknown(described):
         raise described
     if await _makes_topics(admin):
         return False

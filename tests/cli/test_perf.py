@@ -237,6 +237,12 @@ def test_a_topic_that_is_not_there_is_an_error(at: Run, fresh: Fresh) -> None:
     assert at("topics", "list", name, "-f", "name").text == ""
 
 
+def test_a_topic_that_cannot_be_made_leaves_nothing_to_delete(at: Run) -> None:
+    ran = at("perf", "produce", "-n", "5", "-r", "30")
+    assert ran.code == 1 and "INVALID_REPLICATION_FACTOR" in ran.err
+    assert "left over" not in ran.err
+
+
 def test_records_that_fail_fail_it(at: Run) -> None:
     ran = at("perf", "produce", "-n", "20", "-c", "max.message.bytes=100", "-f", "json")
     assert ran.code == 1

@@ -93,7 +93,7 @@ def test_what_the_broker_refuses_is_counted_and_the_rest_is_written(at: Run, fre
     at("topics", "create", topic, "-p", "1", "-c", "max.message.bytes=200")
     lines = [b"x" * 10, b"y" * 300, b"z" * 20]
     ran = at("produce", topic, stdin=b"\n".join(lines))
-    assert (ran.code, "1 record of 3 were not written" in ran.err) == (1, True), ran.err
+    assert (ran.code, "1 of 3 records was not written" in ran.err) == (1, True), ran.err
     assert [r["value"][0] for r in read(at, topic)] == ["x", "z"]
 
 
@@ -188,6 +188,28 @@ def test_a_topic_that_is_not_there_is_an_error_at_once_where_nobody_makes_it(pk:
     assert "did you mean orders?" in ran.err and "pk topics create ordrs" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-F", "/nowhere"), "/nowhere: No such file"),
+        (("-F", "/"), "/: Is a directory"),
+        (("-p", "7", "x"), "has 1 partitions, no number 7"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    at: Run, topic: str, words: tuple[str, ...], said: str
+) -> None:
+    ran = at("produce", topic, *words)
+    assert (ran.code, said in ran.err) == (1, True), ran.err
+
+
+def test_a_name_that_no_topic_can_have(at: Run) -> None:
+    started = time.monotonic()
+    ran = at("produce", "no topic!", "x")
+    assert (ran.code, "INVALID_TOPIC_EXCEPTION" in ran.err) == (1, True), ran.err
+    assert time.monotonic() - started < 10
+
+
 def test_a_profile_for_reading_only_writes_nothing(at: Run, topic: str, kafka: Kafka) -> None:
     at("profile", "add", "safe", "-b", kafka.bootstrap, "--guard", "readonly")
     ran = at("produce", topic, "x", "--profile", "safe")
@@ -277,7 +299,7 @@ def test_a_broker_that_does_not_come_back_fails_it(pk: Run) -> None:
         piped.write(b"two\nthree\n")
         code, error = piped.end()
     assert code in (3, 124), error
-    assert "2 records of 3 were not written" in error and "Traceback" not in error
+    assert "2 of 3 records were not written" in error and "Traceback" not in error
 
 
 def test_bytes_that_are_no_text_go_through(at: Run, topic: str) -> None:
