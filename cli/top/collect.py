@@ -16,7 +16,7 @@ import trio
 
 from pk.cli.commands.isr import lags, log_ends
 from pk.cli.commands.isr_since import witnesses
-from pk.cli.commands.reassign_state import describe_nodes, min_isrs
+from pk.cli.commands.reassign_state import describe_nodes, min_isrs, running_reassignments
 from pk.cli.commands.reassign_watch import Seen, look
 from pk.cli.commands.throttles import read_throttles
 from pk.cli.context import join
@@ -216,6 +216,8 @@ class Collector:
     async def _nodes(self) -> None:
         description, nodes = await self._answered(lambda: describe_nodes(self.admin), "brokers")
         self.model.see_nodes(nodes, description.controller_id, description.cluster_id)
+        running = await self._answered(lambda: running_reassignments(self.admin), "reassignments")
+        self.model.see_adding({tp: move.adding_replicas for tp, move in running.items()})
 
     # offsets
 

@@ -6,7 +6,7 @@ be drawn from the first answer on.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli.commands.isr_watch import History, Watched, changes
@@ -55,6 +55,9 @@ class Model:
 
         self.under_replicated: list[TopicPartition] = []
         self.offline: list[TopicPartition] = []
+        self.adding: Mapping[TopicPartition, Sequence[int]] = {}
+        """Replicas that a reassignment is adding: they are expected to lag, and nothing ails for it."""
+
         self.ailing: list[TopicPartition] = []
         """Partitions that lack a leader or an in-sync replica, in order."""
 
@@ -138,9 +141,21 @@ class Model:
             self.holds.update(p.replicas)
             if p.leader_id < 0:
                 self.offline.append(tp)
-            if len(p.isr) < len(p.replicas):
+            if self.missing(tp):
                 self.under_replicated.append(tp)
         self.ailing = sorted({*self.under_replicated, *self.offline})
+
+    def missing(self, tp: TopicPartition) -> list[int]:
+        """The replicas that ought to be in sync and are not."""
+        p, adding = self.partitions[tp], self.adding.get(tp, ())
+        return [b for b in p.replicas if b not in p.isr and b not in adding]
+
+    def see_adding(self, adding: Mapping[TopicPartition, Sequence[int]]) -> None:
+        """Partition → replicas that a reassignment is adding."""
+        if adding != self.adding:
+            self.version += 1
+            self.adding = dict(adding)
+            self._count()
 
     # offsets and sizes
 
@@ -279,6 +294,7 @@ class Model:
         self.version += 1
         if seen.running and all(row.done for row in self.moves.rows):
             self.moves = Tracker()
+        self.see_adding({tp: move.adding_replicas for tp, move in seen.running.items()})
         self.moves.see(seen, now)
         self.moves_seen = True
         self.throttle = throttle

@@ -114,7 +114,7 @@ class Screen:
         """The columns of the table: those asked for, else all."""
         tab = self.shown
         if self.asked is None or self.asked[0] != tab.name or not self.asked[1].columns:
-            return tab.columns
+            return [column for column in tab.columns if not column.only_told]
         told = narrow(Listing(told_columns(tab), []), self.asked[1]).columns
         keys = dict.fromkeys(
             "to_zero" if c.key in ("zero_s", "trend") and "to_zero" in _keys(tab) else c.key

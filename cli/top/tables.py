@@ -37,6 +37,9 @@ class TopColumn(NamedTuple):
     only_screen: bool = False
     """Drawn, not told: no part of a snapshot."""
 
+    only_told: bool = False
+    """Told, not drawn, where nobody asks for it."""
+
     @property
     def column(self) -> Column:
         return Column(self.key, self.show, wide=self.drop > 1, right=self.right, title=self.title)
@@ -176,7 +179,10 @@ def _topic_rows(model: Model, _: str | None, __: float) -> list[dict[str, Any]]:
                 "topic": name,
                 "partitions": len(topic.partitions),
                 "replication_factor": max((len(p.replicas) for p in topic.partitions), default=0),
-                "under_replicated": sum(len(p.isr) < len(p.replicas) for p in topic.partitions),
+                "under_replicated": sum(
+                    len(p.isr) < len(p.replicas) and bool(model.missing(TopicPartition(name, n)))
+                    for n, p in enumerate(topic.partitions)
+                ),
                 "offline": sum(p.leader_id < 0 for p in topic.partitions),
                 "in_rate": model.topic_rate(name),
                 "out_rate": sum(out.values()) if out else None,
@@ -206,7 +212,7 @@ TOPICS = Tab(
         TopColumn("in_rate", "IN/s", show_rate, right=True, falling=True),
         TopColumn("out_rate", "OUT/s", show_rate, right=True, falling=True),
         TopColumn("bytes", "SIZE", show_bytes, right=True, falling=True),
-        TopColumn("internal", "INTERNAL", drop=4, falling=True),
+        TopColumn("internal", "INTERNAL", drop=4, falling=True, only_told=True),
         TopColumn("recent", "IN LATELY", spark, drop=3, only_screen=True),
     ),
     _topic_rows,
@@ -409,7 +415,7 @@ def _isr_rows(model: Model, _: str | None, now_ms: float) -> list[dict[str, Any]
     rows = []
     for tp in model.ailing:
         p = model.partitions[tp]
-        out = [b for b in p.replicas if b not in p.isr]
+        out = model.missing(tp)
         since = model.history.since(tp, out)
         needed = model.min_isr.get(tp.topic)
         state = "under-replicated"

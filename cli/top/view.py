@@ -312,10 +312,8 @@ def _isr_totals(model: Model, told: Told) -> str:
         return f"Every replica of {count(len(model.partitions), 'partition')} is in sync."
     out: dict[int, int] = {}
     for tp in model.ailing:
-        p = model.partitions[tp]
-        for broker in p.replicas:
-            if broker not in p.isr:
-                out[broker] = out.get(broker, 0) + 1
+        for broker in model.missing(tp):
+            out[broker] = out.get(broker, 0) + 1
     brokers = ", ".join(f"broker {b} of {n:,}" for b, n in sorted(out.items()))
     lacking = f"out of sync: {brokers}" if brokers else ""
     parts = (f"{count(len(model.ailing), 'partition')} not whole", lacking)
