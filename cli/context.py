@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
+from pk.cli.escapes import escaped_lines
 from pk.cli.exits import Exit, Refused
 from pk.cli.grammar import Args
 from pk.cli.output import Column, Document, Listing, Look, check_format, render, render_document
@@ -57,10 +58,21 @@ class Streams:
 
     @property
     def width(self) -> int:
-        try:
-            return os.get_terminal_size(self.out.fileno()).columns or 80
-        except (OSError, ValueError):
-            return 80
+        return _columns(self.out)
+
+    def folded(self, text: str) -> str:
+        """A sentence in lines that fit the terminal that standard error is; commands in it (`pk undo 3`) stay whole."""
+        if not self.err_terminal or len(text) <= 40 or "\n" in text or "  " in text:
+            return text
+        width = _columns(self.err)
+        if len(text) <= width or text.startswith("{"):
+            return text
+        import re
+        import textwrap
+
+        glued = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
+        lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
+        return "\n".join(lines).replace("\0", " ")
 
     @property
     def height(self) -> int:
@@ -68,6 +80,14 @@ class Streams:
             return os.get_terminal_size(self.out.fileno()).lines or 24
         except (OSError, ValueError):
             return 24
+
+
+def _columns(stream: Any) -> int:
+    """How wide the terminal is that a stream goes to; 80 where it goes elsewhere."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def _is_terminal(stream: Any) -> bool:
@@ -141,8 +161,8 @@ class Context:
         self.write(render_document(document, self.look))
 
     def say(self, text: str = "") -> None:
-        """Writes a line to standard error."""
-        self.streams.err.write(f"{self.painted(text)}\n")
+        """Writes a line to standard error; on a terminal, a sentence too long for it is parted between words."""
+        self.streams.err.write(f"{self.painted(self.streams.folded(escaped_lines(text)))}\n")
         self.streams.err.flush()
 
     def fail(self, error: BaseException) -> None:
@@ -219,7 +239,7 @@ class Context:
         """A line from the terminal, waited for without holding up the loop. Empty at the end of input."""
         import trio
 
-        self.streams.err.write(self.painted(prompt))
+        self.streams.err.write(self.painted(escaped_lines(prompt)))
         self.streams.err.flush()
         fd = self.streams.stdin.fileno()
         line = bytearray()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli.context import Context
+from pk.cli.escapes import escaped
 from pk.cli.output import Column, Listing, Row, narrow, render
 
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2"}
@@ -43,7 +44,7 @@ class EventTable:
 
     def _line(self, texts: Sequence[str]) -> bytes:
         parts = []
-        for text, cell in zip(texts, self._cells, strict=True):
+        for text, cell in zip(map(escaped, texts), self._cells, strict=True):
             if cell.width and len(text) > cell.width:
                 text = f"{text[: cell.width - 1]}…"
             parts.append(text.rjust(cell.width) if cell.right else text.ljust(cell.width))

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pk.cli.escapes import escaped, escaped_lines
 from pk.cli.exits import Unusable
 from pk.cli.grammar import nearest
 from pk.cli.specs.common import FORMATS
@@ -187,7 +188,7 @@ def render_document(document: Document, look: Look) -> bytes:
         return dump(document.data, look.format)
     parts = []
     for section in document.sections:
-        title = f"{section.title}\n" if section.title else ""
+        title = f"{escaped_lines(section.title)}\n" if section.title else ""
         parts.append(title + _table(narrow(section.body, look), look))
     return "\n".join(parts).encode(errors="surrogateescape")
 
@@ -217,9 +218,11 @@ def cells_of(listing: Listing, *, terminal: bool = False) -> list[list[str]]:
     """The texts of a table's cells, row by row."""
     return [
         [
-            column.on_terminal(row)
+            escaped_lines(column.on_terminal(row))
             if terminal and column.on_terminal
-            else (column.show or plain)(row.get(column.key))
+            else escaped_lines(column.show(row.get(column.key)))
+            if column.show
+            else escaped(plain(row.get(column.key)))
             for column in listing.columns
         ]
         for row in listing.rows

@@ -6,6 +6,7 @@ from typing import Any, Final
 from pk.cli.commands.doctor import cluster_words, with_words
 from pk.cli.context import Context
 from pk.cli.diagnosis.explain import Explanation, listed, prose
+from pk.cli.escapes import escaped_lines
 from pk.cli.output import Column, Document, Listing, Section
 
 _EVIDENCE: Final = (Column("about"), Column("what"))
@@ -27,7 +28,7 @@ def answer(
         text = "\n".join(
             prose(e, look.width, colour=look.colour, bad=e.state not in healthy) for e in explained
         )
-        context.write(text.encode(errors="surrogateescape"))
+        context.write(escaped_lines(text).encode(errors="surrogateescape"))
         return
     data = [
         {

@@ -3,6 +3,7 @@ r"""`\G`: a result with a line for each value, for rows that are too wide to be 
 from typing import Any
 
 from pk.cli.context import Context
+from pk.cli.escapes import escaped_lines
 from pk.cli.output import Column, Document, Listing, Look, narrow, plain, title
 
 
@@ -22,7 +23,7 @@ def vertical(listing: Listing, look: Look) -> bytes:
 
 
 def _entry(name: str, column: Column, value: Any) -> list[str]:
-    first, *more = (column.show or plain)(value).split("\n")
+    first, *more = escaped_lines((column.show or plain)(value)).split("\n")
     return [f"{name}  {first}", *(" " * (len(name) + 2) + line for line in more)]
 
 
