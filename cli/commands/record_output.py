@@ -63,8 +63,7 @@ class Output:
         self._terminal = context.streams.out_terminal
         self._write = context.streams.out.write
         self._flush = context.streams.out.flush
-        self._write(self._writer.begin())
-        self._flush()
+        self._begun = False
 
     @property
     def full(self) -> bool:
@@ -114,6 +113,9 @@ class Output:
     def _put(self, data: bytes) -> None:
         if self.before_write is not None:
             self.before_write()
+        if not self._begun:
+            self._begun = True
+            self._write(self._writer.begin())
         self._write(data)
         if self._terminal:
             self.mid_line = not data.endswith(b"\n")
@@ -140,7 +142,16 @@ class Output:
             return b""
 
     def end(self) -> None:
-        self._write(self._writer.end())
-        self._flush()
+        """All has been read: ends what was written, be it an empty array, and says how much it was."""
+        if not self._begun:
+            self._begun = True
+            self._write(self._writer.begin())
+        self.break_off()
         if self._context.streams.err_terminal:
             self._context.say(f"{count(self.shown, 'record')}.")
+
+    def break_off(self) -> None:
+        """Ends what was written, so that it is whole as far as it goes; of nothing, nothing."""
+        if self._begun:
+            self._write(self._writer.end())
+            self._flush()
