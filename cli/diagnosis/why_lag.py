@@ -398,7 +398,7 @@ def _facts(f: LagFacts) -> Iterator[Evidence]:
     if not lagging:
         return
     yield Evidence(
-        "lag", f"{f.lag:,} records in {len(lagging)} of {count(len(f.reads), 'partition')}"
+        "lag", f"{count(f.lag, 'record')} in {len(lagging)} of {count(len(f.reads), 'partition')}"
     )
     worst = sorted(lagging, key=lambda tp: -lagging[tp].lag)[:3]
     for tp in worst:

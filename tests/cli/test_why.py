@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import confluent_kafka
 import pytest
 from clients.fixtures import Kafka
 from clients.pk_cluster import PkCluster
@@ -362,6 +363,31 @@ def test_on_a_terminal(
     assert one.end() == 0
     assert "min.insync.replicas" in one.screen() and one.colours
     assert one.traces() == []
+
+
+@pytest.mark.peer
+def test_an_open_transaction_holds_readers_up(
+    pk: Run, apache: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", apache.bootstrap)
+    topic, group = fresh("held"), fresh("waiting")
+    pk("topics", "create", topic)
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": apache.bootstrap, "transactional.id": topic}
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"unfinished")
+    producer.flush(20)
+    try:
+        pk("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y")
+        (told,) = pk("why", "lag", group, "-f", "json").json
+        assert any(f"a transaction is open in {topic}/0" in e["what"] for e in told["evidence"])
+        assert f"pk producers describe {topic}" in told["next"]
+        fine = pk("doctor", "--check", "hanging-transactions", "-f", "json")
+        assert (fine.code, fine.json) == (0, [])
+    finally:
+        producer.abort_transaction(20)
 
 
 # On a cluster that loses brokers
