@@ -282,6 +282,7 @@ def test_a_broker_that_is_gone_for_a_while_loses_nothing(pk: Run, tmp_path: Path
         assert pk("consume", "t", "-e", "-b", broker.bootstrap).text == "one\ntwo\nthree\n"
 
 
+@pytest.mark.faults
 def test_a_broker_that_does_not_come_back_fails_it(pk: Run) -> None:
     with PkBroker(memory=True) as broker:
         pk("topics", "create", "t", "-p", "1", "-b", broker.bootstrap)

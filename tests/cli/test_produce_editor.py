@@ -182,6 +182,7 @@ def test_a_signal_from_elsewhere_leaves_the_terminal_as_it_was(
     assert "Traceback" not in one.screen()
 
 
+@pytest.mark.faults
 def test_a_broker_dies_and_returns_while_the_editor_is_open(
     terminal: Start, pk: Run, tmp_path: Path
 ) -> None:
