@@ -104,6 +104,7 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
         )
     ),
     "input-format": tuple(map(Candidate, ("value", "jsonl", "%k\\t%v\\n"))),
+    "fake": tuple(map(Candidate, ("orders", "users", "clicks"))),
     "formatter-property": tuple(
         Candidate(f"{name}=")
         for name in (
@@ -337,7 +338,11 @@ def _conditions(place: Place, typed: str) -> list[Candidate]:
     head, blank, _ = typed.rpartition(" ")
     if blank and head.split()[-1:] not in (["and"], ["or"], ["not"]):
         return []
-    fields = list(_RECORD_FIELDS) if place.node.name == "console-consumer" else _columns(place, "")
+    fields = (
+        list(_RECORD_FIELDS)
+        if place.node.name in ("console-consumer", "cp", "cat")
+        else _columns(place, "")
+    )
     return [Candidate(head + blank + c.word, c.meaning) for c in fields]
 
 
