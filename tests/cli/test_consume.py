@@ -24,9 +24,25 @@ Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 
 
+_KEPT: dict[str, str] = {}
+"""Broker → a topic of its that is only read."""
+
+
+@pytest.fixture
+def kept(at: Run, kafka: Kafka, fresh: Fresh) -> str:
+    """A topic as `orders`, for who only reads it."""
+    if kafka.bootstrap not in _KEPT:
+        _KEPT[kafka.bootstrap] = make_orders(at, fresh)
+    return _KEPT[kafka.bootstrap]
+
+
 @pytest.fixture
 def orders(at: Run, fresh: Fresh) -> str:
     """A topic of three partitions: 30 records, a second apart, whose keys lie where the partitioner puts them."""
+    return make_orders(at, fresh)
+
+
+def make_orders(at: Run, fresh: Fresh) -> str:
     topic = fresh("orders")
     at("topics", "create", topic, "-p", "3")
     lines = [
@@ -66,22 +82,22 @@ def line(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline().rstrip("\n")
 
 
-def test_a_link_leads_to_its_record(at: Run, orders: str) -> None:
-    links = at("consume", orders, "-e", "-f", r"%L\n").lines
-    assert links[0].startswith(f"pk://{orders}/") and len(set(links)) == 30
+def test_a_link_leads_to_its_record(at: Run, kept: str) -> None:
+    links = at("consume", kept, "-e", "-f", r"%L\n").lines
+    assert links[0].startswith(f"pk://{kept}/") and len(set(links)) == 30
     some = [links[3], links[17]]
     again = at("consume", *some, "-f", r"%L\n")
     assert (again.code, again.lines) == (0, some)
-    by_template = at("consume", orders, "-e", "-f", "{link} {value.amount}\\n").lines
+    by_template = at("consume", kept, "-e", "-f", "{link} {value.amount}\\n").lines
     wanted = dict(pair.split() for pair in by_template)[some[0]]
     assert json.loads(at("consume", some[0]).text)["amount"] == int(wanted)
 
 
 def test_a_link_of_a_profile_leads_to_its_cluster(
-    at: Run, kafka: Kafka, orders: str, monkeypatch: pytest.MonkeyPatch
+    at: Run, kafka: Kafka, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at("profile", "add", "here", "-b", kafka.bootstrap)
-    (link,) = at("consume", orders, "-e", "-n", "1", "-f", r"%L\n", "--profile", "here").lines
+    (link,) = at("consume", kept, "-e", "-n", "1", "-f", r"%L\n", "--profile", "here").lines
     assert link.startswith("pk://here/")
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", "127.0.0.1:1")
     assert at("consume", link, "-f", r"%L\n").lines == [link]
@@ -89,15 +105,15 @@ def test_a_link_of_a_profile_leads_to_its_cluster(
     assert (missing.code, "did you mean here" in missing.err) == (2, True)
 
 
-def test_a_link_to_nothing_is_told_and_the_others_are_shown(at: Run, orders: str) -> None:
-    (good,) = at("consume", orders, "-p", "0", "-e", "-n", "1", "-f", r"%L\n").lines
-    some = at("consume", f"pk://{orders}/0/999", good, "-f", r"%L\n")
+def test_a_link_to_nothing_is_told_and_the_others_are_shown(at: Run, kept: str) -> None:
+    (good,) = at("consume", kept, "-p", "0", "-e", "-n", "1", "-f", r"%L\n").lines
+    some = at("consume", f"pk://{kept}/0/999", good, "-f", r"%L\n")
     assert (some.code, some.lines) == (1, [good])
     assert "there is no record at offset 999" in some.err
-    assert at("consume", f"pk://{orders}/7/0").code == 1
-    assert at("consume", f"pk://{orders}/0").code == 2
+    assert at("consume", f"pk://{kept}/7/0").code == 1
+    assert at("consume", f"pk://{kept}/0").code == 2
     assert at("consume", good, "-e").code == 2
-    assert at("consume", good, orders).code == 2
+    assert at("consume", good, kept).code == 2
 
 
 def test_a_key_can_be_looked_for_in_its_own_partition(at: Run, orders: str) -> None:
@@ -125,14 +141,14 @@ def test_a_key_can_be_looked_for_in_its_own_partition(at: Run, orders: str) -> N
     ],
 )
 def test_conditions_reach_into_json(
-    at: Run, orders: str, condition: str, expected: list[int]
+    at: Run, kept: str, condition: str, expected: list[int]
 ) -> None:
-    found = at("consume", orders, "-e", "--where", condition, "-f", "{value.amount}\\n")
+    found = at("consume", kept, "-e", "--where", condition, "-f", "{value.amount}\\n")
     assert (found.code, sorted(map(int, found.lines))) == (0, expected), found.err
 
 
-def test_the_newest_of_what_the_filters_let_through(at: Run, orders: str) -> None:
-    words = ("consume", orders, "-f", "{value.amount}\\n", "--tail")
+def test_the_newest_of_what_the_filters_let_through(at: Run, kept: str) -> None:
+    words = ("consume", kept, "-f", "{value.amount}\\n", "--tail")
     assert at(*words, "3").lines == ["27", "28", "29"]
     assert at(*words, "2", "-k", "k2").lines == ["22", "27"]
     assert at(*words, "3", "--where", "value.amount < 12").lines == ["9", "10", "11"]
@@ -149,8 +165,8 @@ def test_the_newest_and_then_what_comes(at: Run, kafka: Kafka, orders: str) -> N
     assert at("consume", orders, "--follow").code == 2
 
 
-def test_an_interrupt_ends_it_with_130(kafka: Kafka, orders: str) -> None:
-    with reading(kafka, orders, "--from-beginning", "-n", "99", "-f", r"%o\n") as process:
+def test_an_interrupt_ends_it_with_130(kafka: Kafka, kept: str) -> None:
+    with reading(kafka, kept, "--from-beginning", "-n", "99", "-f", r"%o\n") as process:
         for _ in range(30):
             assert line(process)
         process.send_signal(signal.SIGINT)
@@ -158,10 +174,10 @@ def test_an_interrupt_ends_it_with_130(kafka: Kafka, orders: str) -> None:
         assert process.stderr is not None and process.stderr.read() == ""
 
 
-def test_what_was_written_is_whole_however_it_ends(at: Run, kafka: Kafka, orders: str) -> None:
+def test_what_was_written_is_whole_however_it_ends(at: Run, kafka: Kafka, kept: str) -> None:
     assert at("consume", "nowhere", "-e", "-f", "json").out == b""
-    assert at("consume", orders, "-o", "end..", "-f", "json", "--timeout-ms", "100").json == []
-    with reading(kafka, orders, "--from-beginning", "-f", "json") as process:
+    assert at("consume", kept, "-o", "end..", "-f", "json", "--timeout-ms", "100").json == []
+    with reading(kafka, kept, "--from-beginning", "-f", "json") as process:
         shown = [line(process) for _ in range(30)]  # the last waits for a comma
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 130
