@@ -11,7 +11,7 @@ from pk.cli.commands.common import (
     partition_style,
     whole,
 )
-from pk.cli.context import Context
+from pk.cli.context import Context, count
 from pk.cli.exits import Unusable
 from pk.cli.names import remember
 from pk.cli.output import Column, Document, Listing, Row, Section
@@ -202,7 +202,8 @@ def _sections(
 ) -> list[Section]:
     data = _data(topic, partitions, configs)
     title = (
-        f"{topic.name}: {data['partition_count']} partitions, {data['replication_factor']} replicas"
+        f"{topic.name}: {count(data['partition_count'], 'partition')}, "
+        f"{count(data['replication_factor'], 'replica')}"
         + (f", id {data['topic_id']}" if data["topic_id"] else "")
     )
     sections = [Section(title, Listing(_PARTITIONS[1:], partitions, partition_style))]  # pyright: ignore[reportArgumentType]
