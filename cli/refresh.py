@@ -27,6 +27,7 @@ STALE_S = 30.0
 _CHANGED_S = 2.0
 _DEADLINE_S = 20.0
 _FIRST_ANSWER_S = 3.0
+_GROUPS_S = 3.0
 _ALARM_S = 40
 _CONFIGS_MAX = 200
 _GIVEN = "PK_REFRESH"
@@ -137,8 +138,8 @@ class Seen(NamedTuple):
     """What a cluster holds, for completion and for the shell's toolbar."""
 
     topics: Mapping[str, "TopicDescription"]
-    groups: Mapping[str, str]
-    """Group → its state."""
+    groups: Mapping[str, str] | None
+    """Group → its state; None where they did not come in time."""
 
     brokers: Mapping[int, str]
     """Broker → its address; empty for one that is not there."""
@@ -161,13 +162,18 @@ async def fetch(admin: "Admin") -> Seen:
         cluster, nodes = await describe_nodes(admin)
     described = await admin.describe_topics()
     topics = {n: t for n, t in sorted(described.items()) if isinstance(t, TopicDescription)}
-    listed = await admin.list_groups()
+    groups: dict[str, str] | None = None
+    with trio.move_on_after(
+        _GROUPS_S
+    ):  # every broker is asked, and one that hangs keeps all waiting
+        listed = await admin.list_groups()
+        groups = {g.group_id: g.state for g in sorted(listed.groups, key=lambda g: g.group_id)}
     addresses = {b.node_id: b.address for b in cluster.brokers}
     known = {b for t in topics.values() for p in t.partitions for b in p.replicas}
     live = {b for b, node in nodes.items() if not node.fenced}
     return Seen(
         topics,
-        {g.group_id: g.state for g in sorted(listed.groups, key=lambda g: g.group_id)},
+        groups,
         {b: addresses.get(b, "") for b in sorted(known | set(nodes) | set(addresses))},
         frozenset((known | set(nodes)) - live),
         cluster.controller_id if cluster.controller_id >= 0 else None,
@@ -180,7 +186,8 @@ def keep(bootstrap: str, seen: Seen) -> None:
 
     topics = {name: partitions_meaning(len(t.partitions)) for name, t in seen.topics.items()}
     remember(bootstrap, "topic", topics)
-    remember(bootstrap, "group", seen.groups)
+    if seen.groups is not None:
+        remember(bootstrap, "group", seen.groups)
     remember(bootstrap, "broker", {str(b): address for b, address in seen.brokers.items()})
 
 

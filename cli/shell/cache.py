@@ -35,11 +35,20 @@ _IDLE_S = 60.0
 _RETRY_S = 1.0
 _DEADLINE_S = 30.0
 _SHARE = 20
-"""A refresh that takes long is made less often: at most one twentieth of the time goes into it."""
+"""Of a large cluster it is made less often: at most a twentieth of the processor's time goes into it."""
 
 _CONFIGS_S = 30.0
+_REQUEST_TIMEOUT_MS = "5000"
+_MOVING_S = 3.0
 _LOST = "not connected, trying again"
 _TYPES = {"topic": ResourceType.TOPIC, "broker": ResourceType.BROKER, "group": ResourceType.GROUP}
+
+
+def _impatient(settings: Settings) -> Settings:
+    """The same cluster by connections of the cache's own, which turn to another broker sooner where one does not answer."""
+    return settings._replace(
+        properties={"request.timeout.ms": _REQUEST_TIMEOUT_MS, **settings.properties}
+    )
 
 
 class Cache:
@@ -107,9 +116,10 @@ class Cache:
             began = time.monotonic()
             if self._due or began - self._tried >= pause_s:
                 self._due, self._tried = False, began
+                began_cpu = time.thread_time()
                 await self._guarded(self._refresh, session)
                 idle = began - self._used > _IDLE_S
-                took_s = time.monotonic() - began
+                took_s = time.thread_time() - began_cpu
                 pause_s = max(_IDLE_S if idle else REFRESH_S, _SHARE * took_s)
                 if self.error:
                     pause_s = _RETRY_S
@@ -132,9 +142,11 @@ class Cache:
 
     async def _refresh(self, session: Session) -> None:
         settings = self.settings
-        admin = await session.admin(settings)
+        admin = await session.admin(_impatient(settings))
         seen = await fetch(admin)
-        moving = len(await running_reassignments(admin))
+        moving = self.moving
+        with trio.move_on_after(_MOVING_S):
+            moving = len(await running_reassignments(admin))
         if settings is self.settings:
             self._take(seen, moving)
         keep(settings.bootstrap, seen)
@@ -147,7 +159,8 @@ class Cache:
         self.down, self.brokers, self.controller = seen.down, seen.brokers, seen.controller
         topics = {n: partitions_meaning(len(t.partitions)) for n, t in seen.topics.items()}
         new = self._fill("topic", topics)
-        new |= self._fill("group", seen.groups)
+        if seen.groups is not None:
+            new |= self._fill("group", seen.groups)
         new |= self._fill("broker", {str(b): a or "not there" for b, a in seen.brokers.items()})
         self.refreshed = time.monotonic()
         if new:
@@ -156,7 +169,7 @@ class Cache:
     async def _fetch_configs(self, session: Session) -> None:
         settings, asked = self.settings, sorted(self._asked)
         self._asked.clear()
-        admin = await session.admin(settings)
+        admin = await session.admin(_impatient(settings))
         resources = [ConfigResource(_TYPES[kind], name) for kind, name in asked]
         found = await set_configs(admin, resources)
         now = time.monotonic()

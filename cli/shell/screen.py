@@ -52,35 +52,48 @@ def address_of(shell: "Shell") -> str:
     return f"{profile.name} ({address})" if profile else address
 
 
-def toolbar_of(shell: "Shell") -> "StyleAndTextTuples":
-    """Cluster, brokers, health, controller, and the age of what completion knows."""
-    cache = shell.cache
+def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
+    """Cluster, brokers, health, controller, and the age of what completion knows; in short words where it is narrow."""
     profile = shell.settings.profile
-    name = f" {cut(address_of(shell), 40)} "
+    facts = _facts(shell)
+    room = width - sum(3 + len(long) for long, _, _ in facts) - 2
+    for i in reversed(range(len(facts))):
+        long, short, style = facts[i]
+        if room < min(len(address_of(shell)), 24):
+            facts[i] = (short, short, style)
+            room += len(long) - len(short)
+    guard = f" {profile.guard} " if profile and profile.guard != "confirm" else ""
+    name = f" {cut(address_of(shell), max(room - len(guard), 12))} "
     parts: StyleAndTextTuples = [
         (f"class:cluster.{profile.colour}" if profile and profile.colour else "class:cluster", name)
     ]
-    if profile and profile.guard != "confirm":
-        parts.append(("class:guard", f" {profile.guard} "))
-
-    def add(text: str, style: str = "") -> None:
-        parts.append(("", " · " if len(parts) > 1 else " "))
-        parts.append((style, text))
-
-    if cache.error is not None:
-        add(cache.error, "class:bad")
-    if cache.refreshed is not None:
-        add(cache.brokers_up(), "class:bad" if cache.down else "")
-        number = cache.under_replicated
-        add(f"{number} under-replicated", "class:poor" if number else "")
-        if cache.offline:
-            add(f"{cache.offline} offline", "class:bad")
-        if cache.moving:
-            add(f"{cache.moving} moving", "class:poor")
-        if cache.controller is not None:
-            add(f"controller {cache.controller}")
-    add(cache.age())
+    if guard:
+        parts.append(("class:guard", guard))
+    for i, (text, _, style) in enumerate(facts):
+        parts += [("", " · " if i or guard else " "), (style, text)]
     return parts
+
+
+def _facts(shell: "Shell") -> list[tuple[str, str, str]]:
+    """What the toolbar says: each in full, in short, and its style."""
+    cache = shell.cache
+    facts: list[tuple[str, str, str]] = []
+    if cache.error is not None:
+        facts.append((cache.error, cache.error.partition(",")[0], "class:bad"))
+    if cache.refreshed is not None:
+        brokers, number = cache.brokers_up(), cache.under_replicated
+        facts.append((brokers, brokers, "class:bad" if cache.down else ""))
+        style = "class:poor" if number else ""
+        facts.append((f"{number} under-replicated", f"{number} URP", style))
+        if cache.offline:
+            facts.append((f"{cache.offline} offline", f"{cache.offline} offline", "class:bad"))
+        if cache.moving:
+            facts.append((f"{cache.moving} moving", f"{cache.moving} moving", "class:poor"))
+        if cache.controller is not None:
+            facts.append((f"controller {cache.controller}", f"ctrl {cache.controller}", ""))
+    age = cache.age()
+    facts.append((age, age.removeprefix("names "), ""))
+    return facts
 
 
 _COLOURS = {"red", "yellow", "green", "blue", "magenta", "cyan"}
@@ -105,9 +118,7 @@ def interact(shell: "Shell") -> None:
     profile = shell.settings.profile
     name = shell.settings.cluster_name
     guard = f", guarded as {profile.guard}" if profile and profile.guard != "confirm" else ""
-    sys.stdout.write(
-        f"pk on {name}{guard}. Tab completes, \\? says what else there is, Ctrl-D leaves.\n"
-    )
+    sys.stdout.write(f"pk on {name}{guard}. Tab completes, \\? lists the rest, Ctrl-D leaves.\n")
     if os.environ.get("TERM", "dumb") in ("dumb", "", "unknown"):
         _read_plainly(shell)
     else:
@@ -144,7 +155,7 @@ def _read_with_editor(shell: "Shell") -> None:
         completer=ShellCompleter(ROOT, shell.cache),
         complete_while_typing=True,
         auto_suggest=AutoSuggestFromHistory(),
-        bottom_toolbar=lambda: toolbar_of(shell),
+        bottom_toolbar=lambda: toolbar_of(shell, os.get_terminal_size().columns),
         refresh_interval=1.0,
         enable_open_in_editor=True,
         enable_suspend=True,

@@ -253,6 +253,20 @@ def test_the_prompt_and_the_toolbar_say_where_one_is() -> None:
     assert ("class:poor", "3 under-replicated") in parts
 
 
+def test_the_toolbar_fits_a_narrow_screen() -> None:
+    shell = Shell(Settings("kafka-1.example.org:9092,k2:9092", {}, {}, None), interactive=True)
+    cache = shell.cache
+    cache.refreshed, cache.under_replicated, cache.controller = 1.0, 12, 3
+    cache.down, cache.brokers = frozenset((2,)), {1: "a", 2: "b", 3: "c"}
+
+    def shown(width: int) -> str:
+        return "".join(part[1] for part in toolbar_of(shell, width))
+
+    assert "12 under-replicated · controller 3 · names " in shown(120)
+    assert len(shown(80)) <= 80 and "kafka-1.example.org:9092 (+1)"[:8] in shown(80)
+    assert "2 of 3 brokers · 12 URP · ctrl 3" in shown(60) and len(shown(60)) <= 60
+
+
 def test_a_long_name_loses_its_middle() -> None:
     assert cut("short", 10) == "short"
     assert cut("abcdefghijklmnop", 10) == "abcdef…nop"
