@@ -64,11 +64,11 @@ Records (pk consume) take besides
     %t topic   %p partition   %o offset   %e leader epoch   %d time   %T time in ms   %i counter
     %k key   %v or %s value   %K %V %S their lengths (-1: null)   %R value length as 4 bytes
     %h headers as k=v,k=v   %h{%k=%v;} each header by its own tokens   %H how many   %% a percent
-    %L permalink, pk://[PROFILE/]TOPIC/PARTITION/OFFSET, which `pk consume` and `pk cp` take for a topic
+    %L permalink pk://[PROFILE/]TOPIC/PARTITION/OFFSET; `pk consume` and `pk cp` take it as a topic
     a token may be followed by {hex} or {base64}, numbers by {hex8} … {big32} {little64},
     %d by {strftime[%F %T]}
-  a template: '{time} {key} {value.user.id}\\n'; value.FIELD looks into JSON, headers.NAME is one header
-    (--where too), and time, link and leader_epoch are there besides the fields of jsonl
+  templates, such as '{time} {key} {value.user.id}\\n': value.FIELD looks into JSON, headers.NAME
+    is one header (in --where, too); besides the fields of jsonl there are time, link, leader_epoch
   jsonl holds all there is of a record, and `pk produce -f jsonl` writes it back bit for bit:
     topic, partition, offset, timestamp, timestamp_type, key or key_b64, value or value_b64,
     headers as [[name, value], …]; null is null; a header value that is not UTF-8 is {"b64": …}
