@@ -98,6 +98,7 @@ _RECORDS = (
     Option(
         "--fake",
         value="TEMPLATE",
+        complete="fake",
         help="Values from a template, as in `pk produce --fake` (`pk help fake`).",
     ),
     Option("-k", "--key", value="TEMPLATE", help="Keys from a template; goes with --fake."),

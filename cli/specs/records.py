@@ -208,6 +208,7 @@ PRODUCE = Command(
         Option(
             "--fake",
             value="TEMPLATE",
+            complete="fake",
             help="Make records up: orders, users, clicks, or a text with {{seq}}, {{name}}, {{float 1 500}}, … "
             "in it (`pk help fake`); -k is a template too. Without -n until Ctrl-C.",
         ),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pk.cli.complete import answer
+from pk.cli.fake import NAMED
 from pk.cli.grammar import Option, commands
 from pk.cli.names import recall, recall_meanings, remember, remember_configs
 from pk.cli.schema import columns_of
@@ -34,6 +35,8 @@ def test_commands_and_options() -> None:
 def test_values_of_options() -> None:
     assert "jsonl" in words("topics", "list", "-f", "j")
     assert words("produce", "t", "--compression=z") == ["--compression=zstd"]
+    assert words("produce", "t", "--fake", "") == list(NAMED)
+    assert words("perf", "e2e", "--fake", "u") == ["users"]
     assert "@-1h..end" in words("consume", "t", "-o", "@-")
     assert words("consume", "t", "--isolation-level", "read_c") == ["read_committed"]
     assert "print.key=" in words("consume", "--property", "print.k")
