@@ -13,6 +13,7 @@ from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.explain import filled
 from pk.cli.diagnosis.picture import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding, as_row
+from pk.cli.escapes import escaped_lines
 from pk.cli.exits import Exit
 from pk.cli.output import Column, Listing, Row
 
@@ -50,7 +51,8 @@ async def doctor(context: Context) -> int | None:
     ]
     look = context.look
     if look.terminal and look.format == "table" and not look.narrows:
-        context.write(cards(found, look.width, colour=look.colour).encode(errors="surrogateescape"))
+        text = escaped_lines(cards(found, look.width, colour=look.colour))
+        context.write(text.encode(errors="surrogateescape"))
     else:
         context.show(Listing(_FINDINGS, [as_row(f) for f in found], _style))
     for what, error in picture.unseen.items():
