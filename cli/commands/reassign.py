@@ -225,11 +225,15 @@ async def apply(context: Context) -> int | None:
     if args.resume:
         if any(args.values().get(name) not in (None, ()) for name in _INTENTS):
             raise Unusable("--resume goes on with what was asked for before; say nothing new.")
+        if args.batch is not None:
+            raise Unusable("--resume asks for nothing new; --batch does not go with it.")
         if args.throttle not in (None, AUTO):
             raise Unusable("--resume keeps the throttle; `pk reassign throttle RATE` changes it.")
         admin = await context.admin()
         live = await load(context, admin)
         return await resume(context, admin, live, await unfinished(context, admin, live))
+    if args.detach and args.batch is not None:
+        raise Unusable("--batch takes somebody who stays; --detach does not go with it.")
     wanted = wanted_of(context, args.file)
     admin = await context.admin()
     made = await make_plan(context, admin, wanted.intent)

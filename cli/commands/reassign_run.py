@@ -58,11 +58,16 @@ class Moving:
         admin: Admin,
         changes: Sequence[Change],
         rollback: files.Rollback,
+        directories: Directories | None = None,
     ) -> None:
+        self.directories = directories or {}
         self.context = context
         self.admin = admin
         self.changes = {c.tp: c for c in changes}
         self.rollback = rollback
+        self.pending = list(self.changes)
+        """The partitions whose move has not been asked for yet, in order."""
+
         self.results: dict[TopicPartition, str] = {}
         self.errors: dict[TopicPartition, str] = {}
         self.tracker = Tracker()
@@ -74,7 +79,13 @@ class Moving:
     @property
     def moved(self) -> list[TopicPartition]:
         """The partitions whose move was accepted and not taken back."""
-        return [tp for tp in self.changes if tp not in self.results]
+        waiting = set(self.pending)
+        return [tp for tp in self.changes if tp not in self.results and tp not in waiting]
+
+    @property
+    def batch(self) -> int:
+        """So many partitions may move at once."""
+        return self.context.args.values().get("batch") or len(self.changes)
 
     def fail(self, tp: TopicPartition, error: Exception) -> None:
         self.context.fail(error)
@@ -102,29 +113,40 @@ class Moving:
                 f"The throttle cannot be set on {what}, so nothing was moved: {sentence(error)}"
             )
 
-    async def submit(self, directories: Directories) -> None:
-        """Asks the controller for the moves; each that it refuses is a failed row."""
-        if directories:
-            await self._place(directories)
-        answers = await self.admin.alter_reassignments(
-            {tp: c.after for tp, c in self.changes.items()}
-        )
-        for tp in self.changes:
+    async def submit(self, most: int) -> None:
+        """Asks the controller for the next moves; each that it refuses is a failed row.
+
+        The rollback file knows of a move before it is asked for: whoever goes on from there waits for no other.
+        """
+        asked, self.pending = self.pending[:most], self.pending[most:]
+        self._write_down([*self.moved])
+        await self._place(asked)
+        answers = await self.admin.alter_reassignments({tp: self.changes[tp].after for tp in asked})
+        for tp in asked:
             error = answers.get(tp)
             if error is not None:
                 self.fail(tp, error)
         if self.results:
-            accepted = {tp: self.changes[tp].after for tp in self.moved}
+            self._write_down(self.moved)
+        await self._place(asked)
+
+    def _write_down(self, moved: Iterable[TopicPartition]) -> None:
+        accepted = {tp: self.changes[tp].after for tp in moved}
+        if accepted != self.rollback.after:
             self.rollback = self.rollback._replace(after=accepted)
             files.write(self.rollback)
-        if directories:
-            await self._place(directories)
 
-    async def _place(self, directories: Directories) -> None:
+    def give_up_the_rest(self) -> None:
+        """Leaves what has not begun as it is."""
+        self.results |= dict.fromkeys(self.pending, "not begun")
+        self.pending = []
+
+    async def _place(self, asked: Iterable[TopicPartition]) -> None:
         """Tells brokers which log directory a replica goes to: before it exists, and again once it does."""
         by_broker: dict[int, dict[TopicPartition, str]] = {}
-        for (tp, broker), path in directories.items():
-            if tp in self.changes and tp not in self.results:
+        wanted = set(asked)
+        for (tp, broker), path in self.directories.items():
+            if tp in wanted and tp not in self.results:
                 by_broker.setdefault(broker, {})[tp] = path
         for broker, paths in by_broker.items():
             answers = await self.admin.alter_replica_log_dirs(broker, paths)
@@ -156,7 +178,12 @@ class Moving:
                 else:
                     answered = time.monotonic()
                     self.tracker.see(seen, answered)
-                    view.note = ""
+                    if self.pending and len(seen.running) < self.batch:
+                        # Asking and writing it down are one: an interruption waits for it.
+                        with trio.CancelScope(shield=True):
+                            await self.submit(self.batch - len(seen.running))
+                        continue
+                    view.note = f"({len(self.pending)} more to come)" if self.pending else ""
                     if not seen.running:
                         return
                     if self.pace is not None and answered - paced >= STEP_S:
@@ -329,15 +356,15 @@ async def start(
         {c.tp: c.before for c in changes},
         {c.tp: c.after for c in changes},
     )
-    moving = Moving(context, admin, changes, rollback)
+    moving = Moving(context, admin, changes, rollback, directories)
     with listen_for_interrupts() as interrupts:
         # What is set here has to be written down and submitted as one: an interruption waits for it.
         with trio.CancelScope(shield=True):
             files.write(rollback)
             if rate is not None:
                 await moving.throttle(rate, live)
-            await moving.submit(directories)
-            if not moving.moved:
+            await moving.submit(moving.batch)
+            if not moving.moved and not moving.pending:
                 await moving.unthrottle()
                 moving.finish("refused")
                 moving.show()
@@ -358,6 +385,7 @@ async def resume(context: Context, admin: Admin, live: Live, rollback: files.Rol
         for tp, after in sorted(rollback.after.items())
     ]
     moving = Moving(context, admin, changes, rollback)
+    moving.pending = []  # all of it was asked for
     with listen_for_interrupts() as interrupts:
         return await attend(moving, interrupts)
 
@@ -374,6 +402,7 @@ async def attend(moving: Moving, interrupts: Interrupts) -> int:
             await _interrupted(moving, interrupts, may_go_on=False)
         raise
     except BaseException:
+        _tell_not_begun(moving)
         _tell_left(moving)
         raise
     with trio.CancelScope(shield=True):
@@ -394,10 +423,11 @@ def _tell_failures(moving: Moving) -> None:
 
 def _choices(moving: Moving, *, may_go_on: bool) -> list[str]:
     whole = moving.tracker.whole_or_none
+    rest = f"; {len(moving.pending):,} more have not begun" if moving.pending else ""
     left = whole.partitions - whole.done if whole else len(moving.moved)
     stays = ", and the throttle with them" if moving.rollback.throttled.any else ""
     return [
-        f"{count(left, 'partition')} {'is' if left == 1 else 'are'} still moving.",
+        f"{count(left, 'partition')} {'is' if left == 1 else 'are'} still moving{rest}.",
         f"  l      leave them moving{stays}",
         "  d      detach: a process in the background tidies up at the end",
         "  c      cancel what still moves",
@@ -425,6 +455,8 @@ async def _interrupted(
             answer = "l"
         elif not may_go_on and answer not in ("c", "d"):
             answer = "l"
+    if answer in ("c", "d", "l"):
+        _tell_not_begun(moving)
     if answer == "c":
         with trio.CancelScope(shield=True):
             await moving.take_back()
@@ -440,6 +472,14 @@ async def _interrupted(
         _tell_left(moving)
         return Exit.INTERRUPTED
     return None
+
+
+def _tell_not_begun(moving: Moving) -> None:
+    if moving.pending:
+        moving.context.say(
+            f"{count(len(moving.pending), 'partition')} had not begun and stay as they are; the same command moves them later."
+        )
+        moving.give_up_the_rest()
 
 
 def _tell_left(moving: Moving) -> None:

@@ -157,6 +157,12 @@ REASSIGN = Group(
                 _MAX_MOVES,
                 _THROTTLE,
                 Option(
+                    "--batch",
+                    value="N",
+                    kind="count",
+                    help="Move so many partitions at once; the next begins when one is done.",
+                ),
+                Option(
                     "--detach",
                     help="Do not stay; a process in the background tidies up at the end.",
                 ),

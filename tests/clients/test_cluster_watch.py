@@ -151,6 +151,35 @@ def test_a_throttle_of_its_own_pace_is_raised_while_there_is_room(pk: Pk) -> Non
     assert [p["replicas"] for p in pk.json("partitions", "list", topic)] == [[2]]
 
 
+def test_in_batches_no_more_move_at_once_and_an_end_leaves_the_rest(pk: Pk) -> None:
+    topic = pk.topic("batched", "1,1,1,1,1,1", 6)
+    words = ("reassign", "apply", "-t", topic, "--to", "2", "--batch", "2", "-y")
+    mover = subprocess.Popen(
+        pk_command(*words, "--throttle", "500kB/s", "-f", "json"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment_of(pk.home, {"PK_BOOTSTRAP_SERVER": pk.cluster.bootstrap}),
+    )
+
+    def moving() -> list[Any]:
+        return pk.json("reassign", "status")[0]["reassignments"]
+
+    wait_until("a move", lambda: moving() or None)
+    assert len(moving()) <= 2
+    mover.send_signal(signal.SIGINT)
+    _, err = mover.communicate(timeout=60)
+    assert mover.returncode == 130 and b"had not begun and stay as they are" in err
+    resumed = pk.json("reassign", "apply", "--resume")
+    assert 1 <= len(resumed) <= 5  # it knows of what was begun, and of nothing else
+    assert pk.json("reassign", "throttle") == []
+    left = [p["partition"] for p in pk.json("partitions", "list", topic) if p["replicas"] == [1]]
+    assert len(left) == 6 - len(resumed)
+    rest = pk.json(*words)
+    assert [(row["partition"], row["result"]) for row in rest] == [(n, "moved") for n in left]
+    assert {tuple(p["replicas"]) for p in pk.json("partitions", "list", topic)} == {(2,)}
+
+
 def test_the_next_command_tells_of_a_throttle_that_was_left(pk: Pk) -> None:
     topic = pk.topic("killed", "1", 2)
     mover = subprocess.Popen(
