@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pk.cli.exits import Unusable
 from pk.cli.grammar import nearest
 from pk.cli.output import unescape
+from pk.cli.times import TIME_MAX_MS
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -113,8 +114,17 @@ def _headers(found: Any) -> Headers:
     for pair in pairs:
         if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
             raise BadLine(f"a header wants a pair of name and value, not {json.dumps(pair)}")
-        headers.append((pair[0], _bytes(pair[1])))
+        headers.append((_encodable(pair[0], "the name of a header"), _bytes(pair[1])))
     return tuple(headers)
+
+
+def _encodable(text: str, what: str) -> str:
+    """`text`, which UTF-8 can hold: JSON may have half a surrogate pair. Raises BadLine."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadLine(f"{what} is no text: {json.dumps(text)}") from None
+    return text
 
 
 def _field(found: Mapping[str, Any], name: str) -> bytes | None:
@@ -132,7 +142,13 @@ def _whole(found: Mapping[str, Any], name: str) -> int | None:
         return None
     if not isinstance(value, int) or isinstance(value, bool):
         raise BadLine(f"{name} wants a whole number, not {json.dumps(value)}")
-    return value
+    return _bounded(value, name)
+
+
+def _bounded(number: int, name: str) -> int:
+    if number > TIME_MAX_MS:
+        raise BadLine(f"{name} is larger than any can be")
+    return number
 
 
 _READ = json.JSONDecoder().raw_decode
@@ -149,8 +165,8 @@ def read_json(line: bytes) -> NewRecord:
             if (
                 (key is None or type(key) is str)
                 and (value is None or type(value) is str)
-                and (type(timestamp) is int or timestamp is None)
-                and (type(topic) is str or topic is None)
+                and (timestamp is None or (type(timestamp) is int and timestamp <= TIME_MAX_MS))
+                and (topic is None or (type(topic) is str and topic.isascii()))
             ):
                 return NewRecord(
                     None if key is None else key.encode(),
@@ -184,6 +200,8 @@ def _read_json_carefully(line: bytes) -> NewRecord:
     topic = found.get("topic")
     if topic is not None and not isinstance(topic, str):
         raise BadLine("topic wants a text")
+    if topic is not None:
+        _encodable(topic, "topic")
     return NewRecord(
         _field(found, "key"),
         _field(found, "value"),
@@ -363,7 +381,11 @@ def _moment(text: bytes | None) -> int | None:
     from pk.cli.times import time_ms
 
     word = text.decode()
-    return int(word) if word.isdigit() else time_ms(word, now_ms())
+    return (
+        _bounded(int(word), "the timestamp")
+        if word.isascii() and word.isdigit()
+        else time_ms(word, now_ms())
+    )
 
 
 def reading(form: str | None, properties: Iterable[tuple[str, str]]) -> Reading:

@@ -9,6 +9,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 MILLISECONDS_FROM = 100_000_000_000
 """A bare number from here on is milliseconds, below it seconds (as seconds: the year 5138)."""
 
+TIME_MAX_MS = (1 << 63) - 1
+"""The last time that a record can have."""
+
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _ISO_DURATION = re.compile(
@@ -28,6 +31,8 @@ def duration_ms(text: str) -> int:
         position = found.end()
     if position != len(text) or not text:
         raise ValueError(f"not a duration: {text!r} (such as 90s, 15m, 1h30m, 2d)")
+    if total > TIME_MAX_MS:
+        raise ValueError(f"too long: {text!r}")
     return round(total)
 
 
@@ -49,6 +54,8 @@ def time_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
     if word == "now":
         return now_ms
     if word.isascii() and word.isdigit():
+        if len(word) > 19 or int(word) > TIME_MAX_MS:
+            raise ValueError(f"not a time: {word[:40]!r} is more than there are milliseconds")
         number = int(word)
         return number if number >= MILLISECONDS_FROM else number * 1000
     if word[0] in "+-":
@@ -79,12 +86,16 @@ def _iso_ms(word: str, zone: tzinfo | None, shown: str) -> int:
 
 
 def show_time(ms: int, zone: tzinfo | None = None) -> str:
-    """`ms` as an ISO time with milliseconds and zone; empty where there is no time (-1)."""
+    """`ms` as an ISO time with milliseconds and zone; empty where there is no time (-1), the number beyond the calendar:
+    some producers write microseconds."""
     if ms < 0:
         return ""
-    moment = datetime.fromtimestamp(ms / 1000, zone)
-    if moment.tzinfo is None:
-        moment = moment.astimezone()
+    try:
+        moment = datetime.fromtimestamp(ms / 1000, zone)
+        if moment.tzinfo is None:
+            moment = moment.astimezone()
+    except (ValueError, OverflowError, OSError):
+        return str(ms)
     return moment.isoformat(timespec="milliseconds")
 
 

@@ -164,13 +164,18 @@ def _time(modifier: str | None) -> Piece:
         return lambda s, r, i: show_time(r.timestamp).encode()
     if modifier.startswith("strftime[") and modifier.endswith("]"):
         pattern = modifier[9:-1]
-        return lambda s, r, i: (
-            datetime.fromtimestamp(max(r.timestamp, 0) / 1000).strftime(pattern).encode()
-        )
+        return lambda s, r, i: _formatted(r.timestamp, pattern).encode()
     show = _NUMBERS.get(modifier)
     if show is None:
         raise Unusable(f"-f: %d takes strftime[…] or {', '.join(_NUMBERS)}, not {modifier!r}.")
     return lambda s, r, i: show(r.timestamp)
+
+
+def _formatted(timestamp: int, pattern: str) -> str:
+    try:
+        return datetime.fromtimestamp(max(timestamp, 0) / 1000).strftime(pattern)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)  # beyond the calendar
 
 
 def token_writer(form: str) -> Callable[[Source, Sequence[Record]], bytes]:

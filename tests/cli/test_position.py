@@ -214,6 +214,14 @@ def test_a_shown_time_reads_as_itself(moment: int) -> None:
     assert time_ms(show_time(moment, UTC), NOW, EAST) == moment
 
 
+def test_times_beyond_the_calendar() -> None:
+    assert show_time(1_795_253_464_328_000) == "1795253464328000"
+    assert show_time(2**63 - 1, UTC) == str(2**63 - 1)
+    for text in ("9" * 19, "9" * 5000, f"-{'9' * 400}d", f"-{'9' * 30}d"):
+        with pytest.raises(ValueError, match=r"not a time|too long"):
+            time_ms(text, NOW)
+
+
 def test_shown_spans() -> None:
     spans = [show_span(n) for n in (4, 1300, 720_000, 12_000_000, 187_200_000)]
     assert spans == ["4 ms", "1.3 s", "12 min", "3 h 20 min", "2 d 4 h"]

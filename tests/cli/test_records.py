@@ -115,6 +115,14 @@ def test_tokens(form: str, expected: bytes) -> None:
     assert token_writer(form)(SOURCE, RECORDS) == expected
 
 
+def test_times_beyond_the_calendar_are_shown_as_numbers() -> None:
+    odd = [RECORDS[0]._replace(timestamp=ms) for ms in (1_795_253_464_328_000, 2**63 - 1)]
+    for form in ("%d{strftime[%Y]};", "%d;", "{time};"):
+        made = writer(form).batch(SOURCE, odd)
+        assert made == b"1795253464328000;9223372036854775807;"
+    assert b"1795253464328000" in writer("table").batch(SOURCE, odd)
+
+
 @pytest.mark.parametrize("form", ["%q", "%k{rot13}", "%h{%q}", "%k{hex", "%o{hex}"])
 def test_tokens_that_do_not_exist(form: str) -> None:
     with pytest.raises(Unusable, match="-f:"):
@@ -239,6 +247,10 @@ def test_lines_by_format(form: str, line: bytes, expected: NewRecord) -> None:
         ("jsonl", b"[" * 100_000, "nested too deeply"),
         ("jsonl", b'{"headers": [["a"]]}', "a pair"),
         ("jsonl", b'{"timestamp": "x"}', "whole number"),
+        ("jsonl", b'{"timestamp": 9223372036854775808}', "larger than any"),
+        ("jsonl", b'{"topic": "\\ud800"}', "topic is no text"),
+        ("jsonl", b'{"headers": [["\\ud800", "v"]]}', "name of a header is no text"),
+        ("%T %v", b"9223372036854775808 v", "larger than any"),
         (r"%k\t%v", b"ab", "does not fit"),
         ("%p %v", b"x y", "whole number"),
         ("%k{hex} %v", b"zz y", "hex"),
