@@ -63,6 +63,7 @@ class Output:
         self._terminal = context.streams.out_terminal
         self._write = context.streams.out.write
         self._flush = context.streams.out.flush
+        self._head = self._writer.begin()
         self._begun = False
 
     @property
@@ -115,7 +116,7 @@ class Output:
             self.before_write()
         if not self._begun:
             self._begun = True
-            self._write(self._writer.begin())
+            self._write(self._head)
         self._write(data)
         if self._terminal:
             self.mid_line = not data.endswith(b"\n")
@@ -145,7 +146,7 @@ class Output:
         """All has been read: ends what was written, be it an empty array, and says how much it was."""
         if not self._begun:
             self._begun = True
-            self._write(self._writer.begin())
+            self._write(self._head)
         self.break_off()
         if self._context.streams.err_terminal:
             self._context.say(f"{count(self.shown, 'record')}.")

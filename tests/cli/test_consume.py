@@ -266,6 +266,14 @@ def test_apache_s_formatters_by_their_names(
     assert read.text.startswith("k4:{")
 
 
+def test_a_table_has_its_columns_below_their_heads(at: Run, kept: str) -> None:
+    head, *rows = at("consume", kept, "-e", "-f", "table").lines
+    assert len(rows) == 30
+    for row in rows:
+        assert row[head.index("KEY") :].startswith("k")
+        assert row[head.index("VALUE") :].startswith('{"amount"')
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize(
     ("words", "expected"),
