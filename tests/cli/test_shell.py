@@ -326,10 +326,10 @@ def test_a_profile_is_seen_and_can_be_changed(
     at("profile", "add", "prod", "-b", kafka.bootstrap, "--colour", "red", "--guard", "readonly")
     at("profile", "add", "play", "-b", kafka.bootstrap)
     one = terminal("shell", "--profile", "prod", PK_BOOTSTRAP_SERVER=None)
-    one.wait_for("under-replicated")
+    one.wait_for("1 broker")
     assert "guarded as readonly" in one.text
     assert one.colour_of("prod>").fg == "red"
-    bar = one.screen_of.display.index(next(x for x in one.screen_of.display if "controller" in x))
+    bar = one.screen_of.display.index(next(x for x in one.screen_of.display if "1 broker" in x))
     assert one.cell(2, bar).bg == "red"
     one.line("topics create never-made")
     one.wait_for("read-only")

@@ -2,6 +2,7 @@
 
 import stat
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -256,7 +257,7 @@ def test_the_prompt_and_the_toolbar_say_where_one_is() -> None:
 def test_the_toolbar_fits_a_narrow_screen() -> None:
     shell = Shell(Settings("kafka-1.example.org:9092,k2:9092", {}, {}, None), interactive=True)
     cache = shell.cache
-    cache.refreshed, cache.under_replicated, cache.controller = 1.0, 12, 3
+    cache.refreshed, cache.under_replicated, cache.controller = time.monotonic(), 12, 3
     cache.down, cache.brokers = frozenset((2,)), {1: "a", 2: "b", 3: "c"}
 
     def shown(width: int) -> str:
