@@ -16,6 +16,7 @@ import trio
 from pk.cli.commands.common import is_unknown, unknown_topic
 from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.commands.produce_plan import (
+    Pace,
     Plan,
     Tally,
     producer_config,
@@ -39,10 +40,6 @@ _CHUNK_BYTES = 1 << 18
 _FAKE_CHUNK = 500
 _LAST_WORDS_S = 3.0
 """How long an interrupted command waits for what it has already handed over."""
-
-_TICK_S = 0.005
-_BEHIND_S = 1.0
-"""A paced stream whose input came late by more does not make up for it."""
 
 
 async def produce(context: Context) -> int | None:
@@ -178,32 +175,6 @@ async def _input(context: Context) -> AsyncGenerator[list[bytes]]:
             yield chunk
 
 
-class _Pace:
-    """Says how many records are due at so many a second."""
-
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._start: float | None = None
-        self._sent = 0
-
-    async def due(self, wanted: int) -> int:
-        """Waits until a record is due; how many of `wanted` are."""
-        if self._start is None:
-            self._start = trio.current_time()
-        while True:
-            passed = trio.current_time() - self._start
-            number = int(passed * self._rate) + 1 - self._sent
-            if number > 0:
-                break
-            await trio.sleep(max(_TICK_S, self._sent / self._rate - passed))
-        if number > max(1.0, self._rate * _BEHIND_S):
-            self._start = trio.current_time() - self._sent / self._rate
-            number = 1
-        number = min(number, wanted)
-        self._sent += number
-        return number
-
-
 class _Stream:
     """Records on their way from the input to the producer."""
 
@@ -221,7 +192,7 @@ class _Stream:
         self._plan = plan
         self._left: int | None = context.args.num
         self._number = 0
-        self._pace = _Pace(context.args.rate) if context.args.rate else None
+        self._pace = Pace(context.args.rate) if context.args.rate else None
         self._status = _Status(context, tally)
 
     async def run(self) -> None:

@@ -15,13 +15,13 @@ import re
 import textwrap
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import trio
 
 from pk.cli.commands.interrupts import Interrupts, listen_for_interrupts
-from pk.cli.commands.produce_plan import Plan, producer_config, topic_exists
+from pk.cli.commands.produce_plan import Pace, Plan, producer_config, topic_exists
 from pk.cli.commands.produce_text import Typed, read
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Exit, Refused
@@ -120,6 +120,10 @@ class Editor:
         self._settled = trio.Event()
         self._waiting_since = 0.0
         self._kept = ""
+        args = context.args
+        self._left: int | None = args.num
+        self._pace = Pace(args.rate) if args.rate else None
+        self._in_step: bool = args.sync
         self.screen = Screen(context, plan, self._status)
 
     def _status(self) -> str:
@@ -140,9 +144,16 @@ class Editor:
                 return
             if not self.pending:
                 self._waiting_since = time.monotonic()
-            for record in read(self._plan, text).records:
+            records = read(self._plan, text).records
+            if not records:
+                self._kept = text.text
+            for record in records[: self._left]:
                 self.pending += 1
                 await self._wanted.send((text.text, record))
+            if self._left is not None:
+                self._left -= min(self._left, len(records))
+                if not self._left:
+                    return
             with trio.move_on_after(_PATIENCE_S):
                 await self.wait_for_none()
 
@@ -154,6 +165,8 @@ class Editor:
     async def send_all(self) -> None:
         """Sends what is entered, in order."""
         async for text, record in self._to_send:
+            if self._pace is not None:
+                await self._pace.due(1)
             started = time.perf_counter()
             try:
                 delivery = await self._producer.send(
@@ -168,6 +181,9 @@ class Editor:
                 self._lost(text, e)
                 continue
             await self._sent.send((text, delivery, started))
+            if self._in_step:
+                with suppress(KafkaError, ClientError):  # told by whoever follows it
+                    await delivery.wait()
 
     async def follow_all(self) -> None:
         """Tells what becomes of what was sent, in order."""

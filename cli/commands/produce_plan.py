@@ -3,6 +3,8 @@
 import os
 from collections.abc import Iterable, Sequence
 
+import trio
+
 from pk.cli.client_config import client_config
 from pk.cli.commands.common import is_unknown, unknown_topic
 from pk.cli.context import Context
@@ -37,6 +39,10 @@ _DEFAULTS = {"max.block.ms": "15000", "batch.size": str(1 << 17), "linger.ms": "
 """A person waits less long for a topic than a program; and batches may be large, since lines come in bulk."""
 
 _AUTO_CREATE = "auto.create.topics.enable"
+
+_TICK_S = 0.005
+_BEHIND_S = 1.0
+"""A paced stream whose input came late by more does not make up for it."""
 
 
 def encoded_headers(pairs: Iterable[tuple[str, str]]) -> Headers:
@@ -221,3 +227,29 @@ def _span(batch: BatchDelivered, unknown: str) -> str:
         return unknown
     last = batch.base_offset + batch.count - 1
     return f"{batch.base_offset}..{last}" if batch.count > 1 else str(batch.base_offset)
+
+
+class Pace:
+    """Says how many records are due at so many a second."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._start: float | None = None
+        self._sent = 0
+
+    async def due(self, wanted: int) -> int:
+        """Waits until a record is due; how many of `wanted` are."""
+        if self._start is None:
+            self._start = trio.current_time()
+        while True:
+            passed = trio.current_time() - self._start
+            number = int(passed * self._rate) + 1 - self._sent
+            if number > 0:
+                break
+            await trio.sleep(max(_TICK_S, self._sent / self._rate - passed))
+        if number > max(1.0, self._rate * _BEHIND_S):
+            self._start = trio.current_time() - self._sent / self._rate
+            number = 1
+        number = min(number, wanted)
+        self._sent += number
+        return number
