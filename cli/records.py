@@ -181,7 +181,8 @@ def _names(source: Source, records: Sequence[Record]) -> bytes:
 
 
 class _Table:
-    """Columns that grow with what is seen; the value comes last and may be as long as it likes, unless on a terminal."""
+    """Columns as wide as the first batch wants them, which grow with what comes; the value comes last and may be as long as
+    it likes, unless on a terminal."""
 
     def __init__(self, *, wide: bool, terminal: bool, width: int) -> None:
         self._wide = wide
@@ -190,16 +191,13 @@ class _Table:
         if wide:
             self._heads += ["TIME-TYPE", "EPOCH", "HEADERS"]
         self._widths = [len(head) for head in self._heads]
+        self._headed = False
 
     def begin(self) -> bytes:
-        self._widths = [
-            max(w, least)
-            for w, least in zip(self._widths, (8, 9, 8, 29, 8, 15, 5, 10), strict=False)
-        ]
-        return self._line([*self._heads, "VALUE"])
+        return b""
 
     def end(self) -> bytes:
-        return b""
+        return b"" if self._headed else self._line([*self._heads, "VALUE"])
 
     def _line(self, cells: list[str]) -> bytes:
         padded = [c.ljust(w) for c, w in zip(cells, self._widths, strict=False)]
@@ -208,26 +206,28 @@ class _Table:
             line = line[: self._cut - 1] + "…"
         return (line + "\n").encode(errors="replace")
 
+    def _cells(self, source: Source, r: Record) -> list[str]:
+        cells = [
+            source.topic,
+            str(source.partition),
+            str(r.offset),
+            show_time(r.timestamp),
+            visible(r.key),
+        ]
+        if self._wide:
+            headers = ",".join(f"{n}={visible(v)}" for n, v in r.headers)
+            epoch = str(source.leader_epoch)
+            cells += [TIMESTAMP_TYPES[source.timestamp_type], epoch, headers or "-"]
+        return [*cells, visible(r.value)]
+
     def batch(self, source: Source, records: Sequence[Record], /) -> bytes:
-        out = []
-        for r in records:
-            cells = [
-                source.topic,
-                str(source.partition),
-                str(r.offset),
-                show_time(r.timestamp),
-                visible(r.key),
-            ]
-            if self._wide:
-                headers = ",".join(f"{n}={visible(v)}" for n, v in r.headers)
-                cells += [
-                    TIMESTAMP_TYPES[source.timestamp_type],
-                    str(source.leader_epoch),
-                    headers or "-",
-                ]
+        rows = [self._cells(source, r) for r in records]
+        for cells in rows:
             self._widths = [max(w, len(c)) for w, c in zip(self._widths, cells, strict=False)]
-            out.append(self._line([*cells, visible(r.value)]))
-        return b"".join(out)
+        if rows and not self._headed:
+            self._headed = True
+            rows.insert(0, [*self._heads, "VALUE"])
+        return b"".join(self._line(cells) for cells in rows)
 
 
 def visible(data: bytes | None) -> str:
