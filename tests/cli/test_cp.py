@@ -409,3 +409,24 @@ def test_what_makes_no_sense_is_said(at: Run, words: tuple[str, ...], said: str)
 def test_a_link_to_nothing_is_told(at: Run, fresh: Fresh, orders: str) -> None:
     gone = at("cp", f"pk://{orders}/0/99", orders, "-y")
     assert (gone.code, "has no record at offset 99" in gone.err) == (1, True)
+
+
+@pytest.mark.slow
+def test_a_copy_survives_the_death_of_its_broker(pk: Run, tmp_path: Path) -> None:
+    """Killed and started again on its directory: the one copy goes on, nothing is lost, nothing written twice."""
+    with PkBroker() as broker:
+        where = ("-b", broker.bootstrap)
+        pk("topics", "create", "source", "target", *where)
+        values = [str(i) for i in range(3000)]
+        pk("produce", "source", *where, stdin="\n".join(values).encode())
+        state = tmp_path / "state"
+        here = Kafka("pk", broker.bootstrap, tmp_path)
+        words = ("source", "target", "--once", "--rate", "1000", "--state", str(state))
+        with copying(here, *words) as copy:
+            until(lambda: noted(state, "source") > 500, "a second has passed")
+            broker.kill()
+            assert copy.poll() is None
+            broker.start()
+            _, said = copy.communicate(timeout=60)
+        assert copy.returncode == 0, said
+        assert pk("consume", "target", "-e", *where).lines == values
