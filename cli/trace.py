@@ -134,15 +134,22 @@ def waterfall(recorder: Recorder, took_ms: float, width: int) -> list[str]:
     cells = [_cells(request, recorder.began) for request in rows]
     widths = [max([len(head), *(len(line[i]) for line in cells)]) for i, head in enumerate(_HEADS)]
     room = max(width - sum(widths) - 2 * len(widths) - 1, _BAR_LEAST)
+    span_ms = _span_ms(recorder)
     lines = [_line(_HEADS, widths)] if rows else []
     for i, (request, line) in enumerate(zip(rows, cells, strict=True)):
         if recorder.left_out and i == len(first):
             lines.append(f"… {count(recorder.left_out, 'request')} more …")
-        bar = _bar((request.started - recorder.began) * 1000, request.elapsed_ms, took_ms, room)
+        bar = _bar((request.started - recorder.began) * 1000, request.elapsed_ms, span_ms, room)
         lines.append(f"{_line(line, widths)}  {bar}".rstrip())
         if line[-1]:
             lines.append(f"{'':{widths[0] + widths[1] + widths[2] + 6}}{line[-1].strip()}")
     return [*lines, *_sums(recorder, took_ms)]
+
+
+def _span_ms(recorder: Recorder) -> float:
+    """From the command's beginning to the end of its last request."""
+    ends = (r.started + r.elapsed_ms / 1000 for r in (*recorder.first, *recorder.last))
+    return (max(ends, default=recorder.began) - recorder.began) * 1000
 
 
 def _line(cells: Iterable[str], widths: list[int]) -> str:
@@ -164,7 +171,7 @@ def _sums(recorder: Recorder, took_ms: float) -> list[str]:
     parts = [
         count(recorder.requests, "request"),
         count(recorder.connections, "connection"),
-        f"{took_ms:,.1f} ms",
+        f"{_span_ms(recorder):,.1f} of {took_ms:,.1f} ms",
         f"{show_bytes(recorder.bytes_out)} out",
         f"{show_bytes(recorder.bytes_in)} in",
     ]
