@@ -73,6 +73,7 @@ async def _starts(context: Context, spec: Spec, target: Target) -> dict[TopicPar
 
 
 async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
+    """Sends, and then reads back what was sent."""
     run = _run_id()
     begin = await _starts(context, spec, target) if spec.verified else {}
     payloads = Payloads(run, spec.work.size, spec.source(), spec.seed)
@@ -180,6 +181,7 @@ async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome:
 
 
 async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
+    """Fills a topic of its own, which is not measured, and reads; or reads one that is there."""
     run = _run_id()
     expected: int | None = None
     if target.own:
@@ -249,6 +251,7 @@ async def _take_partitions(
 
 
 async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
+    """Reads while it sends."""
     run = _run_id()
     payloads = Payloads(run, spec.work.size, spec.source(), spec.seed)
     sender = Sender(target.topic, target.partitions, spec.work, payloads)
