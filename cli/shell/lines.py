@@ -35,8 +35,11 @@ NOT_HERE = frozenset(("up", "shell", "completion"))
 _NOT_FILLED = frozenset(("create", "delete", "cp"))
 """Commands that want their topics named, whatever `use` says."""
 
-_STREAMING = frozenset(("console-consumer", "console-producer", "top", "wait", "perf", "cp", "log"))
-"""Commands whose output is not to be held back: they show what comes, or ask."""
+_PAINTING = frozenset(("top", "console-producer"))
+"""Commands that have the terminal to themselves."""
+
+_STREAMING = frozenset((*_PAINTING, "console-consumer", "wait", "perf", "cp", "log"))
+"""Commands whose output is not to be held back: they show what comes."""
 
 _WAIT_S = 0.25
 _LOST_S = 1.0
@@ -208,41 +211,38 @@ class Shell:
         if out is not None:
             out.write(text)
             return
-        self._held(lambda streams: streams.out.write(text))
+
+        def write(streams: Streams) -> None:
+            streams.out.write(text)
+            streams.out.flush()
+
+        self._held(write)
 
     def _command(
         self, parsed: Parsed, line: Line, out: BinaryIO | None, terminal: bool | None
     ) -> int:
         node = parsed.node
         assert isinstance(node, Command)
-        held = (
-            out is None
-            and self.interactive
-            and line.watch_s is None
-            and parsed.path[0] not in _STREAMING
-            and not _changes(node)
-            and not parsed.args.values().get("watch_s")
-        )
-        if held:
-            return self._held(lambda streams: self._run_on(parsed, line, streams))
+        watched = line.watch_s is not None or parsed.args.values().get("watch_s")
+        name = parsed.path[0]
+        if out is None and not watched and not _changes(node) and name not in _PAINTING:
+            through = name in _STREAMING
+            return self._held(lambda streams: self._run_on(parsed, line, streams), through=through)
         streams = Streams(out=out, out_terminal=terminal, stdin=self.stdin)
         return self._run_on(parsed, line, streams)
 
-    def _held(self, run: Callable[[Streams], Any]) -> int:
-        """Runs with output held back until it is known whether it fits the screen."""
+    def _held(self, run: Callable[[Streams], Any], *, through: bool = False) -> int:
+        """Runs with output held back until it is known whether it fits the screen; with `through`, only until it ends."""
         if not self.interactive:
-            code = run(Streams())
-            sys.stdout.flush()
-            return int(code or 0) if isinstance(code, int) else Exit.OK
-        held = HeldOutput()
+            return int(run(Streams(stdin=self.stdin)) or 0)
+        held = HeldOutput(through=through)
         streams = Streams(out=held, err=HeldError(held), out_terminal=True)  # type: ignore[arg-type]
         self._holding = held
         try:
-            code = run(streams)
+            return int(run(streams) or 0)
         finally:
             self._holding = None
-            held.finish(paged=self.paging)
-        return code
+            held.finish(paged=self.paging and not through)
 
     _holding: HeldOutput | None = None
 

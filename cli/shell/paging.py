@@ -22,15 +22,19 @@ _CODES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
 class HeldOutput:
     """A binary stream in front of the terminal. Written to in the engine's thread, looked at in the main one."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, through: bool = False) -> None:
         self._lock = threading.Lock()
         self._held = bytearray()
         self._since: float | None = None
-        self._through = False
+        self._through = through
+        self.open_line = False
+        """Whether the last line has no end: the prompt would stand behind it."""
 
     def write(self, data: bytes) -> int:
         """Holds `data` back, or writes it."""
         with self._lock:
+            if data:
+                self.open_line = data[-1:] != b"\n"
             if self._through:
                 sys.stdout.buffer.write(data)
             else:
@@ -71,12 +75,13 @@ class HeldOutput:
         """The command has ended: what is held is shown, by a pager where it is too tall and `paged`."""
         with self._lock:
             data, self._held, self._through = bytes(self._held), bytearray(), True
-        if not data:
-            return
-        size = os.get_terminal_size(sys.stdout.fileno())
-        if paged and _height(data, size.columns or 80) > (size.lines or 24) - 3 and page(data):
-            return
-        sys.stdout.buffer.write(data)
+        if data:
+            size = os.get_terminal_size(sys.stdout.fileno())
+            if paged and _height(data, size.columns or 80) > (size.lines or 24) - 3 and page(data):
+                return
+            sys.stdout.buffer.write(data)
+        if self.open_line:
+            sys.stdout.buffer.write(b"\n")
         sys.stdout.buffer.flush()
 
 
@@ -89,6 +94,8 @@ class HeldError:
     def write(self, text: str) -> int:
         """Writes the text, after what stands before it."""
         self._out.release()
+        if text.endswith("\n"):
+            self._out.open_line = False
         return sys.stderr.write(text)
 
     def __getattr__(self, name: str) -> Any:

@@ -269,6 +269,7 @@ def test_history_outlives_the_shell_without_secrets(
     two.wait_for("topics offsets")  # the grey suggestion
     two.keys("right", "enter")
     two.wait_for("first 0 first 3")
+    two.wait_for(lambda text: prompt(text) == f"{kafka.bootstrap}>")  # in a line of its own
     two.keys("ctrl-r", "offse")
     two.wait_for("reverse-i-search")
     two.wait_for(lambda text: f"topics offsets {topic}" in text.split("reverse-i-search")[-1])
