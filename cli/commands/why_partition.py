@@ -96,13 +96,14 @@ async def gather(admin: Admin, chosen: Partitions) -> dict[TopicPartition, Parti
     _, nodes = await describe_nodes(admin)
     running = await running_reassignments(admin)
     topics = {tp.topic for tp in chosen}
-    min_isr = await min_isrs(admin, topics)
-    unclean = await _unclean(admin, topics)
     live = [b for b, node in nodes.items() if not node.fenced]
-    throttles = await read_throttles(admin, live, topics)
-    throttled = describe_throttles(everything(throttles, ())) if throttles.rates else None
     quorum = await _quorum(admin)
     dirs = await _directories(admin, live)
+    answering = [b for b in live if b in dirs]
+    min_isr = await min_isrs(admin, topics)
+    unclean = await _unclean(admin, topics)
+    throttles = await read_throttles(admin, answering, topics)
+    throttled = describe_throttles(everything(throttles, ())) if throttles.rates else None
     ends = await log_ends(admin, chosen)
     later, between_s = await _later(admin, chosen, nodes, ends)
     seen = (
@@ -145,6 +146,7 @@ def _replica(
 ) -> ReplicaFacts:
     node = nodes.get(broker)
     state = "absent" if node is None else "fenced" if node.fenced else "up"
+    answers = dirs is not None or broker in ends.get(tp, {})
     size, error, held = None, None, True
     if isinstance(dirs, tuple):
         sizes = [
@@ -163,6 +165,7 @@ def _replica(
         size,
         error,
         held,
+        answers,
     )
 
 

@@ -25,7 +25,7 @@ def _check(name: str, run: Callable[[Picture], Iterable[Finding]], *needs: str) 
 
 CHECKS: Final = (
     _check("controller", agreement.controller, QUORUM),
-    _check("brokers-down", replication.brokers_down),
+    _check("brokers-down", replication.brokers_down, BROKERS),
     _check("offline-partitions", replication.offline),
     _check("under-min-isr", replication.under_min_isr, CONFIGS),
     _check("under-replicated", replication.under_replicated, CONFIGS),

@@ -32,7 +32,10 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 
-_ANSWER_S = 8.0
+_ANSWER_S = 4.0
+"""How long one broker has to tell of itself."""
+_PART_S = 10.0
+"""How long a part of the picture may take: one broker that hangs must not hold up all that the others know."""
 _PEEKS = 1000
 """The time of the next record is looked up for so many commits that may be late; the others are told without."""
 _CONFIGS = (
@@ -64,6 +67,7 @@ class Collector:
         self.features: dict[int, r.FeatureDescription] = {}
         self.apis: dict[int, frozenset[tuple[str, int, int]]] = {}
         self.broker_configs: dict[int, dict[str, str]] = {}
+        self.silent: set[int] = set()
         self.quorum: r.QuorumDescription | None = None
         self.ahead_ms: int | None = None
         self.dirs: dict[int, tuple[r.LogDirDescription, ...]] = {}
@@ -86,7 +90,6 @@ class Collector:
         await self._part("reassignments", self._running)
         parts: tuple[tuple[str, Callable[[], Awaitable[None]], frozenset[str]], ...] = (
             (c.CONFIGS, self._topic_configs, frozenset((c.CONFIGS,))),
-            (c.BROKERS, self._brokers, frozenset((c.BROKERS,))),
             (c.QUORUM, self._quorum, frozenset((c.QUORUM,))),
             (c.DIRS, self._directories, frozenset((c.DIRS,))),
             (c.THROTTLES, self._throttles, frozenset((c.THROTTLES,))),
@@ -94,6 +97,8 @@ class Collector:
             (c.TIMES, self._newest, frozenset((c.TIMES,))),
             (c.GROUPS, self._groups, frozenset((c.GROUPS,))),
         )
+        if c.BROKERS in self.needs:  # who does not answer is asked nothing more
+            await self._part(c.BROKERS, self._brokers)
         async with trio.open_nursery() as nursery:
             for name, ask, wanted_by in parts:
                 if wanted_by & self.needs:
@@ -105,11 +110,14 @@ class Collector:
         return self.picture()
 
     async def _part(self, name: str, ask: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await ask()
-        except (KafkaError, ClientError) as e:
-            if not (isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION):
-                self.unseen[name] = e
+        with trio.move_on_after(_PART_S) as scope:
+            try:
+                await ask()
+            except (KafkaError, ClientError) as e:
+                if not (isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION):
+                    self.unseen[name] = e
+        if scope.cancelled_caught:
+            self.unseen[name] = TimeoutError(f"no answer within {_PART_S:.0f} s")
 
     async def _running(self) -> None:
         self.running = await running_reassignments(self.admin)
@@ -117,6 +125,10 @@ class Collector:
     @property
     def live(self) -> list[int]:
         return sorted(b for b, node in self.nodes.items() if not node.fenced)
+
+    @property
+    def answering(self) -> list[int]:
+        return [b for b in self.live if b not in self.silent]
 
     async def _topic_configs(self) -> None:
         resources = [r.ConfigResource(r.ResourceType.TOPIC, name) for name in self.topics]
@@ -146,12 +158,12 @@ class Collector:
                     entries = told[resource]
                     if not isinstance(entries, Exception):
                         self.broker_configs[broker] = {e.name: e.value for e in entries if e.value}
-                except (KafkaError, ClientError) as e:
+                except ClientError:
+                    self.silent.add(broker)
+                except KafkaError as e:
                     self.unseen[f"broker {broker}"] = e
             if scope.cancelled_caught:
-                self.unseen[f"broker {broker}"] = TimeoutError(
-                    f"no answer within {_ANSWER_S:.0f} s"
-                )
+                self.silent.add(broker)
 
         async with trio.open_nursery() as nursery:
             for broker in self.live:
@@ -167,15 +179,20 @@ class Collector:
                 self.ahead_ms = voter.last_caught_up_timestamp_ms - between
 
     async def _directories(self) -> None:
-        with trio.move_on_after(_ANSWER_S):
-            for broker, answer in (await self.admin.describe_log_dirs(self.live)).items():
+        async def ask(broker: int) -> None:
+            with trio.move_on_after(_ANSWER_S):
+                answer = (await self.admin.describe_log_dirs([broker]))[broker]
                 if isinstance(answer, Exception):
                     self.unseen[f"log directories of broker {broker}"] = answer
                 else:
                     self.dirs[broker] = answer
 
+        async with trio.open_nursery() as nursery:
+            for broker in self.answering:
+                nursery.start_soon(ask, broker)
+
     async def _throttles(self) -> None:
-        present = await read_throttles(self.admin, self.live, self.topics)
+        present = await read_throttles(self.admin, self.answering, self.topics)
         if present.any:
             self.throttled = describe_throttles(everything(present, ()))
             self.throttles_unowned = not self.running
@@ -186,7 +203,7 @@ class Collector:
             TopicPartition(topic.name, p.partition)
             for topic in self.topics.values()
             for p in topic.partitions
-            if p.leader_id >= 0
+            if p.leader_id >= 0 and p.leader_id not in self.silent
         ]
 
     async def _list(
@@ -325,6 +342,7 @@ class Collector:
             self.releases.get(broker),
             self.apis.get(broker),
             self.broker_configs.get(broker, {}),
+            broker in self.silent,
         )
 
     def _topic(self, topic: r.TopicDescription, sizes: Mapping[TopicPartition, int]) -> Topic:

@@ -35,6 +35,8 @@ class Broker(NamedTuple):
     """Its APIs with their first and last version; None where it did not answer."""
 
     configs: Mapping[str, str] = {}
+    silent: bool = False
+    """Whether it was asked and did not answer."""
 
 
 class Partition(NamedTuple):

@@ -40,13 +40,25 @@ def missing(p: Partition) -> list[int]:
 
 
 def brokers_down(picture: Picture) -> Iterator[Finding]:
-    """Brokers that hold replicas and are not there, and fenced ones."""
+    """Brokers that hold replicas and are not there, are fenced, or do not answer."""
     holding: dict[int, int] = {}
     for _, _, p in picture.partitions:
         for broker in p.replicas:
             holding[broker] = holding.get(broker, 0) + 1
     gone = sorted(b for b in holding if b not in picture.brokers)
     fenced = sorted(b for b, broker in picture.brokers.items() if broker.fenced)
+    silent = sorted(b for b, broker in picture.brokers.items() if broker.silent)
+    if silent:
+        yield _found(
+            "brokers-down",
+            ERROR,
+            f"{brokers_named(silent).capitalize()} {'is' if len(silent) == 1 else 'are'} in the cluster, "
+            f"but {'does' if len(silent) == 1 else 'do'} not answer.",
+            "Stopped, cut off from here, or too busy: what it leads cannot be read or written from here until it "
+            "answers, or is fenced and others lead.",
+            "pk brokers list",
+            map(str, silent),
+        )
     for bad, state in ((gone, "not in the cluster"), (fenced, "fenced")):
         if bad:
             replicas = sum(holding.get(b, 0) for b in bad)

@@ -30,6 +30,9 @@ class ReplicaFacts(NamedTuple):
     held: bool = True
     """Whether the broker has the replica in any of its log directories."""
 
+    answers: bool = True
+    """Whether the broker answered what it was asked."""
+
 
 class PartitionFacts(NamedTuple):
     """What is known of one partition."""
@@ -53,7 +56,7 @@ class PartitionFacts(NamedTuple):
 
 
 def state_of(p: PartitionFacts) -> str:
-    """`offline`, `under-min-isr`, `under-replicated`, `moving`, `led-by-another`, or `healthy`."""
+    """`offline`, `under-min-isr`, `under-replicated`, `moving`, `silent`, `led-by-another`, or `healthy`."""
     if p.leader < 0:
         return "offline"
     if len(p.isr) < p.min_isr:
@@ -62,7 +65,13 @@ def state_of(p: PartitionFacts) -> str:
         return "under-replicated"
     if p.adding or p.removing:
         return "moving"
+    if _silent(p):
+        return "silent"
     return "led-by-another" if p.replicas and p.leader != p.replicas[0] else "healthy"
+
+
+def _silent(p: PartitionFacts) -> list[int]:
+    return [b for b in p.replicas if p.by_broker[b].state == "up" and not p.by_broker[b].answers]
 
 
 def _missing(p: PartitionFacts) -> list[int]:
@@ -85,6 +94,13 @@ def _verdict(p: PartitionFacts, state: str) -> str:
             return f"{p.name} has {in_sync}{cause}."
         case "moving":
             return f"{p.name} is being moved: {_move(p)}."
+        case "silent":
+            brokers = _silent(p)
+            leads = ", which leads it," if p.leader in brokers else ""
+            return (
+                f"{p.name} is whole by what the controller knows ({in_sync}), but {brokers_named(brokers)}{leads} "
+                f"{'does' if len(brokers) == 1 else 'do'} not answer."
+            )
         case "led-by-another":
             return (
                 f"{p.name} is whole ({in_sync}), but led by broker {p.leader} instead of its preferred "
@@ -115,7 +131,7 @@ def _cause(p: PartitionFacts, replica: ReplicaFacts) -> str:
         return "{brokers} {s} up, but without a log of it"
     if p.leader < 0:
         return "{brokers} {s} up, but not known to have every record"
-    if replica.end is None:
+    if not replica.answers:
         return "{brokers} {s} registered, but without an answer"
     return "{brokers} {s} up, but behind"
 
@@ -153,6 +169,8 @@ def _replica(p: PartitionFacts, broker: int) -> Evidence:
     replica = p.by_broker[broker]
     about = f"replica {broker}"
     end = f", log end {replica.end:,}" if replica.end is not None else ""
+    if replica.state == "up" and not replica.answers:
+        end = f"; broker {broker} does not answer{_seen(p, replica)}"
     if broker == p.leader:
         return Evidence(about, f"leader (epoch {p.leader_epoch}), in sync{end}")
     if broker in p.isr:
@@ -166,7 +184,7 @@ def _replica(p: PartitionFacts, broker: int) -> Evidence:
         return Evidence(about, f"{head}: its log directory failed ({replica.directory_error})")
     if not replica.held:
         return Evidence(about, f"{head}: broker {broker} is up, and has no log of it yet")
-    if replica.end is None and p.leader >= 0:
+    if not replica.answers:
         return Evidence(
             about, f"{head}: broker {broker} is registered, but does not answer{_seen(p, replica)}"
         )
@@ -233,6 +251,7 @@ def _electable(p: PartitionFacts) -> Iterator[Evidence]:
 
 def _next(p: PartitionFacts, state: str) -> Iterator[str]:
     away = [b for b in _missing(p) if p.by_broker[b].state != "up"]
+    away += _silent(p)
     behind = [
         b
         for b in _missing(p)

@@ -80,7 +80,7 @@ def group(offset: int, *, state: str = "Stable", **commit: Any) -> dict[str, Gro
     return {"billing": Group(state, 1, {TopicPartition("orders", 0): Commit(offset, **commit)})}
 
 
-def holding(start: int, end: int, **configs: str) -> dict[str, Topic]:
+def holding(start: int, end: int, **configs: Any) -> dict[str, Topic]:
     """orders/0 with the records start..end."""
     first = whole(1, 2, 3, start=start, end=end, stable=end, size_bytes=950)
     return topics(orders=topic(first, *THREE[1:], **configs))
@@ -97,6 +97,11 @@ SICK: dict[str, tuple[Picture, str, str]] = {
         picture(brokers=cluster(1, 2, b3=Broker(fenced=True))),
         ERROR,
         "Broker 3 is fenced",
+    ),
+    "brokers-down silent": (
+        picture(brokers=cluster(1, 2, b3=Broker(silent=True))),
+        ERROR,
+        "Broker 3 is in the cluster, but does not answer",
     ),
     "offline-partitions": (
         picture(topics=topics(orders=topic(whole(1, 2, 3, leader=-1, isr=(1,)), *THREE[1:]))),

@@ -55,6 +55,13 @@ def slow(end: int, later: int) -> dict[int, ReplicaFacts]:
     return found
 
 
+def hanging(broker: int) -> dict[int, ReplicaFacts]:
+    """A broker that is registered and does not answer."""
+    found = replicas()
+    found[broker] = found[broker]._replace(end=None, answers=False)
+    return found
+
+
 PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
     "healthy": (partition(), "healthy", "Nothing ails orders/0"),
     "fenced": (
@@ -81,6 +88,16 @@ PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
         partition(replicas=(1, 2, 3, 4), adding=(4,), removing=(1,), by_broker=replicas(r4="up")),
         "moving",
         "broker 4 to be added, broker 1 to be removed",
+    ),
+    "silent": (
+        partition(by_broker=hanging(2)),
+        "silent",
+        "whole by what the controller knows (3 of 3 replicas in sync), but broker 2 does not answer",
+    ),
+    "silent leader": (
+        partition(by_broker=hanging(1)),
+        "silent",
+        "broker 1, which leads it, does not answer",
     ),
     "led by another": (partition(leader=2), "led-by-another", "its preferred replica, 1"),
     "behind": (
@@ -401,6 +418,12 @@ def test_a_broker_that_is_killed_and_returns(pk: Run, monkeypatch: pytest.Monkey
         pk("topics", "create", "single", "-p", "3", "-r", "1")
         assert pk("wait", "isr").code == 0
         assert pk("doctor", "--check", "under-replicated").code == 0
+        cluster.pause(3)
+        (told,) = pk("why", "partition", "orders/0", "-f", "json").json
+        assert told["state"] in ("silent", "under-min-isr"), told
+        assert "does not answer" in told["verdict"] or "is fenced" in told["verdict"]
+        cluster.resume(3)
+        assert pk("wait", "isr", "--timeout", "60s").code == 0
         cluster.kill(3)
         deadline = time.monotonic() + 60
         while True:
