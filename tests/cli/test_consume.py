@@ -358,3 +358,32 @@ def test_a_broker_that_goes_and_returns_is_told_of_and_nothing_is_missed(pk: Run
             assert process.stderr.readline() == "The brokers answer again.\n"
             process.send_signal(signal.SIGINT)
             assert process.wait(30) == 130
+
+
+@pytest.mark.slow
+def test_ranges_reach_over_the_holes_of_compaction(pk: Run) -> None:
+    """Of 600 records ten are left, and the newest may lie anywhere: offsets say nothing of how many there are."""
+    quick = {"log.cleaner.backoff.ms": "50"}
+    with PkBroker(config=quick) as broker:
+        where = ("-b", broker.bootstrap)
+        configs = ("cleanup.policy=compact", "min.cleanable.dirty.ratio=0.01", "segment.ms=50")
+        options = [word for config in configs for word in ("-c", config)]
+        pk("topics", "create", "t", *options, *where)
+        lines = [json.dumps({"key": f"k{i % 10}", "value": str(i)}) for i in range(600)]
+        pk("produce", "t", "-f", "jsonl", *where, stdin="\n".join(lines).encode())
+        below = ("-o", "..600", "-f", r"%o %v\n")
+        # An append later than segment.ms rolls the segment: the cleaner takes what is closed.
+        for n in range(200):
+            pk("produce", "t", "-k", "last", str(n), *where)
+            if len(pk("consume", "t", *below, *where).lines) == 10:
+                break
+        left = [f"{n} {n}" for n in range(590, 600)]
+        assert pk("consume", "t", *below, *where).lines == left
+        assert pk("consume", "t", *below, "--merge", *where).lines == left
+        words = ("-f", r"%o %v\n", "--where", "offset < 600", *where)
+        assert pk("consume", "t", "--tail", "3", *words).lines == left[-3:]
+        assert pk("consume", "t", "--tail", "99", *words).lines == left
+        assert pk("consume", "t", "-o", "5..593", *words).lines == left[:3]
+        assert pk("consume", "t", "-o", "5..590", *words).lines == []
+        copied = pk("cp", "t", "copy", "-o", "..600", "--create", "-y", "-f", "json", *where).json
+        assert (copied[0]["offsets"], copied[0]["copied"]) == (600, 10)
