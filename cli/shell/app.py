@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from pk.cli.context import Context
 from pk.cli.exits import Exit
-from pk.cli.shell.lines import Shell
+from pk.cli.shell.lines import Shell, raise_interrupt
 
 
 def shell(context: Context) -> int:
@@ -47,10 +47,14 @@ def _script(source: BinaryIO) -> Iterator[str]:
 def run_script(session: Shell, lines: Iterable[str], *, stop: bool) -> int:
     """Runs lines to their end; the exit code of the first that failed."""
     first = Exit.OK
-    for line in lines:
-        goes_on = session.run_line(line)
-        sys.stdout.flush()
-        first = first or session.last_code
-        if not goes_on or session.last_code == Exit.INTERRUPTED or (stop and first):
-            break
+    try:
+        with session.on_interrupt(raise_interrupt):
+            for line in lines:
+                goes_on = session.run_line(line)
+                sys.stdout.flush()
+                first = first or session.last_code
+                if not goes_on or session.last_code == Exit.INTERRUPTED or (stop and first):
+                    break
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
     return first

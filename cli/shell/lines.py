@@ -173,7 +173,8 @@ class Shell:
 
     def _switch(self, profile: str) -> None:
         """Turns to the cluster of another profile. Raises CommandError."""
-        self.settings = settings_of(parse(ROOT, ["--profile", profile]).args)
+        with self.on_interrupt(raise_interrupt):  # it may ask for a secret
+            self.settings = settings_of(parse(ROOT, ["--profile", profile]).args)
         settings = self.settings
         self.engine.soon(lambda: self.cache.switch(settings))
 
@@ -272,7 +273,7 @@ class Shell:
     def _run_here(self, handler: Callable[[Context], Any], context: Context) -> int:
         """Runs a command that needs no loop, in this thread."""
         try:
-            with self.on_interrupt(_raise_interrupt):
+            with self.on_interrupt(raise_interrupt):
                 return int(handler(context) or context.exit)
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - told, and the shell goes on
             return told(context, error)
@@ -332,7 +333,8 @@ async def _nothing(session: object) -> None:
     """No refreshes: a script has no toolbar, and nobody who presses Tab."""
 
 
-def _raise_interrupt() -> None:
+def raise_interrupt() -> None:
+    """What Ctrl-C does to what runs in this thread."""
     raise KeyboardInterrupt
 
 

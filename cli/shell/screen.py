@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from pk.cli.paths import make_user_dir
+from pk.cli.shell.lines import raise_interrupt
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -202,7 +203,7 @@ def _read_plainly(shell: "Shell") -> None:
         sys.stdout.write(prompt_of(shell))
         sys.stdout.flush()
         try:
-            with shell.on_interrupt(_interrupted):
+            with shell.on_interrupt(raise_interrupt):
                 raw = sys.stdin.buffer.readline()
         except KeyboardInterrupt:
             sys.stdout.write("\n")
@@ -212,7 +213,3 @@ def _read_plainly(shell: "Shell") -> None:
             return
         if not shell.run_line(raw.decode(errors="replace")):
             return
-
-
-def _interrupted() -> None:
-    raise KeyboardInterrupt
