@@ -54,10 +54,18 @@ async def edit(context: Context) -> None:
     resource = resources[0]
     before = await _entries(context, resource)
     path = _keep(args.file) if args.file else _write(resource, _text(context, resource, before))
-    changes = await _edited(context, resource, before, path)
-    if changes:
-        await _apply(context, resource, before, changes, path)
-        return
+    try:
+        changes = await _edited(context, resource, before, path)
+        if changes:
+            await _apply(context, resource, before, changes, path)
+            return
+    except CommandError:
+        raise
+    except (
+        BaseException
+    ):  # Ctrl-C at the question, the cluster gone meanwhile: the text outlives that, too
+        context.say(_kept(context, path))
+        raise
     _remove(path, args.file)
     context.say("Nothing differs; nothing was changed.")
     context.show(altered_listing([]))

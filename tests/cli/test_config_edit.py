@@ -168,6 +168,20 @@ def test_at_a_terminal_it_asks_and_edits_again(
     assert not screen.traces()
 
 
+def test_ctrl_c_at_the_question_keeps_the_text(
+    at: Run, topic: str, editor: Editor, terminal: Callable[..., Terminal]
+) -> None:
+    editor("s/^retention.ms=.*/retention.ms=1000/")
+    screen = terminal(
+        "configs", "edit", "topic", topic, columns=200, lines=50, VISUAL=os.environ["VISUAL"]
+    )
+    screen.wait_for("[y/N]")
+    screen.keys("ctrl-c")
+    assert screen.end() == 130
+    assert "The text is kept in" in screen.screen()
+    assert configs(at, topic)["retention.ms"] == "604800000"
+
+
 def test_all_brokers_default_is_edited_too(at: Run, editor: Editor) -> None:
     editor("$a\\\nlog.cleaner.threads=2")
     try:
