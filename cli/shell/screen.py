@@ -105,6 +105,12 @@ def _style_rules() -> dict[str, str]:
         "bottom-toolbar": "noreverse bg:ansibrightblack fg:ansiwhite",
         "cluster": "bold",
         "guard": "reverse",
+        "command": "bold",
+        "unknown": "ansired",
+        "option": "ansicyan",
+        "quote": "ansigreen",
+        "own": "ansimagenta",
+        "output": "ansibrightblack",
         "bad": "bg:ansired fg:ansiwhite bold",
         "poor": "bg:ansiyellow fg:ansiblack",
     }
@@ -135,6 +141,7 @@ def _read_with_editor(shell: "Shell") -> None:
 
     from pk.cli.shell.completer import ShellCompleter
     from pk.cli.shell.history import History as KeptHistory
+    from pk.cli.shell.lexer import LineLexer
     from pk.cli.tree import ROOT
 
     history: History
@@ -154,6 +161,7 @@ def _read_with_editor(shell: "Shell") -> None:
     prompts: PromptSession[str] = PromptSession(
         history=history,
         completer=ShellCompleter(ROOT, shell.cache),
+        lexer=LineLexer(ROOT),
         complete_while_typing=True,
         auto_suggest=AutoSuggestFromHistory(),
         bottom_toolbar=lambda: toolbar_of(shell, os.get_terminal_size().columns),

@@ -24,6 +24,7 @@ from pk.cli.shell.cache import Cache
 from pk.cli.shell.completer import ShellCompleter, fuzzy
 from pk.cli.shell.engine import Engine, Job
 from pk.cli.shell.history import History, holds_secret
+from pk.cli.shell.lexer import LineLexer
 from pk.cli.shell.lines import Shell
 from pk.cli.shell.screen import cut, prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
@@ -157,6 +158,27 @@ def test_the_menu_of_the_shells_own_words() -> None:
     assert "up" not in [c.word for c in complete.matches([], "u")]
     shown = list(complete.get_completions(Document("topics list > fi"), CompleteEvent()))
     assert shown == [], "a file's name is none of ours"
+
+
+@pytest.mark.parametrize(
+    ("line", "styles"),
+    [
+        ("topics describe x", "command command -"),
+        ("topics lsit x", "command unknown -"),
+        ("topics ls", "command command"),
+        ("topics li", "command -"),
+        ("pk isr --columns a --nonsense", "own command option - -"),
+        ("consume x -o -3 -f '%v b'", "command - option - option quote"),
+        ("topics list | grep -v x", "command command output output output output"),
+        (r"topics list \w 2", "command command own -"),
+        ("use topic topics", "own - -"),
+    ],
+)
+def test_the_line_is_coloured_as_it_is_understood(line: str, styles: str) -> None:
+    pieces = LineLexer(ROOT).styled(line)
+    assert "".join(piece[1] for piece in pieces) == line
+    shown = [piece[0].removeprefix("class:") or "-" for piece in pieces if not piece[1].isspace()]
+    assert " ".join(shown) == styles
 
 
 # History
