@@ -78,7 +78,9 @@ def test_every_tab_at_every_size(
 
 
 @pytest.mark.parametrize(
-    "how", ["ctrl-c", signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "sigterm", "sighup"]
+    "how",
+    ["ctrl-c", signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)],
+    ids=["ctrl-c", "sigterm", "sighup"],
 )
 def test_whatever_ends_it_the_terminal_is_as_it_was(
     terminal: Open, pk_kafka: Kafka, how: str | signal.Signals
@@ -123,6 +125,7 @@ def test_it_follows_the_size_of_the_terminal(terminal: Open, pk_kafka: Kafka) ->
     assert (screen.end(), screen.traces()) == (0, [])
 
 
+@pytest.mark.slow
 def test_ctrl_z_gives_the_terminal_back_for_as_long_as_it_lasts(
     terminal: Open, pk_kafka: Kafka
 ) -> None:

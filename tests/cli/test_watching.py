@@ -250,6 +250,7 @@ def test_a_table_that_is_too_tall_is_cut_while_it_lasts_and_whole_at_the_end(
     assert [words[1] for words in whole if words[:1] == [name]] == [str(n) for n in range(60)]
 
 
+@pytest.mark.slow  # `pk top` has the same in the everyday run
 def test_a_broker_that_dies_leaves_the_picture_and_is_looked_for_again(terminal: Open) -> None:
     with PkBroker() as broker:
         screen = terminal("brokers", "list", "-w", "0.3", "-b", broker.bootstrap)
