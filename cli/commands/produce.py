@@ -37,6 +37,9 @@ from pk.net.client.results import TopicDescription
 _CHUNK_BYTES = 1 << 18
 """Large enough that a block's own cost is nothing, small enough that the sender has its turn while a file is read."""
 
+_LINE_BYTES_MAX = 1 << 28
+"""No record is so long: a line that goes on beyond it is not gathered in memory."""
+
 _FAKE_CHUNK = 500
 _LAST_WORDS_S = 3.0
 """How long an interrupted command waits for what it has already handed over."""
@@ -74,7 +77,8 @@ async def produce(context: Context) -> int | None:
             f"{missing:,} of {count(stream.taken, 'record')} {were} not written: {sentence(error)}",
             exit_code(error),
         )
-    if context.streams.err_terminal or context.args.print_offsets or stream.wrong:
+    partly = stream.wrong is not None and stream.taken > 0
+    if partly or context.args.print_offsets or (context.streams.err_terminal and not stream.wrong):
         few = tally.places and len(tally.places) < 4 and tally.delivered < 100
         where = f": {' '.join(tally.places)}" if few else ""
         context.say(f"{count(tally.delivered, 'record')} written{where}.")
@@ -147,6 +151,10 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
             first, newline, data = data.partition(b"\n")
             rest.append(first)
             if not newline:
+                if sum(map(len, rest)) > _LINE_BYTES_MAX:
+                    raise CommandError(
+                        f"A line of more than {_LINE_BYTES_MAX:,} bytes is no record in any format."
+                    )
                 continue
             whole = [b"".join(rest), *data.split(b"\n")]
             rest = [whole.pop()]
@@ -208,6 +216,8 @@ class _Stream:
             raise
         except (KafkaError, ClientError) as e:
             self.error = e
+        except (CommandError, OSError) as e:  # the input's fault: what came before is written
+            self.wrong = sentence(e)
         finally:
             self._status.end()
 
@@ -244,11 +254,8 @@ class _Stream:
             start += number
 
     async def _run_fake(self) -> None:
-        from pk.cli.fake import fake
-
-        args, plan = self._context.args, self._plan
-        source = fake(args.fake, key=args.key, seed=args.seed)
-        assert plan.topic is not None
+        args, plan, source = self._context.args, self._plan, self._plan.fake
+        assert plan.topic is not None and source is not None
         while self._left is None or self._left > 0:
             number = _FAKE_CHUNK if self._left is None else min(_FAKE_CHUNK, self._left)
             if self._pace is not None:
@@ -401,12 +408,10 @@ async def _dry_run(context: Context, plan: Plan) -> None:
 
 
 def _show_fake(context: Context, plan: Plan) -> None:
-    from pk.cli.fake import fake
-
     args = context.args
-    source = fake(args.fake, key=args.key, seed=args.seed)
+    assert plan.fake is not None
     shown = min(args.num or 5, 5)
-    for key, value in source.take(shown):
+    for key, value in plan.fake.take(shown):
         context.write((b"" if key is None else key + b"\t") + (value or b"") + b"\n")
     much = "records without end" if args.num is None else count(args.num, "record")
     context.say(

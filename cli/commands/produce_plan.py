@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -20,6 +21,9 @@ from pk.net.client.config import ProducerConfig
 from pk.net.client.delivery import BatchDelivered
 from pk.net.client.errors import ClientError
 from pk.net.client.results import ConfigResource, ResourceType, TopicDescription
+
+if TYPE_CHECKING:
+    from pk.cli.fake import Fake
 
 _CONFIG_OPTIONS = {
     "compression": "compression.type",
@@ -85,6 +89,11 @@ class Plan:
                 self.timestamp = time_ms(args.timestamp, now_ms())
             except ValueError as e:
                 raise Unusable(f"--timestamp: {e}.") from None
+        self.fake: "Fake | None" = None
+        if args.fake is not None:
+            from pk.cli.fake import fake
+
+            self.fake = fake(args.fake, key=args.key, seed=args.seed)
         self._names_topics = args.format == "jsonl" or "%t" in (args.format or "")
         self._check(context)
 

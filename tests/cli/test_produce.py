@@ -88,6 +88,15 @@ def test_a_line_too_large_ends_it_and_is_named(at: Run, topic: str) -> None:
     assert pairs(at, topic) == [(None, "a")]
 
 
+def test_a_line_without_end_is_not_gathered_for_ever(
+    at: Run, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pk.cli.commands.produce._LINE_BYTES_MAX", 2_000_000)
+    ran = at("produce", topic, stdin=b"a\n" + b"x" * 3_000_000)
+    assert (ran.code, "more than 2,000,000 bytes" in ran.err) == (1, True), ran.err
+    assert "1 record written" in ran.err and pairs(at, topic) == [(None, "a")]
+
+
 def test_what_the_broker_refuses_is_counted_and_the_rest_is_written(at: Run, fresh: Fresh) -> None:
     topic = fresh("small")
     at("topics", "create", topic, "-p", "1", "-c", "max.message.bytes=200")
