@@ -89,7 +89,7 @@ class Plan:
                 self.timestamp = time_ms(args.timestamp, now_ms())
             except ValueError as e:
                 raise Unusable(f"--timestamp: {e}.") from None
-        self.fake: "Fake | None" = None
+        self.fake: Fake | None = None
         if args.fake is not None:
             from pk.cli.fake import fake
 
