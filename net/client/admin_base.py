@@ -126,7 +126,7 @@ class AdminBase:
                     await trio.sleep(backoff.next_ms() / 1000)
                 attempts += 1
                 routed = await self._retry(lambda todo=remaining: route(todo), "routing")
-                answers |= await self._ask_all(routed, ask)
+                await self._ask_all(routed, ask, answers)
                 failed = [item for item in remaining if isinstance(answers.get(item), Exception)]
                 remaining = [i for i in failed if self._worth_retrying(answers[i], attempts)]
                 if on_failure is not None:
@@ -141,9 +141,12 @@ class AdminBase:
         self,
         routed: "Routed[K]",
         ask: Callable[[Connection, list[K]], Awaitable[Mapping[K, Any]]],
+        answers: dict[K, Any],
         purpose: str = "",
-    ) -> dict[K, Any]:
-        by_node, answers = routed[0], dict[K, Any](routed[1])
+    ) -> None:
+        """Asks every node at once. Each puts its answers into `answers` as they come: where the time runs out, those of
+        the nodes that did answer are there."""
+        answers.update(routed[1])
 
         async def ask_one(node_id: int, items: list[K]) -> None:
             try:
@@ -153,9 +156,8 @@ class AdminBase:
                 answers.update(dict.fromkeys(items, e))
 
         async with trio.open_nursery() as nursery:
-            for node_id, items in by_node.items():
+            for node_id, items in routed[0].items():
                 nursery.start_soon(ask_one, node_id, items)
-        return answers
 
     def _worth_retrying(self, error: Exception, attempts: int) -> bool:
         if isinstance(error, KafkaError):
@@ -269,12 +271,10 @@ class AdminBase:
         answers: dict[int, R | Failure] = {}
 
         async def ask_broker(connection: Connection, items: list[int]) -> dict[int, R]:
-            answer = await ask(connection)
-            answers[items[0]] = answer
-            return {items[0]: answer}
+            return {items[0]: await ask(connection)}
 
         # One round: what a broker that is down would answer is not worth waiting for.
         with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
-            answers = await self._ask_all(({b: [b] for b in wanted}, {}), ask_broker)
+            await self._ask_all(({b: [b] for b in wanted}, {}), ask_broker, answers)
         timed_out = RequestTimedOut("no answer within default.api.timeout.ms")
         return {broker: answers.get(broker, timed_out) for broker in wanted}
