@@ -17,6 +17,7 @@ import trio
 
 from pk.cli.commands.config_changes import check_key, make_changes, plan_changes, refusals
 from pk.cli.commands.configs import (
+    ALTERED,
     altered_listing,
     entity_word,
     resources_of,
@@ -37,7 +38,7 @@ from pk.net.client.results import (
     ConfigResource,
 )
 
-_WIDTH = 100
+_WIDTH = 78
 Entries = Mapping[str, ConfigEntry]
 
 
@@ -68,7 +69,7 @@ async def edit(context: Context) -> None:
         raise
     _remove(path, args.file)
     context.say("Nothing differs; nothing was changed.")
-    context.show(altered_listing([]))
+    context.show_nothing(ALTERED)
 
 
 async def _edited(
@@ -156,8 +157,9 @@ def _text(context: Context, resource: ConfigResource, entries: Entries) -> str:
     thing = f"{entity_word(resource.type)} {shown_name(resource)}"
     lines = [
         f"# Configs of {thing} on {context.settings.cluster_name}.",
-        "# A line without # is set on it; take a # away to set a key, remove a line to go back to the default.",
-        "# Save and leave, and pk shows what would change and asks. Nothing changed: nothing is done.",
+        "# A line without # is set on it: take a # away to set a key, remove a line to",
+        "# go back to the default. Save and leave, and pk shows what would change and",
+        "# asks; where nothing differs nothing is done.",
         "",
     ]
     own = {name: own_value(resource, entry) for name, entry in entries.items()}

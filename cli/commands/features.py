@@ -203,6 +203,12 @@ async def _update(
     lowering = action != "upgrade"
     if args.unsafe and not lowering:
         raise Unusable("--unsafe is for a downgrade.")
+    there = {name for name, level in levels.items() if level == rows[name]["level"]}
+    if there == levels.keys():
+        same = ", ".join(f"{name} {_named(name, levels[name])}" for name in levels)
+        context.say(f"That is how it is: {same}; nothing was changed.")
+        context.show_nothing(_CHANGES)
+        return
     if not args.dry_run:
         for name, level in levels.items():
             context.say(f"{name}: {_named(name, rows[name]['level'])} → {_named(name, level)}")

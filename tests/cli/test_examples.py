@@ -286,7 +286,7 @@ CHANGES |= {
     "undo": Example("undo", "pk undo last"),
     "groups undo": Example("groups undo", "pk groups undo last"),
     "cluster features": Example(
-        "cluster features", "pk cluster features upgrade eligible.leader.replicas.version"
+        "cluster features", "pk cluster features disable eligible.leader.replicas.version"
     ),
     "configs edit": Example("configs edit", "pk configs edit topic orders --file orders.tsv"),
     "topics trim": Example("topics trim", "pk topics trim orders -o end"),

@@ -83,3 +83,10 @@ def test_columns_and_order_hold_in_every_format(at: Run, topic: str) -> None:
     assert at(*words, "-f", "json").json == [{"partition": n, "end": 0} for n in (1, 0)]
     assert at(*words, "-f", "name").lines == ["1", "0"]
     assert at(*words, "--limit", "1", "--where", "partition < 1").lines[-1].split() == ["0", "0"]
+
+
+def test_an_upgrade_to_where_a_feature_is_changes_nothing(at: Run) -> None:
+    words = ("cluster", "features", "upgrade", "eligible.leader.replicas.version")
+    ran = at(*words, "-f", "json")
+    assert ran.code == 0 and ran.json == []
+    assert "That is how it is: eligible.leader.replicas.version 1; nothing was changed." in ran.err
