@@ -13,7 +13,7 @@ import trio
 
 from pk.cli.commands.common import leader_of, partition_style
 from pk.cli.commands.isr_since import Witness, witnesses
-from pk.cli.commands.partition_view import Partitions, ailing, chosen, needed_replicas
+from pk.cli.commands.partition_view import Partitions, ailing, chosen, needed_replicas, tell_none
 from pk.cli.context import Context, join
 from pk.cli.output import Column, Listing
 from pk.cli.times import show_time
@@ -88,6 +88,8 @@ async def isr(context: Context) -> None:
         return
     partitions = await chosen(context, admin)
     wanted = ailing(partitions, args, await needed_replicas(admin, args, partitions))
+    if not wanted:
+        tell_none(context, partitions)
     rows = await isr_rows(context, admin, wanted)
     context.show(Listing(_ISR, rows, partition_style))  # pyright: ignore[reportArgumentType]
 

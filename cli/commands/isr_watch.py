@@ -295,6 +295,8 @@ async def _add_lag(admin: Admin, partitions: Partitions, rows: list[dict[str, An
     left = {_of(row): row for row in rows if row["event"] == "shrink" and row["leader"] is not None}
     if not left:
         return
-    ends = await log_ends(admin, {tp: partitions[tp] for tp in left})
+    gone = {tp: partitions[tp] for tp in left}
+    ends = await log_ends(admin, gone)
+    seen = await witnesses(admin, gone, ends)
     for tp, row in left.items():
-        row["behind"] = lags(tp, partitions[tp], ends.get(tp, {}), {}, row["brokers"])
+        row["behind"] = lags(tp, partitions[tp], ends.get(tp, {}), seen, row["brokers"])

@@ -7,7 +7,7 @@ from typing import Any
 from pk.cli.commands.common import describe_topics
 from pk.cli.commands.reassign_plan import shown
 from pk.cli.commands.reassign_state import min_isrs, named_topics
-from pk.cli.context import Context
+from pk.cli.context import Context, count
 from pk.cli.names import remember
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -32,6 +32,21 @@ async def chosen(context: Context, admin: Admin) -> Partitions:
 def filters(args: Any) -> bool:
     """Whether the command wants only partitions that something ails."""
     return bool(args.under_replicated or args.offline or args.under_min_isr or args.at_min_isr)
+
+
+def tell_none(context: Context, partitions: Partitions) -> None:
+    """Says on a terminal that the filters left nothing: an empty table might as well be a mistake."""
+    args = context.args
+    if not context.streams.out_terminal or not filters(args):
+        return
+    words = {
+        "under_replicated": "under-replicated",
+        "offline": "without a leader",
+        "under_min_isr": "under its min.insync.replicas",
+        "at_min_isr": "at its min.insync.replicas",
+    }
+    asked = " or ".join(said for name, said in words.items() if args.values()[name])
+    context.say(f"None of {count(len(partitions), 'partition')} is {asked}.")
 
 
 async def needed_replicas(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pk.cli.commands.common import leader_of, partition_style
-from pk.cli.commands.partition_view import Partitions, ailing, chosen
+from pk.cli.commands.partition_view import Partitions, ailing, chosen, tell_none
 from pk.cli.commands.reassign_files import parse_brokers
 from pk.cli.commands.reassign_state import min_isrs
 from pk.cli.context import Context
@@ -83,5 +83,7 @@ async def list_partitions(context: Context) -> None:
     partitions = _led(await chosen(context, admin), context)
     min_isr = await min_isrs(admin, (tp.topic for tp in partitions))
     wanted = ailing(partitions, context.args, min_isr)
+    if not wanted:
+        tell_none(context, partitions)
     rows = [partition_row(tp, p, min_isr.get(tp.topic)) for tp, p in wanted.items()]
     context.show(Listing(_PARTITIONS, rows, partition_style))  # pyright: ignore[reportArgumentType]

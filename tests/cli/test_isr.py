@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from clients.fixtures import Kafka
 
 from pk.cli.commands.isr import isr_row, show_behind, show_since
 from pk.cli.commands.isr_since import Witness
@@ -177,3 +178,15 @@ def test_topics_by_pattern_and_filters_on_a_live_broker(at: Run, fresh: Fresh) -
     assert at("partitions", "list", one, "--not-preferred", "-f", "json").json == []
     assert at("partitions", "list", one, "--broker", "99", "-f", "json").json == []
     assert at("partitions", "list", one, "--leader", "x").code == 2
+
+
+def test_on_a_terminal_it_is_said_that_nothing_ails(
+    terminal: Run, at: Run, kafka: Kafka, fresh: Fresh
+) -> None:
+    name = fresh("healthy")
+    at("topics", "create", name, "-p", "2")
+    for words in (("isr", name), ("partitions", "list", name)):
+        screen = terminal(*words, "--under-replicated", PK_BOOTSTRAP_SERVER=kafka.bootstrap)
+        assert screen.end() == 0
+        assert "None of 2 partitions is under-replicated." in screen.screen()
+        assert at(*words, "--under-replicated", "--offline").err == ""
