@@ -41,6 +41,9 @@ class Job:
         self.relay = Relay()
         self.interrupts = 0
         self.lost = False
+        self.abandoned = False
+        """Whether nobody waits for its end any more."""
+
         self.done = threading.Event()
         self.code: int = Exit.OK
 
@@ -135,7 +138,7 @@ class Engine:
             await trio.sleep_forever()
 
     def start(self, job: Job) -> None:
-        """Hands a command over; `job.done` is set at its end."""
+        """Hands a command over; `job.done` is set at its end. Whoever waits looks at `job.abandoned` meanwhile."""
         nursery, session = self._nursery, self._session
         assert self._token is not None and nursery is not None and session is not None
         self._token.run_sync_soon(nursery.start_soon, job.run, session)
@@ -144,9 +147,8 @@ class Engine:
         """Passes a Ctrl-C on to a command. May be called by a signal's handler."""
         job.interrupts += 1
         self.soon(job.interrupt)
-        if job.interrupts >= _PATIENCE:
-            job.code = Exit.INTERRUPTED
-            job.done.set()
+        # No event is set here: the handler may have interrupted whoever holds the event's lock, in this very thread.
+        job.abandoned = job.interrupts >= _PATIENCE
 
     def soon(self, function: Callable[[], None]) -> None:
         """Calls `function` in the engine's thread. May be called by a signal's handler."""

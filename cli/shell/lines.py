@@ -288,13 +288,13 @@ class Shell:
         with self.on_interrupt(interrupt):
             self.engine.start(job)
             began = time.monotonic()
-            while not job.done.wait(_WAIT_S):
+            while not job.done.wait(_WAIT_S) and not job.abandoned:
                 if self._holding is not None:
                     self._holding.release_if_late()
                 # The client itself tries for many seconds before it gives up; the toolbar is not to be seen meanwhile.
                 if job.retried and self.cache.lost and time.monotonic() - began > _LOST_S:
                     job.tell_lost()
-        return job.code
+        return Exit.INTERRUPTED if job.abandoned else job.code
 
     def filled(self, words: list[str]) -> list[str]:
         """`words` with the topic or group of `use` where the command takes one and none is named."""

@@ -361,10 +361,24 @@ def test_the_third_ctrl_c_does_not_wait_any_longer() -> None:
         assert ready.wait(10)
         engine.interrupt(job)
         engine.interrupt(job)
-        assert not job.done.is_set()
+        assert not job.abandoned
         engine.interrupt(job)
-        assert job.done.is_set() and job.code == Exit.INTERRUPTED
+        assert job.abandoned and not job.done.is_set()
         over.set()
+
+
+def test_a_ctrl_c_may_come_while_the_lock_of_the_end_is_held() -> None:
+    """The handler runs in the thread that waits, between any two of its steps."""
+    with Engine(_no_background) as engine:
+        job = Job(_nothing_to_do, _context(), retried=False)
+        with job.done._cond:  # pyright: ignore[reportAttributeAccessIssue]
+            for _ in range(4):
+                engine.interrupt(job)
+        assert job.abandoned
+
+
+async def _nothing_to_do(context: Context) -> None:
+    return
 
 
 async def _no_background(session: object) -> None:
