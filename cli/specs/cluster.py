@@ -1,7 +1,7 @@
 """`pk configs` and `pk spark-export`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, WATCHABLE
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, UNTRACED, WATCHABLE
 
 _ENTITIES = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
 _KINDS = ("topic", "broker", "broker-logger", "group", "client-metrics", *_ENTITIES)
@@ -243,7 +243,7 @@ SPARK_EXPORT = Command(
         Option("--allow-data-loss", help="Records that were deleted meanwhile are no failure."),
         *LISTING,
         *CHANGE,
-        *CONNECTION,
+        *UNTRACED,
     ),
     examples=(
         "pk spark-export orders --to out/orders --value json",

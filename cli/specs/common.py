@@ -69,6 +69,9 @@ CONNECTION = (
 )
 """How to reach a cluster."""
 
+UNTRACED = tuple(option for option in CONNECTION if option is not TRACE)
+"""The same for commands whose requests are not their own to show: a shell's, a Spark job's."""
+
 FORMAT = Option(
     "-f",
     "--format",

@@ -2,7 +2,7 @@
 
 from pk.cli.grammar import Argument, Command, Group, Option
 from pk.cli.specs.brokers import BROKERS
-from pk.cli.specs.common import CONNECTION, DEBUG, DRY_RUN, FORMAT, LISTING, YES
+from pk.cli.specs.common import DEBUG, DRY_RUN, FORMAT, LISTING, UNTRACED, YES
 
 _BROKER_PROPERTY = Option(
     "-X",
@@ -192,7 +192,7 @@ SHELL = Command(
             "--stop-on-error",
             help="End with the first line that fails; otherwise all are run, and the first failure is the exit code.",
         ),
-        *CONNECTION,
+        *UNTRACED,
     ),
     examples=(
         "pk shell",

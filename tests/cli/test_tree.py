@@ -5,7 +5,7 @@ import pytest
 
 from pk.cli.grammar import Command, Group, commands, parse
 from pk.cli.schema import columns_of, read_shape, schema_of, shape_of
-from pk.cli.specs.common import CONNECTION, DRY_RUN, LISTING, YES
+from pk.cli.specs.common import CONNECTION, DRY_RUN, LISTING, UNTRACED
 from pk.cli.tree import ROOT
 
 ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(ROOT)]
@@ -106,7 +106,8 @@ def test_what_takes_one_option_of_a_set_takes_them_all(
     if LISTING[0] in options and len(options & set(LISTING)) > 1:
         assert set(LISTING) <= options, name(path)
     if CONNECTION[0] in options:
-        assert set(CONNECTION) <= options, name(path)
+        wanted = set(UNTRACED if command.blocking else CONNECTION)
+        assert options & set(CONNECTION) == wanted, name(path)
 
 
 @pytest.mark.parametrize(("path", "command"), ALL)
@@ -176,6 +177,3 @@ def test_columns_are_known_without_running_anything() -> None:
     health = BY_PATH["cluster", "health"]
     assert columns_of(health) == ["check", "state", "what", "next"]
     assert shape_of(health, {}) != shape_of(health, {}, narrowed=True)
-
-
-assert YES.names[0] == "-y"
