@@ -30,6 +30,12 @@ from pk.net.client.producer import BatchDelivered, Producer, open_producer
 
 _NOTE_EVERY_S = 1.0
 _TICK_MS = 200
+_BEHIND_S = 0.1
+"""A copy at a given rate that is later than by this goes on from now."""
+
+_AHEAD_S = 0.01
+"""Records that are due so soon are written at once: a sleep for each would be slower than the rate."""
+
 _LAST_WORDS_S = 15.0
 """How long what is on its way has to be acknowledged when a copy is interrupted."""
 
@@ -123,7 +129,7 @@ class _Writer:
         self._keep_partition: bool = args.keep_partition
         self._keep_timestamp: bool = args.keep_timestamp
         self._each_s: float | None = None if args.rate is None else 1 / args.rate
-        self._due = trio.current_time()
+        self._due = float("-inf")
 
     async def send(self, part: Part, record: Record) -> None:
         """Hands one record to the producer; waits while it is full. Raises CommandError for one that cannot be sent."""
@@ -160,9 +166,9 @@ class _Writer:
 
     async def _wait_for_turn(self, each_s: float) -> None:
         now = trio.current_time()
-        # Time in which nothing came is not made up for.
-        self._due = max(self._due, now - each_s) + each_s
-        if self._due > now:
+        # A sleep that took too long is made up for; time in which nothing came is not.
+        self._due = now if self._due < now - max(each_s, _BEHIND_S) else self._due + each_s
+        if self._due > now + _AHEAD_S:
             await trio.sleep_until(self._due)
 
 

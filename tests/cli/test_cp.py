@@ -253,6 +253,17 @@ def test_client_keys_go_to_the_client_that_knows_them(at: Run, fresh: Fresh, ord
     assert len(at("consume", target, "-e").lines) == 40
 
 
+def test_a_high_rate_is_reached(at: Run, fresh: Fresh) -> None:
+    source, target = fresh("source"), fresh("target")
+    for topic in (source, target):
+        at("topics", "create", topic)
+    at("produce", source, "--fake", "{{seq}}", "-n", "20000")
+    began = time.monotonic()
+    assert at("cp", source, target, "--once", "--rate", "20000", "-y").code == 0
+    # A sleep for each record would take four times as long on a quiet machine.
+    assert 0.7 < time.monotonic() - began < 8
+
+
 def test_a_rate_is_kept(at: Run, fresh: Fresh, orders: str) -> None:
     target = fresh("slow")
     at("topics", "create", target)
