@@ -134,8 +134,9 @@ def test_ctrl_z_gives_the_terminal_back_for_as_long_as_it_lasts(
     screen = terminal("-i", "-c", f"set -m; {command}; fg; echo over", program="/bin/bash")
     screen.wait_for(FOOT)
     screen.keys("ctrl-z")
-    screen.wait_for("Stopped")
-    screen.wait_for(lambda text: FOOT in text)  # `fg`
+    screen.wait_for(lambda _: b"Stopped" in screen.output.partition(b"\x1b[?1049l")[2])
+    screen.wait_for(lambda _: screen.output.count(b"\x1b[?1049h") == 2)  # `fg`
+    screen.wait_for(FOOT)
     screen.keys("q")
     screen.wait_for("over")
     assert not screen.screen_of.alternate and not screen.screen_of.cursor.hidden
