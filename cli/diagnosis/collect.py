@@ -48,6 +48,9 @@ _CONFIGS = (
 _DATA_NEEDS = frozenset((c.OFFSETS, c.TRANSACTIONS, c.GROUPS))
 
 
+Commits = dict[TopicPartition, r.OffsetAndMetadata]
+
+
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -74,7 +77,7 @@ class Collector:
         self.throttled: str | None = None
         self.throttles_unowned = False
         self.offsets: dict[str, dict[TopicPartition, r.ListedOffset]] = {}
-        self.groups: dict[str, tuple[str, int, dict[TopicPartition, r.OffsetAndMetadata]]] = {}
+        self.groups: dict[str, tuple[r.GroupDescription, Commits]] = {}
         self.transactions: list[OpenTransaction] = []
         self.expiring: dict[tuple[str, TopicPartition], int | None] = {}
 
@@ -256,7 +259,7 @@ class Collector:
             failed = next((e for e in (group, offsets) if isinstance(e, Exception)), None)
             if isinstance(group, r.GroupDescription) and not isinstance(offsets, Exception):
                 kept = {tp: o for tp, o in offsets.items() if isinstance(o, r.OffsetAndMetadata)}
-                self.groups[name] = (group.state, len(group.members), kept)
+                self.groups[name] = (group, kept)
             elif failed is not None:
                 self.unseen[f"group {name}"] = failed
 
@@ -280,7 +283,7 @@ class Collector:
         now = now_ms()
         ends = self.offsets.get("end", {})
         kept: dict[TopicPartition, int] = {}
-        for _, _, commits in self.groups.values():
+        for _, commits in self.groups.values():
             for tp, commit in commits.items():
                 if tp in kept or tp not in ends or commit.offset >= ends[tp].offset:
                     continue
@@ -292,7 +295,7 @@ class Collector:
         fresh = self.offsets["fresh"]
         starts = self.offsets.get("start", {})
         places: set[tuple[TopicPartition, int]] = set()
-        for name, (_, _, commits) in self.groups.items():
+        for name, (_, commits) in self.groups.items():
             for tp, commit in commits.items():
                 if tp not in fresh or commit.offset >= ends[tp].offset:
                     continue
@@ -302,7 +305,7 @@ class Collector:
                         places.add((tp, commit.offset))
         times = await self.admin.record_times(sorted(places)[:_PEEKS]) if places else {}
         for name, tp in self.expiring:
-            at = times.get((tp, self.groups[name][2][tp].offset))
+            at = times.get((tp, self.groups[name][1][tp].offset))
             self.expiring[name, tp] = at if isinstance(at, int) else None
 
     # The picture
@@ -370,14 +373,15 @@ class Collector:
         return Topic(partitions, topic.internal, self.configs.get(topic.name, {}))
 
     def _group(self, name: str) -> Group:
-        state, members, commits = self.groups[name]
+        group, commits = self.groups[name]
         return Group(
-            state,
-            members,
+            group.state,
+            len(group.members),
             {
                 tp: Commit(o.offset, (name, tp) in self.expiring, self.expiring.get((name, tp)))
                 for tp, o in commits.items()
             },
+            frozenset(tp.topic for m in group.members for tp in m.assignment),
         )
 
 

@@ -92,11 +92,12 @@ class Commit(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A group, its members' count, and its commits."""
+    """A group, its members' count, its commits, and the topics that its members are assigned."""
 
     state: str
     members: int = 0
     commits: Mapping[TopicPartition, Commit] = {}
+    assigned: frozenset[str] = frozenset()
 
 
 class Directory(NamedTuple):

@@ -217,8 +217,9 @@ def dead_groups(picture: Picture) -> Iterator[Finding]:
 
 
 def unread_topics(picture: Picture) -> Iterator[Finding]:
-    """Topics with records of which no group has committed an offset."""
+    """Topics with records that no group has committed an offset of, or is assigned."""
     read = {tp.topic for group in picture.groups.values() for tp in group.commits}
+    read.update(name for group in picture.groups.values() for name in group.assigned)
     bad = [
         name
         for name, topic in picture.topics.items()

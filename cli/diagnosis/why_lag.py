@@ -113,8 +113,8 @@ def _no_commits(f: LagFacts) -> Iterator[Reason]:
     if f.reads and all(read.later is None for read in f.reads.values()) and f.members:
         yield Reason(
             "no-commits",
-            "it has members, and none of them has committed anything yet: they have just started, fail before "
-            "their first commit, or never commit (enable.auto.commit=false)",
+            "its members have just started, fail before their first commit, or never commit "
+            "(enable.auto.commit=false)",
             (Evidence("commits", f"none for {count(len(f.reads), 'assigned partition')}"),),
             (f"pk groups members {_quoted(f.group)}",),
         )
@@ -365,6 +365,9 @@ def explain_lag(f: LagFacts) -> Explanation:
     """The verdict on a group's lag."""
     found = [reason for reasons in _REASONS for reason in reasons(f)]
     head = f"Group {f.group} lags by {count(f.lag, 'record')}"
+    if found and found[0].state == "no-commits":
+        there = sum((read.later_end or 0) - (read.start or 0) for read in f.reads.values())
+        head = f"Group {f.group} has committed nothing, where {count(there, 'record')} can be read"
     if not f.lag and all(r.state in ("no-members", "idle-members") for r in found):
         away = next((r for r in found if r.state == "no-members"), None)
         note = "; it has no members at the moment" if away else ""

@@ -331,6 +331,14 @@ def test_compacted_topics_lose_nothing_to_time() -> None:
     assert not [f for f in diagnose(kept) if f.check == "retention-risk"]
 
 
+def test_a_topic_that_members_are_assigned_is_read() -> None:
+    read = picture(
+        topics=holding(0, 200),
+        groups={"new": Group("Stable", 1, {}, frozenset({"orders"}))},
+    )
+    assert diagnose(read) == []
+
+
 def test_the_gravest_come_first_and_fit_the_terminal() -> None:
     findings = [
         Finding(name, severity, "w " * 60, "y " * 60, "pk topics list", ())
