@@ -226,13 +226,15 @@ def test_five_thousand_topics_and_two_thousand_groups(terminal: Open) -> None:
         screen = terminal(
             "top", "topics", columns=200, lines=50, PK_BOOTSTRAP_SERVER=broker.bootstrap
         )
-        screen.wait_for("5,000 topics")
+        screen.wait_for("5,000 topics", timeout=60)
         screen.keys("G")
         screen.wait_for(FOOT)
         screen.keys("/", "t", "-", "4", "9", "9", "9", "enter")
         screen.wait_for(lambda text: "t-4999" in text and "t-4998" not in text)
         screen.keys("3")
-        screen.wait_for("2,000 groups")
-        screen.wait_for(lambda text: "2,000 groups" in text and "asked so far" not in text)
+        screen.wait_for("2,000 groups", timeout=60)
+        screen.wait_for(
+            lambda text: "2,000 groups" in text and "asked so far" not in text, timeout=90
+        )
         screen.keys("q")
         assert (screen.end(), screen.traces()) == (0, [])
