@@ -1,7 +1,7 @@
 """Asks the cluster for what the screen shows, in the background, and no more than that.
 
-The first thing asked is one Metadata request: it names every topic, partition and in-sync set, and a screen can be drawn
-from it. What a tab needs beyond that is asked while it is looked at: log directories for sizes, ListOffsets for rates,
+The first thing asked is who the brokers are, so that there is a screen at once; then one Metadata request names every topic,
+partition and in-sync set. What a tab needs beyond that is asked while it is looked at: log directories for sizes, ListOffsets for rates,
 ListGroups and OffsetFetch for lag. Of a large cluster not everything is asked each time: the rows on the screen are, and a
 share of the others, so that thousands of topics or groups are gone through in a few rounds and no broker is kept busy by
 somebody who watches. A request that took long is repeated the more seldom.
@@ -124,10 +124,10 @@ class Collector:
         return "topics" in self._trouble
 
     async def begin(self) -> None:
-        """The first look, without which there is no screen. Raises what the request raises."""
-        started = trio.current_time()
-        await self._topics()
-        self._done("topics", started, 0.0)
+        """The first answer, without which there is no screen: who the brokers are. Raises what the request raises."""
+        cluster = self.admin.cluster
+        await self._answered(lambda: cluster.refresh(()), "brokers")
+        self.model.see_nodes(cluster.metadata.brokers, None, cluster.metadata.cluster_id)
 
     def _done(self, name: str, started: float, every_s: float) -> None:
         """Notes when a job is due again."""
@@ -153,8 +153,11 @@ class Collector:
                 jobs += [("behind", self._behind, 0.0)]
             case _:
                 jobs += [("moves", self._moves, 0.0)]
+        if self.model.began_ms is None:
+            await self._try("topics", self._topics, 0.0)  # everything else is about what it tells
+            jobs = [job for job in jobs if job[0] != "topics"]
         # What another tab asked for and nobody asks for now is no trouble any more.
-        for name in self._trouble.keys() - {name for name, _, _ in jobs}:
+        for name in self._trouble.keys() - {"topics", *(name for name, _, _ in jobs)}:
             del self._trouble[name]
         async with trio.open_nursery() as nursery:
             for name, job, every_s in jobs:
@@ -208,8 +211,6 @@ class Collector:
         cluster = self.admin.cluster
         await self._answered(lambda: cluster.refresh(None), "topics")
         metadata = cluster.metadata
-        if not self.model.nodes:
-            self.model.see_nodes(metadata.brokers, None, metadata.cluster_id)
         self.at_ms = now_ms()
         self.model.see_topics(metadata.topics, self.at_ms)
 

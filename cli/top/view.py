@@ -233,7 +233,8 @@ def _title(model: Model, told: Told, width: int) -> Line:
     under, offline = len(model.under_replicated), len(model.offline)
     left: Line = [("pk top ", "bold"), (shortened(clean(told.cluster), max(width - 50, 15)), "")]
     left.append((f"  {up}/{known} brokers", "" if up == known else "red"))
-    left.append((f"  {under} under-replicated", "yellow" if under else ""))
+    if model.began_ms is not None:
+        left.append((f"  {under} under-replicated", "yellow" if under else ""))
     if offline:
         left.append((f"  {offline} offline", "red"))
     clock = "" if told.at_ms is None else show_time(told.at_ms)[11:19]
@@ -260,6 +261,8 @@ def _summary(model: Model, screen: Screen, told: Told, width: int) -> list[Line]
 
 
 def _totals(model: Model, screen: Screen, told: Told) -> str:
+    if model.began_ms is None:
+        return "Asking for the topics …"
     match screen.shown.name:
         case "cluster":
             parts = [
@@ -375,6 +378,8 @@ def timeline(model: Model, width: int, now_ms: int | None = None) -> list[Line]:
 
 
 def _nothing(model: Model, screen: Screen) -> str:
+    if model.began_ms is None:
+        return ""
     if screen.filter:
         return "Nothing matches; esc forgets the filter."
     match screen.shown.name:
