@@ -98,7 +98,7 @@ def _wish(context: Context) -> _Wish:
             positions.everywhere and positions.everywhere._replace(end=END),
             {p: r._replace(end=r.end or END) for p, r in positions.by_partition.items()},
         )
-    if args.rate is not None and args.rate <= 0:
+    if args.rate is not None and not args.rate > 0:  # which is no number, too
         raise Unusable(f"--rate is records a second, above 0; not {args.rate:g}.")
     if not args.create and (args.replication_factor is not None or args.configs):
         raise Unusable("-r and -c say how a target is made: they want --create.")

@@ -270,7 +270,8 @@ def test_a_rate_is_kept(at: Run, fresh: Fresh, orders: str) -> None:
     began = time.monotonic()
     assert at("cp", orders, target, "--once", "--rate", "50", "-y").code == 0
     assert time.monotonic() - began >= 19 / 50
-    assert at("cp", orders, target, "--once", "--rate", "0", "-y").code == 2
+    for rate in ("0", "-1", "nan"):
+        assert at("cp", orders, target, "--once", "--rate", rate, "-y").code == 2
 
 
 @contextmanager
