@@ -5,7 +5,7 @@ by hand. A range ends by itself; without one the command goes on until it is int
 """
 
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, NamedTuple
 
 import trio
@@ -145,8 +145,10 @@ async def consume(context: Context) -> int | None:
             timed_out = await _consume_in_group(context, wish, config, output)
         else:
             timed_out = await _consume_spans(context, wish, config, output)
-    except (KeyboardInterrupt, trio.Cancelled, ClientError, KafkaError, CommandError):
-        output.break_off()
+    except BaseException:
+        # An interrupt comes as a group where it met one of the client's own tasks.
+        with suppress(OSError):
+            output.break_off()
         raise
     output.end()
     # Apache's tool ends well when nothing more comes; where a number was asked for, fewer are a failure.

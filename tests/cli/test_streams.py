@@ -37,7 +37,7 @@ def test_produce_takes_nothing_from_dev_null(
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
     assert at("produce", topic, "-F", os.devnull).code == 0
     wrong = at("produce", topic, "-F", str(tmp_path))
-    assert (wrong.code, wrong.err) == (1, "Is a directory.\n")
+    assert (wrong.code, wrong.err) == (1, f"{tmp_path}: Is a directory.\n")
 
 
 @pytest.mark.parametrize("redirection", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
