@@ -113,7 +113,10 @@ def test_of_many_requests_some_are_kept_and_all_are_counted() -> None:
     assert len(recorder.first) + len(recorder.last) == KEPT_FIRST + KEPT_LAST
     lines = waterfall(recorder, 10_002, 100)
     assert "… 9,500 requests more …" in lines
-    assert lines[-2] == "10,000 requests, 0 connections, 10,001.0 of 10,002.0 ms, 100 kB out, 10.0 MB in."
+    assert (
+        lines[-2]
+        == "10,000 requests, 0 connections, 10,001.0 of 10,002.0 ms, 100 kB out, 10.0 MB in."
+    )
     assert len(lines) == KEPT_FIRST + KEPT_LAST + 4
 
 
