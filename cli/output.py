@@ -384,6 +384,7 @@ def unescape(text: str) -> str:
 
 def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
     """A function that fills `{field}`, `{a.b}` and `{field:>10}` from a row. Raises Unusable."""
+    import re
     import string
 
     from pk.cli.where import MISSING, look
@@ -400,6 +401,8 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
         path = field.split(".") if field is not None else None
         if path is not None and known is not None:
             path[0] = _known(path[0], known, "-f")
+        if re.search(r"\d{5}", spec or ""):
+            raise Unusable(f"-f: {{{field}:{spec}}}: a width has four digits at most.")
         parts.append((literal, path, spec or ""))
 
     def fill(row: Row) -> str:

@@ -94,10 +94,14 @@ def store(
             break
         except FileExistsError:
             number += 1
-    with os.fdopen(fd, "w", encoding="utf-8") as file:
-        json.dump(data, file, ensure_ascii=False, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            json.dump(data, file, ensure_ascii=False, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        forget(str(number))  # half of it undoes nothing
+        raise
     for old in there[: max(len(there) + 1 - _KEEP, 0)]:
         forget(str(old))
     return str(number)

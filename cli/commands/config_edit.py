@@ -31,6 +31,8 @@ from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.failures import sentence
 from pk.cli.paths import make_user_dir
 from pk.core.config_keys import ConfigError, parse_properties
+from pk.core.errors import KafkaError
+from pk.net.client.errors import ClientError
 from pk.net.client.results import (
     ConfigChange,
     ConfigEntry,
@@ -109,6 +111,9 @@ async def _apply(
         rows = await make_changes(context, plan)
     except CommandError as error:
         raise CommandError(f"{error} {_kept(context, path)}", error.code) from None
+    except (ClientError, KafkaError):
+        context.say(_kept(context, path))
+        raise
     context.show(altered_listing(rows))
     if context.failures or context.args.dry_run:
         context.say(_kept(context, path))

@@ -125,7 +125,11 @@ def _at_a_terminal(context: Context) -> bool:
 
 
 async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
-    """The input's lines, without their ends, as many at a time as are there."""
+    """The input's lines, without their ends, as many at a time as are there.
+
+    A carriage return before the end of a line belongs to the end, as in Apache's tool, unless -f says what a line is.
+    """
+    either_end = context.args.format in (None, "value")
     path = context.args.file
     if path is not None and path != "-":
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -156,11 +160,13 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
                         f"A line of more than {_LINE_BYTES_MAX:,} bytes is no record in any format."
                     )
                 continue
-            whole = [b"".join(rest), *data.split(b"\n")]
+            first = b"".join(rest)
+            returns = either_end and (b"\r" in data or first.endswith(b"\r"))
+            whole = [first, *data.split(b"\n")]
             rest = [whole.pop()]
-            yield whole
+            yield [line.removesuffix(b"\r") for line in whole] if returns else whole
         if last := b"".join(rest):
-            yield [last]
+            yield [last.removesuffix(b"\r") if either_end else last]
     finally:
         os.close(fd)
 

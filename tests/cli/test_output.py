@@ -8,7 +8,17 @@ import cbor2
 import pytest
 
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.output import Column, Document, Listing, Look, Section, render, render_document, yaml
+from pk.cli.output import (
+    Column,
+    Document,
+    Listing,
+    Look,
+    Section,
+    render,
+    render_document,
+    template,
+    yaml,
+)
 
 COLUMNS = (
     Column("topic"),
@@ -75,6 +85,12 @@ def test_csv() -> None:
         ["a", "3", "", "true"],
         ["ünï", "", "", "false"],
     ]
+
+
+def test_a_template_takes_no_more_memory_than_a_line_has() -> None:
+    assert template("{topic:>9999}", None)({"topic": "t"}).endswith(" t")
+    with pytest.raises(Unusable, match="four digits"):
+        template("{topic:>99999999999}", None)
 
 
 def test_name_cbor_and_template() -> None:

@@ -56,6 +56,9 @@ def pairs(at: Run, topic: str) -> list[tuple[Any, Any]]:
             [("a", None), (None, "b")],
         ),
         ((), b"no end", [(None, "no end")]),
+        ((), b"a\r\n\r\nb\rc\r\nd\r", [(None, "a"), (None, ""), (None, "b\rc"), (None, "d")]),
+        (("--property", "parse.key=true"), b"a\tb\r\n", [("a", "b")]),
+        (("-f", r"%v\n"), b"a\r\n", [(None, "a\r")]),
         ((), b"", []),
     ],
 )
