@@ -119,14 +119,17 @@ def apache_world(apache: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Wor
     return make_world("apache", apache.bootstrap, apache.log_dir, tmp_path_factory.mktemp("world"))
 
 
-@pytest.fixture(scope="module", params=["pk", pytest.param("apache", marks=pytest.mark.peer)])
+@pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest) -> World:
+    """The world of a kind of broker, by `kinds_of`."""
     return request.getfixturevalue(f"{request.param}_world")
 
 
-def applies(case: Case, world: World) -> None:
-    if case.only not in (None, world.kind):
-        pytest.skip(f"of {case.only} alone")
+def kinds_of(case: Case) -> Iterator[tuple[str, tuple[pytest.MarkDecorator, ...]]]:
+    """The brokers that a case is driven against, and the marks that go with each."""
+    for kind, marks in (("pk", ()), ("apache", (pytest.mark.peer,))):
+        if case.only in (None, kind):
+            yield kind, marks
 
 
 # The whole tree
@@ -156,9 +159,17 @@ def test_what_is_said_to_be_driven_elsewhere_is() -> None:
 # In a pipe
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if not c.typed], ids=lambda c: c.label)
+@pytest.mark.parametrize(
+    ("case", "world"),
+    [
+        pytest.param(case, kind, id=f"{kind}-{case.label}", marks=marks)
+        for case in CASES
+        for kind, marks in kinds_of(case)
+        if not case.typed
+    ],
+    indirect=["world"],
+)
 def test_in_a_pipe(case: Case, world: World, at_world: Run, tmp_path: Path) -> None:
-    applies(case, world)
     ran = at_world(*world.words(case, tmp_path), stdin=case.stdin)
     assert_sound(case, ran.code, ran.text + ran.err)
     assert not ESCAPE.search(ran.err) and not ESCAPE.search(ran.text)
@@ -196,18 +207,21 @@ def assert_sound(case: Case, code: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "size"),
+    ("case", "size", "world"),
     [
         pytest.param(
             case,
             size,
-            id=f"{case.label}-{size_name(size)}",
-            marks=() if case.screen else pytest.mark.slow,
+            kind,
+            id=f"{kind}-{case.label}-{size_name(size)}",
+            marks=marks if case.screen else (*marks, pytest.mark.slow),
         )
         for case in CASES
         for size in SIZES
+        for kind, marks in kinds_of(case)
         if not case.stdin and not case.pipe_only
     ],
+    indirect=["world"],
 )
 def test_on_a_terminal(
     case: Case,
@@ -216,7 +230,6 @@ def test_on_a_terminal(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    applies(case, world)
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", world.bootstrap)
     monkeypatch.setenv("TERM", "xterm-256color")
     shown = on_terminal(main, world.words(case, tmp_path), size, case.typed)

@@ -100,10 +100,14 @@ DIFFERENCES: Mapping[str, str] = {
 }
 
 MASKED_KEYS = {"topic_id", "cluster_id", "port", "timestamp", "target_time", "coordinator"}
+MASKED_KEYS |= {"time_lag_ms"}
 MASKED_KEYS |= {"log_bytes", "usable_bytes", "metadata_offset"}
 # How many there are depends on what other tests left in the shared broker.
 COUNTED = {"cluster": {"topics", "partitions", "leaders", "replicas"}}
 COUNTED["brokers"] = COUNTED["cluster"]
+COUNTED["plan for nothing"] = {
+    f"{what}_{when}" for what in ("replicas", "leaders", "bytes") for when in ("before", "after")
+}
 NAMES = ("name", "topic", "group", "resource")
 
 
