@@ -6,11 +6,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from clients import apache_kafka
 from clients.fixtures import Kafka, fresh_name
@@ -169,7 +170,7 @@ def apache_world(apache: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Wor
     return World(apache, tmp_path_factory.mktemp("world"))
 
 
-@pytest.fixture(params=["pk", pytest.param("apache", marks=pytest.mark.peer)])
+@pytest.fixture
 def world(request: pytest.FixtureRequest) -> World:
     found = request.getfixturevalue("our_world" if request.param == "pk" else "apache_world")
     found.prepare()
@@ -180,7 +181,24 @@ def interactive(line: Line) -> bool:
     return line.command.startswith("pk configs edit") or line.command == "pk produce orders"
 
 
-@pytest.mark.parametrize("line", [x for x in OURS if not interactive(x)], ids=lambda x: x.label)
+def with_share(lines: Sequence[Line], words: int) -> Iterator[tuple[Line, bool]]:
+    """Each line, and whether it is the first of its tool, which its first words name: the share of every run."""
+    seen = set()
+    for line in lines:
+        tool = tuple(line.command.split()[:words])
+        yield line, tool not in seen
+        seen.add(tool)
+
+
+def ours_on_both() -> Iterator[ParameterSet]:
+    """Ours on our broker in every run; on Apache Kafka a share of it."""
+    for line, first in with_share([x for x in OURS if not interactive(x)], 2):
+        yield pytest.param(line, "pk", id=f"pk-{line.label}")
+        marks = [pytest.mark.peer] if first else [pytest.mark.peer, pytest.mark.slow]
+        yield pytest.param(line, "apache", id=f"apache-{line.label}", marks=marks)
+
+
+@pytest.mark.parametrize(("line", "world"), ours_on_both(), indirect=["world"])
 def test_ours(line: Line, world: World) -> None:
     words, stdin = world.words(line.command)
     assert words[0] == "pk"
@@ -208,11 +226,15 @@ def test_kcat(line: Line, our_world: World) -> None:
     assert ran.returncode == 0, ran.stderr.decode()
 
 
+def theirs() -> Iterator[ParameterSet]:
+    """Apache's tools start slowly: each once, and all lines in the long run."""
+    lines = [x for x in THEIRS if not x.command.endswith("producer.sh --topic orders")]
+    for line, first in with_share(lines, 1):
+        yield pytest.param(line, id=line.label, marks=() if first else pytest.mark.slow)
+
+
 @pytest.mark.peer
-@pytest.mark.parametrize(
-    "line", [x for x in THEIRS if not x.command.endswith("producer.sh --topic orders")],
-    ids=lambda x: x.label,
-)  # fmt: skip
+@pytest.mark.parametrize("line", theirs())
 def test_theirs(line: Line, apache: Kafka, apache_world: World) -> None:
     apache_world.prepare()
     apache_world.changed = True
