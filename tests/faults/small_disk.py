@@ -5,6 +5,7 @@ Needs Linux's `unshare` and `nsenter` (util-linux); who is not root gets a user 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -61,11 +62,16 @@ class SmallDisk:
         return status.f_bavail * status.f_frsize
 
     def fill(self, leave_bytes: int) -> None:
-        """Take its room with a file that is none of the broker's."""
-        with (self.outside / "ballast").open("ab") as file:
+        """Take its room with a file that is none of the broker's, which may take the rest meanwhile."""
+        with (self.outside / "ballast").open("ab", buffering=0) as file:
             while (left := self.free_bytes() - leave_bytes) > 0:
-                file.write(bytes(min(left, 1 << 20)))
-                file.flush()
+                try:
+                    file.write(bytes(min(left, 1 << 20)))
+                except OSError as e:
+                    if e.errno != errno.ENOSPC:
+                        raise
+                    file.truncate(max(file.tell() - leave_bytes, 0))
+                    return
 
     def make_room(self) -> None:
         (self.outside / "ballast").unlink()
