@@ -47,7 +47,7 @@ def main() -> int:
         print("scripts/bench reads CPU and memory from /proc, so it needs Linux.", file=sys.stderr)
         return 1
     # Piped, the table is as wide as it needs to be.
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=None if sys.stdout.isatty() else 160)
     log = Console(stderr=True)
     names = [] if options.without_pk else ["pk"]
     if not options.without_apache:
