@@ -166,7 +166,7 @@ def test_topics_by_pattern_and_filters_on_a_live_broker(at: Run, fresh: Fresh) -
     assert at("wait", "isr", one, "--timeout", "20s").code == 0
     rows = [r for r in at("isr", f"{prefix}-[ab].*", "-f", "json").json if r["topic"] in (one, two)]
     assert {r["topic"] for r in rows} == {one, two}
-    assert all(r["out_of_sync"] == [] for r in rows)
+    assert all(r["behind"] == {} and r["since"] is None for r in rows)
     none = at("isr", "no-such-.*")
     assert (none.code, "No topic's whole name matches" in none.err) == (1, True)
     listed = at("partitions", "list", one, "-f", "json").json
