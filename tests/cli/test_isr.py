@@ -163,10 +163,11 @@ def test_topics_by_pattern_and_filters_on_a_live_broker(at: Run, fresh: Fresh) -
     one, two = fresh("isr-a"), fresh("isr-b")
     assert at("topics", "create", one, two, "-p", "2").code == 0
     prefix = one.partition("-a")[0]
-    assert at("wait", "isr", one, "--timeout", "20s").code == 0
+    # Apache Kafka answers that topics are made before their leaders can say where they end.
+    assert at("topics", "offsets", one, two).code == 0
     rows = [r for r in at("isr", f"{prefix}-[ab].*", "-f", "json").json if r["topic"] in (one, two)]
     assert {r["topic"] for r in rows} == {one, two}
-    assert all(r["behind"] == {} and r["since"] is None for r in rows)
+    assert {(str(r["behind"]), r["since"]) for r in rows} == {("{}", None)}, rows
     none = at("isr", "no-such-.*")
     assert (none.code, "No topic's whole name matches" in none.err) == (1, True)
     listed = at("partitions", "list", one, "-f", "json").json
