@@ -136,6 +136,10 @@ class RealFile:
         else:  # macOS: the size, but no promise of room
             os.ftruncate(fd, length)
 
+    def extend(self, length: int) -> None:
+        self.pwrite(b"", 0)
+        os.ftruncate(self._descriptor().fd, length)
+
     def sync(self) -> None:
         descriptor = self._descriptor()
         if _FULLFSYNC is not None:

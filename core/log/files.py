@@ -75,6 +75,10 @@ class File(Protocol):
         """Give the file `length` bytes, zeroes at its end, and the room on the disk that they need."""
         ...
 
+    def extend(self, length: int) -> None:
+        """Give the file `length` bytes: a hole at its end, which needs no room. Where holes do need it, nothing is done."""
+        ...
+
     def sync(self) -> None:
         """Make the content durable (not the name: `Disk.sync_dir`)."""
         ...

@@ -8,11 +8,14 @@ An index is either *in memory* (that of the segment being written: two arrays, n
 
 New entries of an index in memory reach the disk when the segment is flushed, rolled or closed, not one by one. Kafka maps
 its indexes, which is as lazy: after a crash it rebuilds those of all segments above the recovery point, and so do we, and
-the recovery point moves only after the entries are written. So an append of one batch costs one write. For the same
-reason an active index is not preallocated as Kafka's is (there it is the size of the mapping): the file simply grows.
+the recovery point moves only after the entries are written. So an append of one batch costs one write.
+
+As Kafka's, the files of the active segment have their full length from the first append on (`segment.index.bytes`; a
+hole, which needs no room), and lose what they did not need when the segment rolls or the log is closed. Where a crash
+came before that, the empty entries at the end are cut off when the file is first looked at (`cut_empty`).
 
 Threads: one thread appends; others may look up and `write` meanwhile. Arrays only grow, the second column last, and a
-reader takes its length from the last column; `write` is under the segment's lock.
+reader takes its length from the last column; `write` and `trim` are under the segment's lock.
 """
 
 from array import array
@@ -37,16 +40,72 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
-class OffsetIndex:
-    """Offset → position of a batch at or before it. Offsets here are absolute."""
+class IndexFile:
+    """What both indexes have of their file: how many entries were written to it, and the hole behind them."""
+
+    entry: Struct
 
     def __init__(self, file: File, base_offset: int, size: int) -> None:
         self.file = file
         self.base_offset = base_offset
-        self._written = size // OFFSET_ENTRY.size
+        self._written = size // self.entry.size
         """Entries that are in the file."""
         self._stale = False
-        """Whether the file holds something else than its first `_written` entries."""
+        """Whether the file holds something else than its first `_written` entries, and perhaps a hole."""
+        self._allocated = 0
+        """The bytes that the file is to have while it grows; 0 for one that has just its entries."""
+
+    def allocate(self, length: int) -> None:
+        """Give the file `length` bytes, but for what is no whole entry, until `trim`. Raises OSError."""
+        self._allocated = length - length % self.entry.size
+        if self.file.size() < self._allocated:
+            self.file.extend(self._allocated)
+
+    def trim(self) -> None:
+        """Take back what `allocate` gave and nothing was written to. Raises OSError."""
+        if self._allocated:
+            self._allocated = 0
+            if self.file.size() > self._written * self.entry.size:
+                self._cut(self._written)
+
+    def cut_empty(self) -> None:
+        """Cut off the empty entries that a crash left at the end of the file. Raises OSError."""
+        size, empty = self.entry.size, bytes(self.entry.size)
+        # A single one may be meant: the record of 1 January 1970.
+        if self._written < 2 or self.file.pread(size, (self._written - 1) * size) != empty:
+            return
+        low, high = 0, self._written
+        while low < high:  # entries grow, so that only the first could be empty
+            middle = (low + high) // 2
+            if self.file.pread(size, middle * size) == empty:
+                high = middle
+            else:
+                low = middle + 1
+        self._cut(low)
+
+    def _cut(self, count: int) -> None:
+        """Leave `count` entries in the file."""
+        self._written = count
+        self.file.truncate(count * self.entry.size)
+        if self._allocated:
+            self.file.extend(self._allocated)
+
+    def _put(self, data: bytes, count: int) -> None:
+        """Write the entries behind those that are there, which makes `count`."""
+        self.file.pwrite(data, self._written * self.entry.size)
+        if self._stale:
+            self._cut(count)
+            self._stale = False
+        self._written = count
+
+
+class OffsetIndex(IndexFile):
+    """Offset → position of a batch at or before it. Offsets here are absolute."""
+
+    entry = OFFSET_ENTRY
+
+    def __init__(self, file: File, base_offset: int, size: int) -> None:
+        super().__init__(file, base_offset, size)
         self._offsets: array[int] | None = None
         self._positions: array[int] | None = None
 
@@ -129,8 +188,7 @@ class OffsetIndex:
         keep = bisect_right(self._offsets, offset - self.base_offset - 1)
         del self._offsets[keep:], self._positions[keep:]
         if self._written > keep:
-            self._written = keep
-            self.file.truncate(keep * OFFSET_ENTRY.size)
+            self._cut(keep)
 
     def write(self) -> None:
         """Bring the file up to date. Raises OSError."""
@@ -145,25 +203,20 @@ class OffsetIndex:
             fresh[1::2] = positions[self._written : count]
             if byteorder == "little":
                 fresh.byteswap()
-            self.file.pwrite(fresh.tobytes(), self._written * OFFSET_ENTRY.size)
-            if self._stale:
-                self.file.truncate(count * OFFSET_ENTRY.size)
-                self._stale = False
-            self._written = count
+            self._put(fresh.tobytes(), count)
 
     def unload(self) -> None:
         """Leave memory; it has been written."""
         self._offsets = self._positions = None
 
 
-class TimeIndex:
+class TimeIndex(IndexFile):
     """Timestamp → the offset up to which nothing is later. Offsets here are absolute."""
 
+    entry = TIME_ENTRY
+
     def __init__(self, file: File, base_offset: int, size: int) -> None:
-        self.file = file
-        self.base_offset = base_offset
-        self._written = size // TIME_ENTRY.size
-        self._stale = False
+        super().__init__(file, base_offset, size)
         self._timestamps: array[int] | None = None
         self._offsets: array[int] | None = None
 
@@ -225,16 +278,14 @@ class TimeIndex:
         keep = bisect_right(self._offsets, offset - self.base_offset - 1)
         del self._timestamps[keep:], self._offsets[keep:]
         if self._written > keep:
-            self._written = keep
-            self.file.truncate(keep * TIME_ENTRY.size)
+            self._cut(keep)
 
     def drop_last(self) -> None:
         """Drop the last entry; the index is in memory. Raises OSError."""
         assert self._timestamps is not None and self._offsets is not None
         del self._timestamps[-1], self._offsets[-1]
         if self._written > len(self._offsets):
-            self._written = len(self._offsets)
-            self.file.truncate(self._written * TIME_ENTRY.size)
+            self._cut(len(self._offsets))
 
     def write(self) -> None:
         """Bring the file up to date. Raises OSError."""
@@ -247,13 +298,7 @@ class TimeIndex:
             pairs = zip(
                 timestamps[self._written : count], offsets[self._written : count], strict=True
             )
-            self.file.pwrite(
-                b"".join(TIME_ENTRY.pack(*p) for p in pairs), self._written * TIME_ENTRY.size
-            )
-            if self._stale:
-                self.file.truncate(count * TIME_ENTRY.size)
-                self._stale = False
-            self._written = count
+            self._put(b"".join(TIME_ENTRY.pack(*pair) for pair in pairs), count)
 
     def unload(self) -> None:
         """Leave memory; it has been written."""
@@ -318,6 +363,10 @@ def is_sane(
     one that does not lie before the base offset. Raises OSError."""
     if offset_bytes % OFFSET_ENTRY.size or time_bytes % TIME_ENTRY.size:
         return False
+    offset_index.cut_empty()
+    time_index.cut_empty()
+    if time_bytes and not time_index.entries:
+        return False  # nobody came to write what it is there for
     base = offset_index.base_offset
     if offset_index.entries and offset_index.last()[0] < base:
         return False

@@ -12,10 +12,13 @@ import errno
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from pk.core.log.files import Data, Entry, Lock, LockHeld
 from pk.core.log.slices import BytesSlice
+
+HOLE_BYTES_MAX: Final = 1 << 16
+"""Holes up to this length are made, of zeros: what a disk does with them shows. Larger ones would take the memory."""
 
 Operation = Literal["write", "sync", "truncate", "rename", "remove", "sync_dir", "make"]
 
@@ -104,6 +107,11 @@ class MemoryFile:
     def allocate(self, length: int) -> None:
         if length > self.size():
             self.truncate(length)
+
+    def extend(self, length: int) -> None:
+        self.pwrite(b"", 0)
+        if length <= HOLE_BYTES_MAX:
+            self.allocate(length)
 
     def sync(self) -> None:
         with self._disk.mutex:

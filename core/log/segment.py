@@ -116,6 +116,8 @@ class Segment:
         self._bytes_since_index = 0
         self._allocated = False
         """Whether its file is larger than what was written to it."""
+        self._index_bytes_due = 0
+        """What the index files are to have from the first append on."""
         self.index_bytes = 0
         """The size of the larger index, while active: a full one is a reason to roll."""
         self.recent: list[BatchPlace] = []
@@ -127,45 +129,64 @@ class Segment:
 
     # --- the active segment ---
 
-    def activate(self, allocate_bytes: int = 0) -> None:
-        """Make it the one that grows: indexes come into memory. Creates its file if need be, with `allocate_bytes`."""
+    def activate(self, allocate_bytes: int = 0, index_bytes: int = 0) -> None:
+        """Make it the one that grows: indexes come into memory, their files get `index_bytes` (those of an empty segment
+        with the first append: making a file costs more than that). Creates its file if need be, with `allocate_bytes`."""
         self.check_indexes()
         if not self.size:
-            self.file.pwrite(b"", 0)
-            if allocate_bytes:
-                self._allocate(allocate_bytes)
-            self.index.start()
-            self.time_index.start()
+            self._create(allocate_bytes)
+            self._index_bytes_due = index_bytes
         else:
             self.index.load()
             self.time_index.load()
             if self.first_timestamp is None:
                 self.first_timestamp = self.header_at(0).max_timestamp
+            self.allocate_indexes(index_bytes)
         self._max_timestamp = self.max_timestamp
         self._count_index()
         self.active = True
 
-    def _allocate(self, count: int) -> None:
+    def _create(self, allocate_bytes: int) -> None:
         """Without room nothing is left: a later segment of this name would hold other offsets than it says."""
-        try:
-            self.file.allocate(count)
-        except OSError:
-            self.file.close()
-            self._disk.remove(self.file.path)
-            raise
-        self._allocated = True
+        self.file.pwrite(b"", 0)
+        if allocate_bytes:
+            try:
+                self.file.allocate(allocate_bytes)
+            except OSError:
+                self.file.close()
+                self._disk.remove(self.file.path)
+                raise
+            self._allocated = True
+        self.index.start()
+        self.time_index.start()
+
+    def allocate_indexes(self, length: int) -> None:
+        """Give each index file its full length, as far as whole entries go, until `trim`; 0: leave them as they are."""
+        if length:
+            with self._lock:
+                self.index.allocate(length)
+                self.time_index.allocate(length)
+        self._index_bytes_due = 0
 
     def deactivate(self) -> None:
-        """Let it rest: the time index gets its last entry, and both leave memory."""
-        self.seal()
-        self.write_indexes()
+        """Let it rest: its files are finished, and both indexes leave memory."""
+        self.finish()
         self.rest()
 
+    def finish(self) -> None:
+        """Bring its files to what they are at rest: the time index gets its last entry, nothing more is allocated."""
+        self.seal()
+        self.write_indexes()
+        self.trim()
+
     def trim(self) -> None:
-        """Give back what was allocated and not used."""
+        """Give back what was allocated and not used; the indexes have been written."""
         if self._allocated:
             self.file.truncate(self.size)
             self._allocated = False
+        with self._lock:
+            self.index.trim()
+            self.time_index.trim()
 
     def rest(self) -> None:
         """Its indexes, which have been written, leave memory."""
@@ -209,6 +230,8 @@ class Segment:
     ) -> None:
         """Write one batch at the end; what it leaves after an OSError is undone by `truncate_bytes`."""
         position = self.size
+        if not position:
+            self.allocate_indexes(self._index_bytes_due)
         self.file.pwrite(data, position)
         self.note(
             BatchPlace(last_offset, base_offset, position),

@@ -137,7 +137,7 @@ class StoredLog:
         self.snapshots = found.snapshots
         self._has_epochs_file = found.has_epochs
         if new:
-            segments[0].activate(self._allocate_bytes)
+            segments[0].activate(self._allocate_bytes, self.config.segment_index_bytes)
             self._names_changed = self._touched = True
             self._producers, self._epochs = Producers(log_start_offset), LeaderEpochs()
             self.log_end_offset = log_start_offset
@@ -162,6 +162,7 @@ class StoredLog:
         self.segments, self.recovered = recovery.recover(
             self.disk, self.directory, self.segments, recovery_point, interval
         )
+        self.segments[-1].allocate_indexes(self._index_bytes_max)
         self.log_end_offset = self.recovered.end_offset
 
     def _rebuild(self, recovery_point: int) -> None:
@@ -191,14 +192,12 @@ class StoredLog:
             self._finish_swap()
             active = self.segments[-1]
             if active.active:
-                active.seal()
                 try:
-                    active.trim()
+                    active.finish()
                 except OSError as e:
-                    raise self._die("give room back", e) from e
-            changed = (
-                self._touched or self.recovery_point < self.log_end_offset or self._names_changed
-            )
+                    raise self._refuse("give room back", e) from e
+            behind = self.recovery_point < self.log_end_offset
+            changed = self._touched or behind or self._names_changed
             try:
                 if changed and active.size:
                     self._write_snapshot(self.log_end_offset)
@@ -246,7 +245,7 @@ class StoredLog:
         self._touched = True
         self.producers  # noqa: B018
         try:
-            segment.activate()
+            segment.activate(0, self.config.segment_index_bytes)
         except OSError as e:
             raise self._die("read an index", e) from e
 
@@ -279,7 +278,7 @@ class StoredLog:
             old.seal()
             old.write_indexes()
             self._write_snapshot(base_offset)
-            segment.activate(self._allocate_bytes)
+            segment.activate(self._allocate_bytes, self.config.segment_index_bytes)
             old.trim()
         except OSError as e:
             raise self._refuse("roll", e) from e
@@ -375,7 +374,7 @@ class StoredLog:
                     self.disk.sync_dir(self.directory)
                 segment = self.segments[-1]
                 if not segment.active:
-                    segment.activate()
+                    segment.activate(0, self.config.segment_index_bytes)
                 place = segment.locate(offset)
                 if place is not None:
                     segment.truncate(place)
@@ -401,7 +400,7 @@ class StoredLog:
                 self._drop(self.segments)
                 now = self._now_ms if now_ms is None else now_ms
                 self.segments = [Segment(self.disk, self.directory, offset, {}, now)]
-                self.segments[0].activate(self._allocate_bytes)
+                self.segments[0].activate(self._allocate_bytes, self.config.segment_index_bytes)
                 self._remove_snapshots(self.snapshots.copy())
                 self._ends_at(offset)
             except OSError as e:

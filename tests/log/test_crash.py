@@ -22,7 +22,8 @@ from pk.core.log.disk import MemoryDisk
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
 from pk.core.log.log import Log
 
-CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=100)
+CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=100, segment_index_bytes=1200)
+"""Indexes so small that the memory disk has their holes too."""
 
 
 def idempotent(sequence: int, count: int = 1, size: int = 20) -> bytearray:

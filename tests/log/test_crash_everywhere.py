@@ -18,7 +18,7 @@ from pk.core.log.dirs import LogDirs
 from pk.core.log.log import Log
 from pk.core.record.batch import read_header
 
-CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100)
+CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100, segment_index_bytes=600)
 
 
 class Told:

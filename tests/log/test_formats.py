@@ -64,7 +64,15 @@ def dump(files: list[Path]) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("history", ["closed", "recovered", "truncated"])
+def indexed(file: Path, entry_bytes: int) -> int:
+    """How many entries an index has, but for the empty ones at the end of one that grows."""
+    content = file.read_bytes()
+    if file.stat().st_size > 1 << 20:
+        content = content.rstrip(b"\0")
+    return -(-len(content) // entry_bytes)
+
+
+@pytest.mark.parametrize("history", ["closed", "recovered", "truncated", "open"])
 def test_apaches_dump_tool_reads_our_files(history: str, tmp_path: Path) -> None:
     path = f"{tmp_path}/t-0"
     config = LogConfig(segment_bytes=60_000, index_interval_bytes=1000)
@@ -74,7 +82,11 @@ def test_apaches_dump_tool_reads_our_files(history: str, tmp_path: Path) -> None
         log = open_log(RealDisk(), path=path, config=config)
     elif history == "truncated":
         log.truncate_to(log.log_end_offset // 2)
-    log.close()
+    if history == "open":
+        log.flush()
+        assert log.segments[-1].index.file.size() == config.segment_index_bytes
+    else:
+        log.close()
     assert len(log.segments) > 2
     kinds = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
     files = sorted(file for file in Path(path).iterdir() if file.suffix in kinds)
@@ -91,13 +103,16 @@ def test_apaches_dump_tool_reads_our_files(history: str, tmp_path: Path) -> None
             assert "isvalid: false" not in text
         elif file.suffix == ".index":
             entries = re.findall(r"^offset: (\d+) position: (\d+)", text, re.MULTILINE)
-            assert len(entries) == max(size // 8, 1), "the tool makes an entry 0 for an empty index"
+            assert len(entries) == max(indexed(file, 8), 1), "the tool makes an entry 0 for an empty index"
         elif file.suffix == ".timeindex":
             entries = re.findall(r"^timestamp: (\d+) offset: (\d+)", text, re.MULTILINE)
-            assert len(entries) == size // 12 > 0, "a segment's latest time is its last entry"
+            assert len(entries) == indexed(file, 12) > 0, "a segment's latest time is its last entry"
         elif file.suffix == ".txnindex":
             assert len(re.findall(r"^version: 0 producerId: 12 ", text, re.MULTILINE)) == size // 34
     assert batches == [(h.base_offset, h.last_offset) for s in log.segments for _, h in s.headers()]
+    if history == "open":
+        log.close()
+        return
     last = told[f"{log.log_end_offset:020d}.snapshot"]
     producers = re.findall(r"^producerId: (\d+) producerEpoch: (\d+) ", last, re.MULTILINE)
     expected = sorted((p.producer_id, p.producer_epoch) for p in log.producers.active())

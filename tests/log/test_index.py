@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pk.core.log.disk import MemoryDisk
-from pk.core.log.index import OffsetIndex, TimeIndex, is_sane
+from pk.core.log.index import OFFSET_ENTRY, OffsetIndex, TimeIndex, is_sane
 
 BASE = 1000
 ENTRIES = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=700).map(
@@ -94,11 +94,55 @@ def test_an_index_begun_anew_replaces_the_file() -> None:
     assert disk.read("/i") == b""
 
 
+def test_the_file_has_its_length_from_the_beginning_and_what_it_needs_at_the_end() -> None:
+    disk = MemoryDisk()
+    index = OffsetIndex(disk.open("/i"), BASE, 0)
+    index.start()
+    index.allocate(100)
+    assert disk.read("/i") == bytes(96), "whole entries"
+    for number in range(1, 4):
+        index.append(BASE + number, 10 * number)
+    index.write()
+    assert disk.open("/i").size() == 96 and disk.read("/i")[24:] == bytes(72)
+    index.truncate(BASE + 3)
+    assert disk.open("/i").size() == 96 and disk.read("/i")[16:] == bytes(80)
+    index.trim()
+    assert disk.open("/i").size() == 16
+    index.append(BASE + 9, 90)
+    index.write()
+    assert disk.open("/i").size() == 24, "nothing is allocated any more"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8])
+def test_entries_are_told_from_the_hole_that_a_crash_left(count: int) -> None:
+    disk = MemoryDisk()
+    offsets, times = OffsetIndex(disk.open("/i"), BASE, 0), TimeIndex(disk.open("/t"), BASE, 0)
+    for index, length in ((offsets, 64), (times, 96)):
+        index.start()
+        index.allocate(length)
+    for number in range(count):
+        offsets.append(BASE + number, 10 * number + 5)
+        times.maybe_append(number, BASE + number)
+    offsets.write()
+    times.write()
+    offsets, times = OffsetIndex(disk.open("/i"), BASE, 64), TimeIndex(disk.open("/t"), BASE, 96)
+    assert is_sane(offsets, times, 64, 96) == (count > 1), "the first could have been meant"
+    if count > 1:
+        assert (offsets.entries, times.entries) == (count, count)
+        assert offsets.last() == (BASE + count - 1, 10 * count - 5)
+        assert times.last() == (count - 1, BASE + count - 1)
+        offsets.load()
+        offsets.append(BASE + 100, 1000)
+        offsets.write()
+        assert OFFSET_ENTRY.unpack_from(disk.read("/i"), 8 * count) == (100, 1000)
+
+
 @pytest.mark.parametrize(
     ("index", "time_index", "sane"),
     [
         (b"", b"", True),
         (bytes(8), bytes(12), True),
+        (bytes(16), bytes(24), False),
         (bytes(9), b"", False),
         (b"", bytes(13), False),
         (b"\xff" * 8, b"", False),

@@ -492,6 +492,40 @@ def test_a_preallocated_segment_has_its_size_from_the_start_and_gives_back_the_r
     assert again.log_end_offset == 2 and append(again).base_offset == 2
 
 
+def test_the_indexes_of_the_segment_that_grows_have_their_full_length_and_give_back_the_rest(
+    tmp_path: Path,
+) -> None:
+    path = f"{tmp_path}/t-0"
+    config = LogConfig(index_interval_bytes=100, segment_index_bytes=10_000_000)
+
+    def lengths(log: Log) -> list[tuple[int, int]]:
+        return [(s.index.file.size(), s.time_index.file.size()) for s in log.segments]
+
+    full = (10_000_000, 9_999_996)
+    log = open_log(RealDisk(), path=path, config=config)
+    assert lengths(log) == [(0, 0)], "a partition nobody writes to needs none"
+    append(log)
+    assert lengths(log) == [full], "whole entries, both in one length"
+    for number in range(10):
+        append(log, make_batch(timestamp=NOW + number))
+    log.flush()
+    assert lengths(log) == [full]
+    log.roll(NOW)
+    append(log)
+    (first, second) = lengths(log)
+    assert first == (8 * log.segments[0].index.entries, 12 * log.segments[0].time_index.entries)
+    assert 0 < first[0] < 100 and second == full
+    crashed = open_log(RealDisk(), path=path, config=config, recovery_point=11)
+    assert lengths(crashed) == [first, full]
+    assert crashed.segments[0].max_timestamp == (NOW + 9, 10)
+    crashed.close()
+    assert lengths(crashed) == [first, (0, 12)]
+    again = open_log(RealDisk(), path=path, config=config, clean=True, recovery_point=12)
+    assert append(again).base_offset == 12
+    assert lengths(again) == [first, full]
+    assert sum(f.stat().st_blocks for f in Path(path).glob("*index")) * 512 < 100_000, "holes"
+
+
 def test_no_room_for_a_preallocated_segment_refuses_the_append_that_needs_it() -> None:
     disk = MemoryDisk()
     log = open_log(disk, config=LogConfig(segment_bytes=10_000, preallocate=True))
