@@ -228,9 +228,13 @@ class Terminal:
             data = self.child.read_nonblocking(65536, timeout=seconds)
         except (pexpect.TIMEOUT, pexpect.EOF):
             return False
+        self.feed(data)
+        return True
+
+    def feed(self, data: bytes) -> None:
+        """Shows what was read from the program."""
         self.output += data
         self._stream.feed(data)
-        return True
 
     def wait_for(self, wanted: Wanted, timeout: float = WAIT_S) -> str:
         """Reads until the screen shows `wanted` (a text, a pattern, a predicate over the screen's text).
@@ -249,8 +253,7 @@ class Terminal:
                 raise AssertionError(f"{wanted!r} does not come:\n{self._told()}") from None
             except pexpect.EOF:
                 raise AssertionError(f"ended without {wanted!r}:\n{self._told()}") from None
-            self.output += data
-            self._stream.feed(data)
+            self.feed(data)
         return self.screen()
 
     until = wait_for
@@ -268,8 +271,7 @@ class Terminal:
                 continue
             except pexpect.EOF:
                 break
-            self.output += data
-            self._stream.feed(data)
+            self.feed(data)
         self.left = termios.tcgetattr(self.child.child_fd)
         self.child.wait()
         code, number = self.child.exitstatus, self.child.signalstatus

@@ -1,0 +1,158 @@
+"""How long somebody waits for the screen: keys in `pk shell`, the first screen of `pk top`, on a cluster of 5,000 topics and
+2,000 groups.
+
+A key counts from the moment it is sent to the last thing that the shell drew for it (line, menu of completions, toolbar):
+then nothing more came for `QUIET_S`. What the terminal itself would need to draw is not in it.
+
+    scripts/bench --screens            a broker of pk's
+    scripts/bench --screens --apache   Apache Kafka
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pexpect
+from clients.apache_kafka import ApacheKafka
+from clients.pk_broker import PkBroker
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rich.console import Console
+from rich.table import Table
+from terminal import SIZES, Terminal
+
+TOPICS = 5_000
+GROUPS = 2_000
+AT_ONCE = 250
+"""Topics a request."""
+QUIET_S = 0.25
+LINES = (
+    "topics describe events-42",
+    "groups describe readers-17",
+    "consume events-4 --offset earliest",
+)
+"""What is typed, and taken back key by key."""
+
+KEY_MS = 50.0
+FIRST_SCREEN_MS = 1000.0
+
+
+@contextmanager
+def running(apache: bool) -> Iterator[str]:
+    """A broker with the topics and groups; its address."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(ApacheKafka() if apache else PkBroker())
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        names = [f"events-{n}" for n in range(TOPICS)]
+        for i in range(0, TOPICS, AT_ONCE):
+            topics = [NewTopic(name, 1, 1) for name in names[i : i + AT_ONCE]]
+            for made in admin.create_topics(topics, request_timeout=60).values():
+                made.result()
+        for number in range(GROUPS):
+            at = [TopicPartition(names[number], 0, 0)]
+            request = [ConsumerGroupTopicPartitions(f"readers-{number}", at)]
+            for moved in admin.alter_consumer_group_offsets(request).values():
+                moved.result()
+        yield broker.bootstrap
+
+
+def drawn_after(terminal: Terminal) -> float:
+    """Milliseconds until the last of what comes before it is quiet; 0 if nothing comes."""
+    began = last = time.perf_counter()
+    chunks = []
+    while True:
+        try:
+            chunks.append(terminal.child.read_nonblocking(65536, timeout=QUIET_S))
+        except pexpect.TIMEOUT:
+            break
+        last = time.perf_counter()
+    for chunk in chunks:
+        terminal.feed(chunk)
+    return (last - began) * 1000
+
+
+def keys(bootstrap: str, size: tuple[int, int], home: Path) -> list[float]:
+    """What each key took, in milliseconds."""
+    columns, lines = size
+    terminal = Terminal("shell", "-b", bootstrap, columns=columns, lines=lines, home=home)
+    took = []
+    try:
+        terminal.wait_for("pk")
+        terminal.line("topics describe events-0")
+        terminal.wait_for("events-0")
+        drawn_after(terminal)
+        for line in LINES:
+            for key in line:
+                terminal.send(key)
+                took.append(drawn_after(terminal))
+            terminal.wait_for(line)
+            for _ in line:
+                terminal.keys("backspace")
+                took.append(drawn_after(terminal))
+        terminal.keys("ctrl-d")
+        terminal.end()
+    finally:
+        terminal.close()
+    return took
+
+
+def first_screen(bootstrap: str, size: tuple[int, int], home: Path) -> float:
+    """From the start of `pk top` to its screen with the figures of the cluster, in milliseconds."""
+    columns, lines = size
+    began = time.perf_counter()
+    terminal = Terminal("top", "-b", bootstrap, columns=columns, lines=lines, home=home)
+    try:
+        terminal.wait_for(f"{TOPICS + 1:,} topics")  # and one of offsets
+        took = (time.perf_counter() - began) * 1000
+        terminal.send("q")
+        terminal.end()
+    finally:
+        terminal.close()
+    return took
+
+
+def main() -> int:
+    """Measures, and prints a table."""
+    parser = argparse.ArgumentParser(prog="scripts/bench --screens", description=__doc__)
+    parser.add_argument("--apache", action="store_true", help="Apache Kafka, not a broker of pk")
+    parser.add_argument("--rounds", type=int, default=5, help="first screens of top (default 5)")
+    options = parser.parse_args()
+    log, console = Console(stderr=True), Console()
+    table = Table(title=f"{TOPICS:,} topics, {GROUPS:,} groups; in milliseconds")
+    for heading in ("", "terminal"):
+        table.add_column(heading)
+    for heading in ("median", "p99", "worst", "goal"):
+        table.add_column(heading, justify="right")
+    with tempfile.TemporaryDirectory(prefix="pk-bench-") as folder:
+        log.print("making topics and groups")
+        with running(options.apache) as bootstrap:
+            for size in SIZES:
+                name = f"{size[0]}x{size[1]}"
+                log.print(f"terminal of {name}")
+                took = sorted(keys(bootstrap, size, Path(folder)))
+                p99 = took[-1 - len(took) // 100]
+                _row(table, f"{len(took)} keys in pk shell", name, took, p99, KEY_MS)
+                tops = [first_screen(bootstrap, size, Path(folder)) for _ in range(options.rounds)]
+                _row(table, "first screen of pk top", name, tops, None, FIRST_SCREEN_MS)
+    console.print(table)
+    return 0
+
+
+def _row(
+    table: Table, what: str, size: str, took: list[float], p99: float | None, goal: float
+) -> None:
+    figures = (statistics.median(took), p99, max(took))
+    shown = ["–" if f is None else f"{f:.0f}" for f in figures]
+    table.add_row(what, size, *shown, f"≤ {goal:.0f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
