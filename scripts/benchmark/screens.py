@@ -2,7 +2,7 @@
 2,000 groups.
 
 A key counts from the moment it is sent to the last thing that the shell drew for it (line, menu of completions, toolbar):
-then nothing more came for `QUIET_S`. What the terminal itself would need to draw is not in it.
+then nothing changed for `QUIET_S`. What the terminal itself would need to draw is not in it.
 
     scripts/bench --screens            a broker of pk's
     scripts/bench --screens --apache   Apache Kafka
@@ -65,18 +65,26 @@ def running(apache: bool) -> Iterator[str]:
 
 
 def drawn_after(terminal: Terminal) -> float:
-    """Milliseconds until the last of what comes before it is quiet; 0 if nothing comes."""
-    began = last = time.perf_counter()
-    chunks = []
+    """Milliseconds until the last change of the screen above the toolbar, which ticks by itself; 0 if there is none."""
+    began = time.perf_counter()
+    chunks: list[tuple[float, bytes]] = []
     while True:
         try:
-            chunks.append(terminal.child.read_nonblocking(65536, timeout=QUIET_S))
+            data = terminal.child.read_nonblocking(65536, timeout=QUIET_S)
         except pexpect.TIMEOUT:
             break
-        last = time.perf_counter()
-    for chunk in chunks:
-        terminal.feed(chunk)
+        chunks.append((time.perf_counter(), data))
+    last = began
+    for at, data in chunks:
+        before = _above_toolbar(terminal)
+        terminal.feed(data)
+        if before != _above_toolbar(terminal):
+            last = at
     return (last - began) * 1000
+
+
+def _above_toolbar(terminal: Terminal) -> tuple[list[str], tuple[int, int]]:
+    return terminal.screen_of.display[:-1], terminal.cursor
 
 
 def keys(bootstrap: str, size: tuple[int, int], home: Path) -> list[float]:
