@@ -103,10 +103,14 @@ def test_apaches_dump_tool_reads_our_files(history: str, tmp_path: Path) -> None
             assert "isvalid: false" not in text
         elif file.suffix == ".index":
             entries = re.findall(r"^offset: (\d+) position: (\d+)", text, re.MULTILINE)
-            assert len(entries) == max(indexed(file, 8), 1), "the tool makes an entry 0 for an empty index"
+            assert len(entries) == max(indexed(file, 8), 1), (
+                "the tool makes an entry 0 for an empty index"
+            )
         elif file.suffix == ".timeindex":
             entries = re.findall(r"^timestamp: (\d+) offset: (\d+)", text, re.MULTILINE)
-            assert len(entries) == indexed(file, 12) > 0, "a segment's latest time is its last entry"
+            assert len(entries) == indexed(file, 12) > 0, (
+                "a segment's latest time is its last entry"
+            )
         elif file.suffix == ".txnindex":
             assert len(re.findall(r"^version: 0 producerId: 12 ", text, re.MULTILINE)) == size // 34
     assert batches == [(h.base_offset, h.last_offset) for s in log.segments for _, h in s.headers()]
