@@ -17,8 +17,7 @@ from pk.core.errors import KafkaError
 from pk.core.log.checkpoints import LOG_START_OFFSETS, parse_offsets
 from pk.core.log.disk import RealDisk
 from pk.core.log.files import Disk
-from pk.core.log.inspect import Batch, Partition, survey, txn_entries
-from pk.core.log.segment import TXN_INDEX
+from pk.core.log.inspect import Batch, Partition, survey
 from pk.core.record.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, Record
 from pk.core.record.build import ControlType, control_type
 from pk.core.values import TopicPartition
@@ -104,21 +103,16 @@ def _is_control(batch: Batch) -> bool:
 
 class _Committed:
     """Which records of a log are committed: those outside transactions, and of those that did not abort. A
-    transaction that is open ends what is shown, as it does for a consumer."""
+    transaction that is open ends what is shown, as it does for a consumer. The log itself says it, whatever became of its
+    indexes."""
 
     def __init__(self, log: _Log) -> None:
         self._aborted: dict[int, list[tuple[int, int]]] = {}
-        partition = log.partition
-        for segment in partition.segments:
-            if TXN_INDEX in segment.files:
-                path = partition.segment_path(segment.base_offset, TXN_INDEX)
-                for entry in txn_entries(path, partition.read(path) or b"")[0]:
-                    spans = self._aborted.setdefault(entry.producer_id, [])
-                    spans.append((entry.first_offset, entry.last_offset))
         self.stable = self._last_stable(log)
 
     def _last_stable(self, log: _Log) -> int:
-        """The first offset of the oldest transaction that has not ended; the end of the log where all have."""
+        """The first offset of the oldest transaction that has not ended; the end of the log where all have. Notes those
+        that were aborted."""
         begun: dict[int, int] = {}
         for batch in log.batches(log.start):
             header = batch.header
@@ -126,8 +120,11 @@ class _Committed:
                 continue
             if not header.attributes & CONTROL_BIT:
                 begun.setdefault(header.producer_id, header.base_offset)
-            elif _ends_transaction(log.records(batch)):
-                begun.pop(header.producer_id, None)
+            elif (kind := _ending(log.records(batch))) is not None:
+                first = begun.pop(header.producer_id, None)
+                if first is not None and kind is ControlType.ABORT:
+                    spans = self._aborted.setdefault(header.producer_id, [])
+                    spans.append((first, header.base_offset))
         return min(begun.values(), default=log.end)
 
     def shows(self, batch: Batch) -> bool:
@@ -139,8 +136,10 @@ class _Committed:
         return not any(first <= header.base_offset <= last for first, last in spans)
 
 
-def _ends_transaction(found: list[Record]) -> bool:
-    return bool(found) and control_type(found[0]) in (ControlType.ABORT, ControlType.COMMIT)
+def _ending(found: list[Record]) -> ControlType | None:
+    """How the control batch with these records ends a transaction, if it does."""
+    kind = control_type(found[0]) if found else None
+    return kind if kind in (ControlType.ABORT, ControlType.COMMIT) else None
 
 
 class _Wish(NamedTuple):

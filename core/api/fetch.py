@@ -18,6 +18,7 @@ versions 0–3, which read messages of the formats v0 (0, 1) and v1 (2, 3), they
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any
 
 from pk.core.api.registry import Api, Operation
@@ -38,6 +39,7 @@ from pk.core.broker.sessions import (
 from pk.core.broker.throttle import is_throttled
 from pk.core.config import RACK_AWARE_SELECTOR
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.files import WouldWait
 from pk.core.log.lookup import FetchSlice
 from pk.core.log.slices import EMPTY, BytesSlice, Slice
 from pk.core.record.compress import Codec
@@ -109,7 +111,7 @@ class _Fetch:
         """Of the session, until its next request comes."""
         self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         self.found: list[tuple[FetchedPartition, PartitionData]] = []
-        self.cold: list[tuple[FetchedPartition, Callable[[], FetchSlice], str]] = []
+        self.cold: list[tuple[FetchedPartition, Callable[[], object], str]] = []
         """What the last look left out because finding it would have waited for the disk, and how to read it."""
         self.warmed: set[FetchedPartition] = set()
         self.bytes = 0
@@ -378,7 +380,13 @@ class _Fetch:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
         if not committed or not read.slice.length:
             return read.slice, [] if committed else None, None
-        return read.slice, _aborted(partition, offset, read), None
+        try:
+            aborted = _aborted(partition, offset, read, patient=fetched in self.warmed)
+        except WouldWait:
+            again = partial(log.aborted_transactions, offset, read)
+            self.cold.append((fetched, again, log.log_dir.path))
+            return EMPTY, [], None
+        return read.slice, aborted, None
 
     def _count(self, partition: Partition, fetched: FetchedPartition) -> None:
         """Tell the partition how far this follower is. Raises OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER."""
@@ -565,10 +573,12 @@ def _divergence(partition: Partition, fetched: FetchedPartition) -> EpochEndOffs
     return None
 
 
-def _aborted(partition: Partition, offset: int, read: FetchSlice) -> list[AbortedTransaction]:
+def _aborted(
+    partition: Partition, offset: int, read: FetchSlice, *, patient: bool
+) -> list[AbortedTransaction]:
     return [
         AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
-        for aborted in partition.log.aborted_transactions(offset, read)
+        for aborted in partition.log.aborted_transactions(offset, read, patient=patient)
     ]
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from pk.core.log import lookup
+from pk.core.log import aborted
 from pk.core.log.log import Log
 from pk.core.log.segment import Part, Segment
 from pk.core.log.txnindex import AbortedTxn
@@ -130,9 +130,7 @@ def make_job(
         index_bytes_max=log.config.segment_index_bytes,
         index_interval_bytes=log.config.index_interval_bytes,
         producers=tuple((p.producer_id, p.last_offset, p.epoch) for p in log.producers),
-        aborted=tuple(
-            lookup.aborted_transactions(segments, segments[0].base_offset, found.end_offset)
-        ),
+        aborted=tuple(aborted.between(log, segments[0].base_offset, found.end_offset)),
     )
 
 

@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log import aborted as aborted_txns
 from pk.core.log import lookup, swap
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError
@@ -28,7 +29,7 @@ from pk.core.log.recovery import batches_between
 from pk.core.log.segment import BatchPlace, Part, Segment
 from pk.core.log.slices import EMPTY
 from pk.core.log.storage import INT32_MAX, StoredLog
-from pk.core.log.txnindex import AbortedTxn
+from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -319,6 +320,8 @@ class Log(StoredLog):
     ) -> None:
         aborted = self.producers.update_marker(header, marker, offset, now_ms)
         if aborted is not None:
+            # The first entry makes the file, whose name is to be as durable as the marker.
+            self.names_changed |= segment.txn_index.empty
             try:
                 segment.txn_index.append(aborted)
             except OSError as e:
@@ -418,7 +421,7 @@ class Log(StoredLog):
         ):
             return False
         self._finish_swap()
-        new = Segment(self.disk, self.directory, base_offset, sizes, self._now_ms, swap.CLEANED)
+        new = Segment(self.disk, self.directory, base_offset, sizes, self.opened_ms, swap.CLEANED)
         new.modified_ms = old[-1].modified_ms
         try:
             swap.begin(new, self.directory)
@@ -428,7 +431,7 @@ class Log(StoredLog):
         self._swap = swap.Swap(
             new, old, self._drop, lambda: self.directory, lambda s: s in self.segments
         )
-        self._names_changed = self._touched = True
+        self.names_changed = self._touched = True
         return True
 
     def step_swap(self) -> bool:
@@ -517,14 +520,21 @@ class Log(StoredLog):
         except OSError as e:
             raise StorageError(self.directory, "look up the latest time", e) from e
 
-    def aborted_transactions(self, offset: int, fetched: FetchSlice) -> list[AbortedTxn]:
+    def aborted_transactions(
+        self, offset: int, fetched: FetchSlice, *, patient: bool = True
+    ) -> list[AbortedTxn]:
         """The aborted transactions that a reader of committed records must leave out of `fetched`, which it read from
-        `offset`. Raises StorageError."""
+        `offset`. Raises StorageError, CorruptBatch where an index was lost and cannot be made anew, and WouldWait if it
+        would have to be and the caller is not `patient`: then in a thread."""
         if not fetched.length or all(segment.txn_index.empty for segment in self.segments):
             return []
         try:
             beyond = lookup.offset_beyond(self.segments, fetched, self.log_end_offset)
+            if patient:
+                return aborted_txns.between(self, offset, beyond)
             return lookup.aborted_transactions(self.segments, offset, beyond)
+        except TxnIndexLost:
+            raise WouldWait from None
         except OSError as e:
             raise StorageError(self.directory, "read aborted transactions", e) from e
 

@@ -137,7 +137,7 @@ def check_segment(segment: Segment, index_interval_bytes: int) -> Cut:
     if cut:
         segment.truncate_bytes(end_position)
     segment.sound.add(0, end_position)
-    segment.txn_index.truncate(segment.base_offset)
+    segment.txn_index.clear()
     return Cut(end_offset, cut, 0)
 
 
@@ -227,6 +227,23 @@ def load_producers(
     aborted = list(producers.replay(batches_between(segments, start, end_offset), now_ms))
     producers.next_offset = end_offset
     return producers, aborted
+
+
+def aborted_within(
+    disk: Disk,
+    directory: str,
+    snapshots: list[int],
+    segments: list[Segment],
+    segment: Segment,
+    end_offset: int,
+    now_ms: int,
+) -> list[AbortedTxn]:
+    """The aborted transactions whose markers are in `segment`, one of `segments`, which end at `end_offset`: from the
+    snapshot that was taken when it began, and what lies in it. Raises OSError, CorruptBatch."""
+    base = segment.base_offset
+    after = next((s.base_offset for s in segments if s.base_offset > base), end_offset)
+    producers, _ = load_producers(disk, directory, [*snapshots], segments, base, base, now_ms)
+    return list(producers.replay(batches_between(segments, base, after), now_ms))
 
 
 def load_epochs(

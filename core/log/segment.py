@@ -101,10 +101,12 @@ class Segment:
         self.time_index = TimeIndex(
             disk.open(at(TIME_INDEX)), base_offset, sizes.get(TIME_INDEX, 0)
         )
-        self.txn_index = TxnIndex(disk.open(at(TXN_INDEX)), sizes.get(TXN_INDEX, 0))
+        self.txn_index = TxnIndex(disk.open(at(TXN_INDEX)), base_offset, sizes.get(TXN_INDEX, 0))
         self.size = sizes.get(LOG, 0)
         self.created_ms = now_ms
         self.modified_ms = now_ms
+        if self.size and not (INDEX in sizes and TIME_INDEX in sizes):
+            self.txn_index.lost = True  # whoever took the others may have taken that
         self.first_timestamp: int | None = None
         """The max timestamp of the first batch: what rolling by time goes by. None while unknown."""
         self.active = False

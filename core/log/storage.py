@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Final, Self
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.log import lookup, recovery, swap
+from pk.core.log import aborted, lookup, recovery, swap
 from pk.core.log.checkpoints import PARTITION_METADATA
 from pk.core.log.config import LOG_APPEND_TIME, LogConfig
 from pk.core.log.epochs import LeaderEpochs
@@ -61,8 +61,8 @@ class StoredLog:
         self._latest_epoch = -2
         """The epoch of the last append, which is noted; -2 before the first."""
         self._producers: Producers | None = None
-        self._now_ms = 0
-        self._names_changed = False
+        self.opened_ms = 0
+        self.names_changed = False
         self._unsynced_snapshots: list[int] = []
         self._touched = False
         self._abandoned = False
@@ -133,12 +133,12 @@ class StoredLog:
         if new:
             segments.append(Segment(disk, directory, log_start_offset, {}, now_ms))
         self = cls(disk, directory, tp, config, topic_id, segments)
-        self._now_ms = now_ms
+        self.opened_ms = now_ms
         self.snapshots = found.snapshots
         self._has_epochs_file = found.has_epochs
         if new:
             segments[0].activate(self._allocate_bytes, self.config.segment_index_bytes)
-            self._names_changed = self._touched = True
+            self.names_changed = self._touched = True
             self._producers, self._epochs = Producers(log_start_offset), LeaderEpochs()
             self.log_end_offset = log_start_offset
         elif clean:
@@ -169,8 +169,8 @@ class StoredLog:
         """Producers, aborted transactions and leader epochs of a log that was not closed."""
         first = self.segments[recovery.suspect_from(self.segments, recovery_point)]
         self._remove_snapshots([offset for offset in self.snapshots if offset > first.base_offset])
-        self._producers, aborted = self._load_producers()
-        for transaction in aborted:
+        self._producers, ended = self._load_producers()
+        for transaction in ended:
             if transaction.last_offset >= first.base_offset:
                 self._segment_of(transaction.last_offset).txn_index.append(transaction)
         epochs = self.epochs
@@ -197,8 +197,9 @@ class StoredLog:
                 except OSError as e:
                     raise self._refuse("give room back", e) from e
             behind = self.recovery_point < self.log_end_offset
-            changed = self._touched or behind or self._names_changed
+            changed = self._touched or behind or self.names_changed
             try:
+                aborted.keep(self, *self.segments)
                 if changed and active.size:
                     self._write_snapshot(self.log_end_offset)
             except OSError as e:
@@ -213,7 +214,7 @@ class StoredLog:
         """Whether a checkpoint must tell its start: it is not the first segment's, or a crash could bring segments back
         that lay before it."""
         first = self.segments[0].base_offset
-        return self.log_start_offset > (0 if self._names_changed else first)
+        return self.log_start_offset > (0 if self.names_changed else first)
 
     def abandon(self) -> None:
         """Let the files go of a log that is to be removed; a flush under way ends first."""
@@ -290,7 +291,7 @@ class StoredLog:
             self.segments = [*self.segments[:-1], segment]
             self._drop_quietly([old])
         self.log_end_offset = base_offset
-        self._names_changed = self._touched = True
+        self.names_changed = self._touched = True
         self._set_roll_time()
         return segment
 
@@ -308,15 +309,14 @@ class StoredLog:
         """Rename the files of segments for removal, and let them go. Raises OSError."""
         for segment in segments:
             suffix, number = DELETED, 0
+            # A log can begin twice at an offset: the readers of each are left alone.
             while file_name(segment.base_offset, LOG + suffix) in self._deleted:
-                number += (
-                    1  # a log can begin twice at an offset: the readers of each are left alone
-                )
+                number += 1
                 suffix = f".{number}{DELETED}"
             for path in segment.rename(self.directory, suffix):
                 self._deleted[path.rpartition("/")[2]] = None
             segment.close()
-        self._names_changed = True
+        self.names_changed = True
 
     def _drop_quietly(self, segments: list[Segment]) -> None:
         try:
@@ -398,7 +398,7 @@ class StoredLog:
             self._finish_swap()
             try:
                 self._drop(self.segments)
-                now = self._now_ms if now_ms is None else now_ms
+                now = self.opened_ms if now_ms is None else now_ms
                 self.segments = [Segment(self.disk, self.directory, offset, {}, now)]
                 self.segments[0].activate(self._allocate_bytes, self.config.segment_index_bytes)
                 self._remove_snapshots(self.snapshots.copy())
@@ -485,7 +485,7 @@ class StoredLog:
                 try:
                     path = f"{self.directory}/{recovery.EPOCHS_FILE}"
                     self.disk.write(path, content, sync_name=False)
-                    self._names_changed = True
+                    self.names_changed = True
                 except OSError:
                     epochs.dirty = True
                     raise
@@ -496,6 +496,7 @@ class StoredLog:
         if not segment.size and not segment.active:
             return
         try:
+            aborted.keep(self, segment)
             segment.sync()
         except FileNotFoundError:
             if segment in self.segments:
@@ -509,14 +510,13 @@ class StoredLog:
                 with contextlib.suppress(FileNotFoundError):  # then it is read from the log
                     self.disk.open(self._snapshot_path(offset)).sync()
         if self.created:
-            self.created = False
-            self._names_changed = True
+            self.created, self.names_changed = False, True
             metadata = f"{self.directory}/{PARTITION_METADATA}"
             if self.disk.exists(metadata):
                 self.disk.open(metadata).sync()
             self.disk.sync_dir(self.directory.rpartition("/")[0])
-        if self._names_changed:
-            self._names_changed = False
+        if self.names_changed:
+            self.names_changed = False
             self.disk.sync_dir(self.directory)
 
     def _write_snapshot(self, offset: int) -> None:
@@ -527,7 +527,7 @@ class StoredLog:
         if offset not in self.snapshots:
             self.snapshots.append(offset)
         self._unsynced_snapshots.append(offset)
-        self._names_changed = True
+        self.names_changed = True
         self._remove_snapshots(
             [other for other in self.snapshots if other != offset and other not in bases]
         )
@@ -575,7 +575,7 @@ class StoredLog:
             self.segments,
             self.log_start_offset,
             self.log_end_offset,
-            self._now_ms,
+            self.opened_ms,
         )
 
     @property

@@ -5,14 +5,22 @@
 A transaction stands in the index of the segment that holds its marker. Readers of committed records are given those that
 overlap what they fetched, and drop their records. Aborts are rare, so every entry is written when it happens, and reads
 take the whole file; where none was ever written there is no file.
+
+A reader who is told too little takes aborted records for committed ones. So an index that was removed, cut or overwritten
+is *lost*: nothing is read from it until the log has made it anew. That there was one is known while the log is open, and
+where its segment's other indexes are missing too. One that was removed alone, with no broker at work, is missed by nobody
+but `pk log verify`, as with Kafka.
 """
 
+import threading
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
 from pk.core.log.files import File
 
 ENTRY: Final = Struct(">hqqqq")
+VERSION: Final = 0
 
 
 class AbortedTxn(NamedTuple):
@@ -24,39 +32,109 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+class TxnIndexLost(Exception):
+    """The index of the segment that begins at `base_offset` is not what was written."""
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(base_offset)
+        self.base_offset = base_offset
+
+
 class TxnIndex:
     """The aborted transactions whose markers are in one segment."""
 
-    def __init__(self, file: File, size: int) -> None:
+    def __init__(self, file: File, base_offset: int, size: int) -> None:
         self.file = file
-        self._size = size - size % ENTRY.size
+        self.base_offset = base_offset
         self.dirty = False
         """Whether something was written since the last sync."""
+        self.lost = size % ENTRY.size != 0
+        self.lock = threading.RLock()
+        """Of who appends, and of who makes it anew."""
+        self._size = size - size % ENTRY.size
+        self._last = -1
+        """The marker of the last entry that was written since this was opened."""
 
     @property
     def empty(self) -> bool:
         """Whether it has no entry, and perhaps no file."""
-        return self._size == 0
+        return self._size == 0 and not self.lost
+
+    @property
+    def intact(self) -> bool:
+        """Whether the file still has, under its name, what was written to it, as far as its size tells. Raises OSError."""
+        return not self.lost and (not self._size or self.file.size() >= self._size)
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Add an entry; they come in the order of their markers. Raises OSError."""
-        self.file.pwrite(ENTRY.pack(0, *aborted), self._size)
-        self._size += ENTRY.size
-        self.dirty = True
+        """Add an entry; they come in the order of their markers. One that is lost is left alone: who makes it anew finds
+        the marker in the log. Raises OSError."""
+        with self.lock:
+            if self.lost or aborted.last_offset <= self._last:
+                return
+            if not self.intact:
+                self.lost = True
+                return
+            self.file.pwrite(ENTRY.pack(VERSION, *aborted), self._size)
+            self._size += ENTRY.size
+            self._last = aborted.last_offset
+            self.dirty = True
 
     def all(self) -> list[AbortedTxn]:
-        """Every entry. Raises OSError."""
-        if not self._size:
-            return []
-        data = self.file.pread(self._size, 0)
-        whole = len(data) - len(data) % ENTRY.size
-        return [AbortedTxn(*fields[1:]) for fields in ENTRY.iter_unpack(data[:whole])]
+        """Every entry. Raises OSError, TxnIndexLost."""
+        size = self._size
+        try:
+            data = self.file.pread(size, 0) if size and not self.lost else b""
+        except FileNotFoundError:
+            data = b""
+        whole = data[: len(data) - len(data) % ENTRY.size]
+        found = [AbortedTxn(*fields[1:]) for fields in ENTRY.iter_unpack(whole)]
+        if self.lost or len(data) < size or not self._can_be(data, found):
+            self.lost = True
+            raise TxnIndexLost(self.base_offset)
+        return found
+
+    def _can_be(self, data: bytes, found: list[AbortedTxn]) -> bool:
+        """Whether entries make sense: of the version that is known, in order, within the segment."""
+        if any(data[at : at + 2] != b"\0\0" for at in range(0, len(data), ENTRY.size)):
+            return False
+        due = self.base_offset
+        for _, first, last, _ in found:
+            if last < due or first >= last:
+                return False
+            due = last + 1
+        return True
+
+    def replace(self, entries: Sequence[AbortedTxn]) -> None:
+        """Write it anew, durably but for its name. Raises OSError."""
+        with self.lock:
+            self.file.close()  # it may be of a name that is gone
+            data = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
+            if data or self.file.size():
+                self.file.pwrite(data, 0)
+                self.file.truncate(len(data))
+                self.file.sync()
+            self._size = len(data)
+            self._last = max((entry.last_offset for entry in entries), default=-1)
+            self.dirty = self.lost = False
+
+    def clear(self) -> None:
+        """Drop every entry, whatever they are. Raises OSError."""
+        with self.lock:
+            if (self._size or self.lost) and self.file.size():
+                self.file.truncate(0)
+                self.dirty = True
+            self._size, self._last, self.lost = 0, -1, False
 
     def truncate(self, offset: int) -> None:
         """Drop the transactions that ended at or after `offset`. Raises OSError."""
-        if self._size:
-            kept = sum(aborted.last_offset < offset for aborted in self.all())
-            if kept * ENTRY.size < self._size:
-                self._size = kept * ENTRY.size
-                self.file.truncate(self._size)
-                self.dirty = True
+        if self.empty:
+            return
+        try:
+            kept = [aborted for aborted in self.all() if aborted.last_offset < offset]
+        except TxnIndexLost:
+            return  # it will be made anew from what is left
+        if len(kept) * ENTRY.size < self._size:
+            self._size = len(kept) * ENTRY.size
+            self._last = kept[-1].last_offset if kept else -1
+            self.file.truncate(self._size)
+            self.dirty = True

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 import trio
+from log.support import append, end_transaction, make_batch
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
+from pk.core.broker.partition import READ_COMMITTED
 from pk.core.errors import ErrorCode
 from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import build_batch
@@ -362,6 +364,33 @@ async def test_offsets_that_have_names_and_the_versions_that_know_them() -> None
             error, _, _ = await offset_at(caller, timestamp, first - 1)
             assert error == ErrorCode.UNSUPPORTED_VERSION
         assert (await offset_at(caller, -7))[0] == ErrorCode.UNSUPPORTED_VERSION
+
+
+@trio_test
+async def test_readers_of_committed_records_are_told_what_was_aborted() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        log = node.broker.replicas.partition("t", 0).log
+        for producer_id, sequence in ((7, 0), (8, 0)):
+            data = make_batch(
+                timestamp=NOW_MS,
+                producer_id=producer_id,
+                producer_epoch=0,
+                sequence=sequence,
+                transactional=True,
+            )
+            append(log, data, now_ms=NOW_MS)
+        end_transaction(log, 7, commit=False)
+        await produce(caller, batch(b"a"))
+        committed: dict[str, Any] = {"isolation_level": READ_COMMITTED}
+        for _ in range(2):
+            found = only(await caller.call(fetch((0, 0), **committed), 11))
+            assert (found.high_watermark, found.last_stable_offset) == (4, 1)
+            assert offsets(found.records) == [0]
+            assert [(a.producer_id, a.first_offset) for a in found.aborted_transactions] == [(7, 0)]
+            log.segments[0].txn_index.lost = True
+        assert only(await caller.call(fetch((0, 0)), 11)).aborted_transactions is None
+        assert offsets(only(await caller.call(fetch((0, 0)), 11)).records) == [0, 1, 2, 3]
 
 
 @trio_test

@@ -329,8 +329,11 @@ def test_cat_reads_committed_records(pk: Run, tmp_path: Path) -> None:
     log.close()
     every = pk("log", "cat", str(path), "-f", "%o ").text
     assert every == "0 1 2 4 5 7 8 9 "
-    committed = pk("log", "cat", str(path), "-f", "%o ", "--isolation-level", "read_committed").text
-    assert committed == "0 4 5 "
+    for _ in range(2):
+        command = ("log", "cat", str(path), "-f", "%o ", "--isolation-level", "read_committed")
+        assert pk(*command).text == "0 4 5 "
+        for index in path.glob("*.txnindex"):
+            index.unlink()
 
 
 def test_all_works_beside_a_running_broker(pk: Run, tmp_path: Path) -> None:

@@ -174,6 +174,13 @@ DAMAGE = {
     "an abort that is not listed": Damage(
         _cut(".txnindex", 34), ".txnindex", 0, 33, "aborted at 33, is missing"
     ),
+    "aborts whose index is gone": Damage(
+        lambda disk: disk.remove(f"{FIRST}.txnindex"),
+        ".txnindex",
+        0,
+        33,
+        "aborted at 33, is missing",
+    ),
     "an abort of another producer": Damage(
         _file(".txnindex", 2, struct.pack(">q", 8)), ".txnindex", 0, 33, "names producer 8"
     ),

@@ -1,12 +1,17 @@
 """The last stable offset and the list of aborted transactions, as far as a log knows them."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
-from log.support import append, end_transaction, make_batch, open_log
+from log.support import PATH, append, durable, end_transaction, make_batch, open_log
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
-from pk.core.log.disk import MemoryDisk
+from pk.core.log.disk import MemoryDisk, RealDisk
+from pk.core.log.files import WouldWait
 from pk.core.log.log import Log
+from pk.core.log.verify import PartitionCheck
 from pk.core.record.build import end_transaction_batch
 
 
@@ -102,6 +107,128 @@ def test_transactions_are_still_known_after(how: str) -> None:
     assert log.last_stable_offset(5) == 2
     assert log.segments[0].txn_index.all() == [(1, 0, 1, 2)]
     assert log.segments[1].txn_index.all() == [(3, 3, 4, 2)]
+
+
+# --- indexes that are lost ---
+
+ABORTED = [(1, 0), (2, 2), (3, 4), (4, 6)]
+
+
+def with_aborts(path: str) -> Log:
+    """Four transactions that abort, in three segments; that of producer 2 ends in a later one than it began in. Files
+    are let go as soon as another is used."""
+    log = open_log(RealDisk(open_files_max=1), path=path)
+    send(log, 1)  # 0
+    end_transaction(log, 1, commit=False)  # 1
+    send(log, 2)  # 2
+    log.roll(0)
+    end_transaction(log, 2, commit=False)  # 3
+    send(log, 3)  # 4
+    end_transaction(log, 3, commit=False)  # 5
+    log.roll(0)
+    send(log, 4)  # 6
+    end_transaction(log, 4, commit=False)  # 7
+    return log
+
+
+def all_aborted(log: Log) -> list[tuple[int, int]]:
+    """What somebody is told who reads the log from its start, a batch at a time."""
+    told: list[tuple[int, int]] = []
+    for offset in range(log.log_end_offset):
+        told += [each for each in aborted(log, offset, bytes_max=1) if each not in told]
+    return told
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def emptied(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def overwritten(path: Path) -> None:
+    path.write_bytes(bytes(len(path.read_bytes())))
+
+
+def harm(directory: Path, do: Callable[[Path], None], *suffixes: str) -> None:
+    found = [path for suffix in suffixes for path in directory.glob(f"*{suffix}")]
+    assert found
+    for path in found:
+        do(path)
+
+
+def check_reopened(path: Path, end: int, due: list[tuple[int, int]]) -> None:
+    log = open_log(RealDisk(), path=str(path), clean=True, recovery_point=end)
+    assert log.log_end_offset == end and log.recovered is None
+    assert all_aborted(log) == due
+    log.close()
+    assert PartitionCheck(RealDisk(), str(path)).run().findings == []
+
+
+@pytest.mark.parametrize("do", [removed, cut, emptied, overwritten])
+def test_an_index_that_was_harmed_under_a_log_at_work_is_made_anew(
+    do: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "t-0"
+    log = with_aborts(str(path))
+    log.flush()
+    harm(path, do, ".txnindex")
+    assert all_aborted(log) == ABORTED
+    harm(path, do, ".txnindex")
+    send(log, 5)  # 8
+    end_transaction(log, 5, commit=False)  # 9
+    log.flush()
+    send(log, 5, 1)  # 10
+    end_transaction(log, 5, commit=False)  # 11
+    if do is not overwritten:  # of that only a look at the content tells
+        assert all_aborted(log) == [*ABORTED, (5, 8), (5, 10)]
+    log.close()
+    check_reopened(path, 12, [*ABORTED, (5, 8), (5, 10)])
+
+
+@pytest.mark.parametrize("do", [cut, overwritten])
+def test_an_index_that_cannot_be_right_is_made_anew_after_a_clean_close(
+    do: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "t-0"
+    with_aborts(str(path)).close()
+    harm(path, do, ".txnindex")
+    check_reopened(path, 8, ABORTED)
+
+
+def test_the_index_is_made_anew_with_the_others_of_its_segment(tmp_path: Path) -> None:
+    path = tmp_path / "t-0"
+    with_aborts(str(path)).close()
+    harm(path, removed, "index")
+    assert not list(path.glob("*index"))
+    check_reopened(path, 8, ABORTED)
+
+
+def test_a_lost_index_is_made_anew_in_a_thread_only(tmp_path: Path) -> None:
+    log = with_aborts(str(tmp_path / "t-0"))
+    harm(tmp_path / "t-0", emptied, ".txnindex")
+    fetched = log.read(0, 1 << 20, 8)
+    with pytest.raises(WouldWait):
+        log.aborted_transactions(0, fetched, patient=False)
+    assert log.aborted_transactions(0, fetched)
+    assert log.aborted_transactions(0, fetched, patient=False)
+
+
+def test_the_name_of_the_index_is_durable_with_what_is_in_it() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    durable(disk)
+    send(log, 1)
+    log.flush()
+    end_transaction(log, 1, commit=False)
+    log.flush()
+    disk.crash()
+    assert f"{0:020d}.txnindex" in disk.list(PATH)
 
 
 def test_clients_may_not_write_markers() -> None:

@@ -1,0 +1,75 @@
+"""The aborted transactions of a log, from the indexes of its segments; what is lost of those is read from the log again.
+
+Making an index anew reads the headers of its whole segment, and of those before it back to a producer snapshot: never on
+the event loop, but for what may wait (`keep`, when a log is synced or closed).
+"""
+
+import logging
+from typing import Protocol
+
+from pk.core.log import lookup, recovery
+from pk.core.log.files import Disk
+from pk.core.log.segment import Segment
+from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
+from pk.core.record.batch import CorruptBatch
+
+logger = logging.getLogger("pk.log")
+
+
+class StoredLog(Protocol):
+    """What is asked of a log (storage.py)."""
+
+    disk: Disk
+    directory: str
+    segments: list[Segment]
+    snapshots: list[int]
+    log_end_offset: int
+    opened_ms: int
+    names_changed: bool
+
+
+def between(log: StoredLog, offset: int, end: int) -> list[AbortedTxn]:
+    """The aborted transactions with records in [offset, end), in the order of their markers. Raises OSError, and
+    CorruptBatch where an index is lost and what it was made from cannot be read."""
+    while True:
+        try:
+            return lookup.aborted_transactions(log.segments, offset, end)
+        except TxnIndexLost as e:
+            for segment in log.segments:
+                if segment.base_offset == e.base_offset:
+                    restore(log, segment)
+
+
+def restore(log: StoredLog, segment: Segment) -> None:
+    """Make the index of `segment` anew, if it is lost. Raises OSError, CorruptBatch."""
+    index = segment.txn_index
+    with index.lock:
+        if index.intact:
+            return
+        found = recovery.aborted_within(
+            log.disk,
+            log.directory,
+            log.snapshots,
+            log.segments,
+            segment,
+            log.log_end_offset,
+            log.opened_ms,
+        )
+        index.replace(found)
+        log.names_changed |= bool(found)
+    if found:
+        logger.warning(
+            "%s had lost its index of aborted transactions: %d are in it again",
+            segment.file.path,
+            len(found),
+        )
+
+
+def keep(log: StoredLog, *segments: Segment) -> None:
+    """See to it that the indexes of `segments` are there, before that counts as durable. Where a segment cannot be read its
+    index stays lost. Raises OSError."""
+    for segment in segments:
+        try:
+            restore(log, segment)
+        except CorruptBatch as e:
+            logger.error("%s: its aborted transactions are not indexed: %s", segment.file.path, e)
