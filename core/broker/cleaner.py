@@ -26,7 +26,15 @@ import trio
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
 from pk.core.errors import KafkaError
-from pk.core.log.cleanable import Cleanable, CompactionConfig, Job, cleanable, is_due, make_job
+from pk.core.log.cleanable import (
+    Cleanable,
+    CompactionConfig,
+    Job,
+    cleanable,
+    is_due,
+    make_job,
+    prepare,
+)
 from pk.core.log.compact import Cleaned, Done, Step, Worked, clean, remove_cleaned
 from pk.core.log.failures import StorageError
 from pk.core.log.files import Disk
@@ -255,9 +263,11 @@ def _plan(
     for partition, config in candidates:
         try:
             found = cleanable(partition.log, config, partition.high_watermark, now_ms)
+            if found is None or not is_due(found, config):
+                continue
+            prepare(partition.log, found)
         except (OSError, KafkaError) as e:
             logger.warning("%s: what is dirty cannot be found: %s", partition.tp, e)
             continue
-        if found is not None and is_due(found, config):
-            due.append((partition, found))
+        due.append((partition, found))
     return due

@@ -106,6 +106,15 @@ def first_dirty_offset(log: Log) -> int:
     return noted
 
 
+def prepare(log: Log, found: Cleanable) -> None:
+    """Look at the files of a round that is due, so that `make_job` finds nothing to be made anew. Not on the loop. Raises
+    OSError, CorruptBatch."""
+    for segment in log.segments:
+        if segment.base_offset < found.end_offset:
+            segment.check_indexes()
+    aborted.keep(log, *log.segments)
+
+
 def make_job(
     log: Log,
     found: Cleanable,
@@ -154,5 +163,6 @@ def first_ms(segment: Segment) -> int:
     """The time of a segment's first batch; of its last write where that has none. Raises OSError."""
     first = segment.first_timestamp
     if first is None:
+        segment.check_indexes()
         first = segment.first_timestamp = segment.header_at(0).max_timestamp
     return first if first >= 0 else segment.modified_ms

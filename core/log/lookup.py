@@ -82,6 +82,8 @@ def read(
         else:
             end = active_size if i + 1 == len(segments) else segment.size
         length = end - place.position
+        if length <= 0:
+            return nothing  # it was written anew meanwhile, and is larger
         if length > bytes_max:
             length = bytes_max
             first = segment.size_at(place)

@@ -124,6 +124,7 @@ def check_segment(segment: Segment, index_interval_bytes: int) -> Cut:
 
     The segment is active afterwards, its index of aborted transactions empty.
     """
+    outdated = segment.modernize(mend=True) or 0
     segment.rebuild_started()
     end_offset, end_position = segment.base_offset, 0
     with contextlib.suppress(CorruptBatch):
@@ -138,7 +139,7 @@ def check_segment(segment: Segment, index_interval_bytes: int) -> Cut:
         segment.truncate_bytes(end_position)
     segment.sound.add(0, end_position)
     segment.txn_index.clear()
-    return Cut(end_offset, cut, 0)
+    return Cut(end_offset, cut + outdated, 0)
 
 
 def suspect_from(segments: list[Segment], recovery_point: int) -> int:
@@ -185,6 +186,7 @@ def batches_between(
         following = segments[i + 1].base_offset if i + 1 < len(segments) else end
         if following <= start or not segment.size:
             continue
+        segment.check_indexes()
         if segment.base_offset >= end:
             return
         place = segment.locate(start) if start > segment.base_offset else BatchPlace(0, 0, 0)

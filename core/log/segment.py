@@ -26,6 +26,7 @@ from pk.core.log.index import (
     TimestampOffset,
     is_sane,
 )
+from pk.core.log.oldformat import holds_messages, rewrite
 from pk.core.log.sound import Sound, sound_batches
 from pk.core.log.txnindex import TxnIndex
 from pk.core.record.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader, CorruptBatch
@@ -483,7 +484,8 @@ class Segment:
         return (self.file, self.index.file, self.time_index.file, self.txn_index.file)
 
     def check_indexes(self) -> None:
-        """Look at index files that were found, once; make those anew that are missing or cannot be right."""
+        """Look at files that were found, once: make indexes anew that are missing or cannot be right, and a log that holds
+        messages of an old format. Raises CorruptBatch where that is damaged."""
         sizes = self._sizes
         if sizes is None:
             return
@@ -494,9 +496,24 @@ class Segment:
                 return
             index_bytes, time_bytes = sizes.get(INDEX, -1), sizes.get(TIME_INDEX, -1)
             missing = INDEX not in sizes or TIME_INDEX not in sizes
+            missing |= self.modernize() is not None
             if missing or not is_sane(self.index, self.time_index, index_bytes, time_bytes):
                 self._rebuild()
             self._sizes = None
+
+    def modernize(self, *, mend: bool = False) -> int | None:
+        """Write it anew as record batches if it holds messages of an old format (see oldformat.py): how many bytes at its
+        end were left out. None where there was nothing to do. Nobody has read from it yet, and its indexes are gone."""
+        if not holds_messages(self.file):
+            return None
+        logger.info("%s holds messages of an old format: it is written anew", self.file.path)
+        indexes = (self.index.file.path, self.time_index.file.path)
+        cut = rewrite(self._disk, self.file.path, indexes, mend=mend)
+        for file in self.files[:3]:
+            file.close()  # they are of what was there before
+        self.size = self.file.size()
+        self.sound = Sound(self.size)
+        return cut
 
     def _rebuild(self) -> None:
         """Both indexes from the headers, as far as those can be read. Readers have the old ones meanwhile."""

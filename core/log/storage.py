@@ -248,7 +248,7 @@ class StoredLog:
         try:
             segment.activate(0, self.config.segment_index_bytes)
         except OSError as e:
-            raise self._die("read an index", e) from e
+            raise self._refuse("read an index", e) from e
 
     def _must_roll(
         self, segment: Segment, size: int, last_offset: int, latest: int, now_ms: int

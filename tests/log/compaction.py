@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from log.support import NOW, PATH, append, open_log
 
-from pk.core.log.cleanable import CompactionConfig, cleanable, is_due, make_job
+from pk.core.log.cleanable import CompactionConfig, cleanable, is_due, make_job, prepare
 from pk.core.log.compact import Cleaned, Done, clean
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import Disk
@@ -66,6 +66,7 @@ def compact(
     found = cleanable(log, config, log.log_end_offset if limit is None else limit, now_ms)
     if found is None or not is_due(found, config):
         return None
+    prepare(log, found)
     done = None
     for step in clean(disk, make_job(log, found, config, now_ms, keys_max)):
         if isinstance(step, Cleaned):

@@ -3,15 +3,19 @@
 from pathlib import Path
 
 import pytest
-from log.support import PATH, open_log
+from log.compaction import compact
+from log.support import PATH, append, open_log
 
 from pk.core.errors import KafkaError
-from pk.core.log import upgrade as upgrading
+from pk.core.log import oldformat
 from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
-from pk.core.log.upgrade import holds_messages, upgrade_log
-from pk.core.record.batch import iter_headers, records
+from pk.core.log.oldformat import holds_messages
+from pk.core.log.producers import Producers
+from pk.core.log.upgrade import upgrade_log
+from pk.core.log.verify import PartitionCheck
+from pk.core.record.batch import CorruptBatch, iter_headers, records
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
 from pk.core.record.legacy import Row, build_set
@@ -56,7 +60,7 @@ def old_log(disk: Disk) -> list[Row]:
 
 @pytest.mark.parametrize("real", [False, True], ids=["memory", "real"])
 def test_an_old_log_is_served(real: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upgrading, "READ_BYTES", 300)  # less than the wrappers are
+    monkeypatch.setattr(oldformat, "READ_BYTES", 300)  # less than the wrappers are
     if real:
         monkeypatch.setitem(globals(), "PATH", str(tmp_path / "t-0"))
     disk: Disk = RealDisk() if real else MemoryDisk()
@@ -70,6 +74,56 @@ def test_an_old_log_is_served(real: bool, tmp_path: Path, monkeypatch: pytest.Mo
     found = log.offset_for_time(NOW_MS + 9)
     assert found is not None and found.offset == 59
     log.close()
+
+
+@pytest.mark.parametrize(
+    "how", ["crashed", "crashed and synced", "closed", "closed with a snapshot"]
+)
+def test_an_old_log_that_was_put_there_by_hand_is_served(how: str, tmp_path: Path) -> None:
+    disk, path = RealDisk(open_files_max=1), str(tmp_path / "t-0")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "PATH", path)
+        rows = old_log(disk)
+    if how == "closed with a snapshot":
+        disk.write(f"{path}/{115:020d}.snapshot", Producers().snapshot())
+    recovery_point = 0 if how == "crashed" else 115
+    log = open_log(disk, path=path, clean="closed" in how, recovery_point=recovery_point)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 115)
+    found = log.offset_for_time(NOW_MS + 9)
+    assert found is not None and found.offset == 59
+    assert append(log).base_offset == 115
+    assert rows_of(log)[:-1] == rows
+    log.close()
+    log = open_log(disk, path=path, clean=True, recovery_point=116)
+    assert rows_of(log)[:-1] == rows
+    log.close()
+    assert PartitionCheck(disk, path).run().findings == []
+
+
+def test_an_old_log_is_compacted() -> None:
+    disk = MemoryDisk()
+    put(disk, 0, build_set([(n, NOW_MS, b"k%d" % (n % 3), b"%d" % n) for n in range(9)], 1))
+    put(disk, 9, bytes(build_batch([(NOW_MS, b"k0", b"9", ())], 9)))
+    disk.write(f"{PATH}/{10:020d}.snapshot", Producers().snapshot())
+    log = open_log(disk, clean=True, recovery_point=10)
+    assert compact(log, disk)
+    assert [(r[0], r[3]) for r in rows_of(log)] == [(6, b"6"), (7, b"7"), (8, b"8"), (9, b"9")]
+
+
+def test_reading_a_damaged_old_segment_is_an_error_and_the_others_are_served() -> None:
+    disk = MemoryDisk()
+    old_log(disk)
+    path = f"{PATH}/{50:020d}.log"
+    data = bytearray(disk.read(path))
+    data[-3] ^= 1
+    put(disk, 50, bytes(data))
+    log = open_log(disk, clean=True, recovery_point=115)
+    for _ in range(2):
+        with pytest.raises(CorruptBatch, match=path):
+            log.read(60, 1 << 20, 115)
+    assert log.read(110, 1 << 20, 115).base_offset == 110
+    assert log.read(0, 1 << 20, 115).base_offset == 0
+    assert disk.read(path) == bytes(data)
 
 
 def test_damage_in_the_middle_is_told_with_its_place_and_changes_nothing() -> None:
