@@ -35,6 +35,8 @@ logger = logging.getLogger("pk.broker")
 COPY_BYTES = 1 << 20
 """Copied in one turn through a thread, and the most that the loop copies itself at the end."""
 PATIENCE_S = 0.001
+LOOK_AGAIN_S = 0.5
+"""The longest wait for the quota: it may be raised meanwhile."""
 NOT_HERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 NEVER = 1 << 62
 """A `flush.messages` from here on, as its default is, asks for no sync."""
@@ -156,7 +158,7 @@ class Mover:
         future = move.future = await offload(self._dirs.open_future, log, move.directory, now_ms())
         while self._is_here(partition):
             if partition.busy or self._quota.exceeded:
-                await trio.sleep(max(self._quota.wait_s, PATIENCE_S))
+                await trio.sleep(min(max(self._quota.wait_s, PATIENCE_S), LOOK_AGAIN_S))
                 continue
             if move.cut is not None:
                 await self._cut_copy(move, future)

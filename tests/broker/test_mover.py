@@ -173,8 +173,39 @@ async def test_a_cordoned_directory_gets_no_more_logs() -> None:
         assert {r.log_dir: r.is_cordoned for r in answer.results} == {"/a": False, "/b": True}
 
 
+@trio_test
+async def test_a_move_is_no_faster_than_it_may_be() -> None:
+    quota = "replica.alter.log.dirs.io.max.bytes.per.second"
+    async with (
+        running_node(None, **DIRS, **{quota.replace(".", "__"): "1"}) as node,
+        caller_of(node) as caller,
+    ):
+        await make_topic(caller, "t")
+        here, target = node.broker.replicas.partition("t", 0).log.log_dir.path, other(node)
+        now_ms = node.broker.clock.now_ms()
+        for _ in range(12):  # more than is copied at once, and than is left for the loop
+            value = bytes(200_000)
+            node.broker.replicas.partition("t", 0).append(
+                build_batch([(now_ms, b"k", value, ())]), now_ms=now_ms
+            )
+        assert await ask(caller, target) == ErrorCode.NONE
+        while not node.broker.quotas.directories.exceeded:  # noqa: ASYNC110
+            await trio.sleep(0.001)
+        (lag,) = {lag for path, future, lag in await places(caller) if future and path == target}
+        assert lag > 0
+        for _ in range(20):  # what is not held back would be through by then
+            assert (target, True, lag) in await places(caller)
+        assert node.broker.replicas.partition("t", 0).log.log_dir.path == here
+        await configure(caller, quota, str(1 << 40))
+        await moved(node, target)
+
+
 async def cordon(caller: Caller, paths: str) -> None:
-    wish = AlterableConfig(name="cordoned.log.dirs", config_operation=0, value=paths)
+    await configure(caller, "cordoned.log.dirs", paths)
+
+
+async def configure(caller: Caller, key: str, value: str) -> None:
+    wish = AlterableConfig(name=key, config_operation=0, value=value)
     resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[wish])
     answer = await caller.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
     assert answer.responses[0].error_code == ErrorCode.NONE, answer
