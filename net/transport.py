@@ -52,10 +52,14 @@ class Transport(Protocol):
 
 
 def _bytes_of(part: Part) -> bytes | bytearray | memoryview:
-    """A part as bytes: a slice is read."""
+    """A part as bytes: a slice is read. Raises BrokenResourceError where the file ends before the slice does: the answer
+    says how long it is, and what came next would be taken for the rest."""
     if isinstance(part, bytes | bytearray | memoryview):
         return part
-    return part.read()
+    data = part.read()
+    if len(data) != part.length:
+        raise trio.BrokenResourceError(f"{part!r} ends before its length")
+    return data
 
 
 class SocketTransport:
@@ -92,7 +96,7 @@ class SocketTransport:
         for part in parts:
             if isinstance(part, FileSlice):
                 if part.length <= READ_BYTES and part.resident():
-                    pending.append(part.read())
+                    pending.append(_bytes_of(part))
                     continue
                 await self._send_bytes(pending)
                 pending = []
