@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from pk.cli.exits import CommandError, Unusable
+from pk.core.broker import recovering
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.log.disk import RealDisk
 from pk.core.log.failures import LogDirError
@@ -45,12 +46,13 @@ async def run_broker(
 
 
 def log_to_stderr() -> None:
-    """Warnings of the broker go to standard error, with their time."""
+    """Warnings of the broker go to standard error, with their time, and how far a recovery is that takes long."""
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    recovering.logger.setLevel(logging.INFO)
 
 
 def ready_line(config: BrokerConfig, address: str, started: float, where: str) -> bytes:

@@ -18,6 +18,7 @@ from pk.core.broker.clock import Clock
 from pk.core.broker.offload import is_inline, offload
 from pk.core.broker.partition import Partition
 from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.recovering import Recovering
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
@@ -42,7 +43,7 @@ OPEN_AT_ONCE = 256
 """How many logs one turn through a thread opens."""
 
 RECOVER_AT_ONCE = 64
-"""How many of those that were not closed, between two lines of progress."""
+"""How many of those that were not closed."""
 
 _NONE: dict[int, Partition] = {}
 
@@ -168,13 +169,16 @@ class Replicas:
         configs: dict[str, TopicConfig] = {}
         to_recover = self._dirs.to_recover
         at_once = RECOVER_AT_ONCE if to_recover else OPEN_AT_ONCE
+        progress = Recovering(to_recover, self.clock.now_ms) if to_recover else None
         for start in range(0, len(wanted), at_once):
             some = wanted[start : start + at_once]
             for change in some:
                 name = change.topic.name
                 if name not in configs:
                     configs[name] = self._config(image, name)
-            for change, log in zip(some, await offload(self._open, some, configs), strict=True):
+            for change, log in zip(
+                some, await offload(self._open, some, configs, progress), strict=True
+            ):
                 if isinstance(log, KafkaError):
                     self._offline[change.tp] = change
                     logger.error("%s is offline: %s", change.tp, log)
@@ -183,11 +187,8 @@ class Replicas:
                 else:
                     self._offline.pop(change.tp, None)
                     opened.append(self._enter(change, log, configs[change.topic.name]))
-            if to_recover and start + at_once < len(wanted):
-                done = to_recover - self._dirs.to_recover
-                logger.info("recovered %d of %d logs", done, to_recover)
-        if to_recover:
-            logger.info("recovered %d logs", to_recover - self._dirs.to_recover)
+        if progress is not None:
+            progress.end()
         return opened
 
     def _is_lost(self, change: PartitionChange) -> bool:
@@ -372,7 +373,10 @@ class Replicas:
         return self._broker_config.topic(image.topic_configs(topic))
 
     def _open(
-        self, some: list[PartitionChange], configs: dict[str, TopicConfig]
+        self,
+        some: list[PartitionChange],
+        configs: dict[str, TopicConfig],
+        progress: Recovering | None,
     ) -> list[Log | KafkaError]:
         """In a thread, and in more of them where logs are to be recovered: each log, or why it cannot be opened."""
         log_configs = {name: self._log_config(config) for name, config in configs.items()}
@@ -381,11 +385,14 @@ class Replicas:
             config = log_configs[change.topic.name]
             try:
                 log = self._dirs.open_log(
-                    change.tp, change.topic.topic_id, config, self.clock.now_ms()
+                    change.tp, change.topic.topic_id, config, self.clock.now_ms(), progress
                 )
                 log.epochs  # noqa: B018  read here, not by the loop when the partition is led
             except KafkaError as e:
                 return e
+            finally:
+                if progress is not None:
+                    progress.log_done()
             return log
 
         threads = self._broker_config.num_recovery_threads_per_data_dir * len(self._dirs.usable)

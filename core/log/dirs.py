@@ -26,6 +26,7 @@ from pk.core.log.failures import LogDirBroken, LogDirError, StorageError
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
+from pk.core.log.recovery import Progress
 from pk.core.log.segment import LOG
 from pk.core.values import TopicPartition, Uuid
 
@@ -153,14 +154,22 @@ class LogDirs:
             del self._wishes[next(iter(self._wishes))]
         self._wishes[tp] = directory
 
-    def open_log(self, tp: TopicPartition, topic_id: Uuid, config: LogConfig, now_ms: int) -> Log:
+    def open_log(
+        self,
+        tp: TopicPartition,
+        topic_id: Uuid,
+        config: LogConfig,
+        now_ms: int,
+        progress: Progress | None = None,
+    ) -> Log:
         """Open the log of a partition, or make it: where it was wished for, or in the directory that has fewest.
 
         A log of that name with another topic id is not this partition's (its topic was deleted and made again while we
-        were away): it is renamed away. Several threads may open logs at once: recovery takes long. Raises StorageError.
+        were away): it is renamed away. Several threads may open logs at once: recovery takes long, and tells `progress`
+        how far it is. Raises StorageError.
         """
         directory, path, created = self._place(tp, topic_id)
-        log = self._read(directory, tp, path, topic_id, config, now_ms, created)
+        log = self._read(directory, tp, path, topic_id, config, now_ms, created, progress)
         with self._mutex:
             directory.found.pop(tp, None)
             directory.logs[tp] = self._logs[tp] = log
@@ -370,6 +379,7 @@ class LogDirs:
         config: LogConfig,
         now_ms: int,
         created: bool,
+        progress: Progress | None,
     ) -> Log:
         log = Log.open(
             directory.disk,
@@ -381,6 +391,7 @@ class LogDirs:
             log_start_offset=0 if created else directory.log_start_offsets.get(tp, 0),
             clean=directory.clean,
             now_ms=now_ms,
+            progress=progress,
         )
         if log.recovered is not None and log.recovered.bytes_cut:
             logger.warning(

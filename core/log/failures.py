@@ -1,6 +1,8 @@
 """What goes wrong with a log, as types: the disk's fault, or a data directory that is not ours to use."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pk.core.errors import ErrorCode, KafkaError
 
@@ -22,6 +24,15 @@ class StorageError(KafkaError):
     def disk_full(self) -> bool:
         """Whether it failed for want of space."""
         return self.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def storage_errors(directory: str, action: str) -> Iterator[None]:
+    """Within it an OSError becomes the StorageError of whoever did `action` in `directory`."""
+    try:
+        yield
+    except OSError as e:
+        raise StorageError(directory, action, e) from e
 
 
 class LogDirError(Exception):

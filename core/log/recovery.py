@@ -15,7 +15,7 @@ import contextlib
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.files import Disk
@@ -70,6 +70,22 @@ class Cut(NamedTuple):
     segments_dropped: int
 
 
+class Progress(Protocol):
+    """Whoever wants to know how far recovery is; asked from several threads. In bytes of records."""
+
+    def due(self, count: int) -> None:
+        """So many more are to be checked."""
+        ...
+
+    def checked(self, count: int) -> None:
+        """So many more have been."""
+        ...
+
+
+PROGRESS_BYTES: Final = 16 << 20
+"""Checked between two words of it."""
+
+
 def find(disk: Disk, directory: str) -> Found:
     """List a partition's directory. Raises OSError."""
     found = Found()
@@ -119,14 +135,16 @@ def walked_end_offset(segment: Segment) -> int:
     return end
 
 
-def check_segment(segment: Segment, index_interval_bytes: int) -> Cut:
+def check_segment(
+    segment: Segment, index_interval_bytes: int, progress: Progress | None = None
+) -> Cut:
     """Read a segment whole, make its indexes anew, cut it where it stops being a log. Raises OSError.
 
     The segment is active afterwards, its index of aborted transactions empty.
     """
     outdated = segment.modernize(mend=True) or 0
     segment.rebuild_started()
-    end_offset, end_position = segment.base_offset, 0
+    end_offset, end_position, told, size = segment.base_offset, 0, 0, segment.size
     with contextlib.suppress(CorruptBatch):
         for position, header in sound_batches(segment.file, 0, segment.size):
             if header.base_offset < end_offset:
@@ -134,6 +152,11 @@ def check_segment(segment: Segment, index_interval_bytes: int) -> Cut:
             place = BatchPlace(header.last_offset, header.base_offset, position)
             segment.note(place, header.size, header.max_timestamp, index_interval_bytes)
             end_offset, end_position = header.next_offset, position + header.size
+            if progress is not None and end_position - told >= PROGRESS_BYTES:
+                progress.checked(end_position - told)
+                told = end_position
+    if progress is not None:
+        progress.checked(size - told)
     cut = segment.size - end_position
     if cut:
         segment.truncate_bytes(end_position)
@@ -153,6 +176,7 @@ def recover(
     segments: list[Segment],
     recovery_point: int,
     index_interval_bytes: int,
+    progress: Progress | None = None,
 ) -> tuple[list[Segment], Cut]:
     """Check everything from the segment that holds the recovery point on; the segments that are left, the last of
     them active. Raises OSError.
@@ -163,9 +187,11 @@ def recover(
     first = suspect_from(segments, recovery_point)
     if first and segments[first].base_offset == recovery_point:
         segments[first - 1].seal_again()
+    if progress is not None:
+        progress.due(sum(segment.size for segment in segments[first:]))
     cut_bytes = 0
     for i in range(first, len(segments)):
-        cut = check_segment(segments[i], index_interval_bytes)
+        cut = check_segment(segments[i], index_interval_bytes, progress)
         cut_bytes += cut.bytes_cut
         if i + 1 == len(segments) or cut.end_offset != segments[i + 1].base_offset:
             dropped = segments[i + 1 :]

@@ -15,7 +15,7 @@ from pk.core.log import aborted, lookup, recovery, swap
 from pk.core.log.checkpoints import PARTITION_METADATA
 from pk.core.log.config import LOG_APPEND_TIME, LogConfig
 from pk.core.log.epochs import LeaderEpochs
-from pk.core.log.failures import StorageError
+from pk.core.log.failures import StorageError, storage_errors
 from pk.core.log.files import Disk
 from pk.core.log.logdir import LogDir
 from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
@@ -87,80 +87,56 @@ class StoredLog:
         log_start_offset: int = 0,
         clean: bool,
         now_ms: int,
+        progress: recovery.Progress | None = None,
     ) -> Self:
         """Open the log in `directory`, which exists; an empty one becomes an empty log. `clean`: it was closed by
-        `close`; else it is checked and mended. Raises StorageError."""
-        try:
-            return cls._open(
-                disk,
-                directory,
-                tp,
-                config,
-                topic_id,
-                recovery_point,
-                log_start_offset,
-                clean,
-                now_ms,
-            )
-        except OSError as e:
-            raise StorageError(directory, "open", e) from e
-
-    @classmethod
-    def _open(
-        cls,
-        disk: Disk,
-        directory: str,
-        tp: TopicPartition,
-        config: LogConfig,
-        topic_id: Uuid,
-        recovery_point: int,
-        log_start_offset: int,
-        clean: bool,
-        now_ms: int,
-    ) -> Self:
-        found = recovery.find(disk, directory)
-        if found.swaps:
-            swap.complete(disk, directory, found.swaps, now_ms)
+        `close`; else it is checked and mended, and `progress` told how far that is. Raises StorageError."""
+        with storage_errors(directory, "open"):
             found = recovery.find(disk, directory)
-        for name in found.leftovers:
-            disk.remove(f"{directory}/{name}")
-        segments = []
-        for base, sizes in sorted(found.segments.items()):
-            segment = Segment(disk, directory, base, sizes, now_ms)
-            segment.modified_ms = found.modified_ms[base]
-            segments.append(segment)
-        new = not segments
-        if new:
-            segments.append(Segment(disk, directory, log_start_offset, {}, now_ms))
-        self = cls(disk, directory, tp, config, topic_id, segments)
-        self.opened_ms = now_ms
-        self.snapshots = found.snapshots
-        self._has_epochs_file = found.has_epochs
-        if new:
-            segments[0].activate(self._allocate_bytes, self.config.segment_index_bytes)
-            self.names_changed = self._touched = True
-            self._producers, self._epochs = Producers(log_start_offset), LeaderEpochs()
-            self.log_end_offset = log_start_offset
-        elif clean:
-            end = recovery.clean_end_offset(found, segments, recovery_point)
-            self.log_end_offset = recovery.walked_end_offset(segments[-1]) if end is None else end
-            if found.snapshot_bytes.get(self.log_end_offset) == EMPTY_SNAPSHOT_BYTES:
-                self._producers = Producers(self.log_end_offset)
-        else:
-            self._recover(recovery_point)
-        self.log_start_offset = min(
-            max(log_start_offset, self.segments[0].base_offset), self.log_end_offset
-        )
-        if not clean and not new:
-            self._rebuild(recovery_point)
-        self.recovery_point = min(recovery_point, self.log_end_offset)
-        return self
+            if found.swaps:
+                swap.complete(disk, directory, found.swaps, now_ms)
+                found = recovery.find(disk, directory)
+            for name in found.leftovers:
+                disk.remove(f"{directory}/{name}")
+            segments = []
+            for base, sizes in sorted(found.segments.items()):
+                segment = Segment(disk, directory, base, sizes, now_ms)
+                segment.modified_ms = found.modified_ms[base]
+                segments.append(segment)
+            new = not segments
+            if new:
+                segments.append(Segment(disk, directory, log_start_offset, {}, now_ms))
+            self = cls(disk, directory, tp, config, topic_id, segments)
+            self.opened_ms = now_ms
+            self.snapshots = found.snapshots
+            self._has_epochs_file = found.has_epochs
+            if new:
+                segments[0].activate(self._allocate_bytes, self.config.segment_index_bytes)
+                self.names_changed = self._touched = True
+                self._producers, self._epochs = Producers(log_start_offset), LeaderEpochs()
+                self.log_end_offset = log_start_offset
+            elif clean:
+                end = recovery.clean_end_offset(found, segments, recovery_point)
+                self.log_end_offset = (
+                    recovery.walked_end_offset(segments[-1]) if end is None else end
+                )
+                if found.snapshot_bytes.get(self.log_end_offset) == EMPTY_SNAPSHOT_BYTES:
+                    self._producers = Producers(self.log_end_offset)
+            else:
+                self._recover(recovery_point, progress)
+            self.log_start_offset = min(
+                max(log_start_offset, self.segments[0].base_offset), self.log_end_offset
+            )
+            if not clean and not new:
+                self._rebuild(recovery_point)
+            self.recovery_point = min(recovery_point, self.log_end_offset)
+            return self
 
-    def _recover(self, recovery_point: int) -> None:
+    def _recover(self, recovery_point: int, progress: recovery.Progress | None) -> None:
         self._touched = True
         interval = self.config.index_interval_bytes
         self.segments, self.recovered = recovery.recover(
-            self.disk, self.directory, self.segments, recovery_point, interval
+            self.disk, self.directory, self.segments, recovery_point, interval, progress
         )
         self.segments[-1].allocate_indexes(self._index_bytes_max)
         self.log_end_offset = self.recovered.end_offset

@@ -1,0 +1,60 @@
+"""What the operator sees while logs that were not closed are checked: a line now and then, where that takes long."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+logger = logging.getLogger("pk.recovery")
+"""Shown where only warnings of others are: nobody should wait for minutes and not be told why."""
+
+EVERY_MS: Final = 2000
+_GB: Final = 1e9
+
+
+class Recovering:
+    """How far the recovery of so many logs is. Its methods are called from several threads."""
+
+    def __init__(self, logs: int, now_ms: Callable[[], int]) -> None:
+        self._logs = logs
+        self._now_ms = now_ms
+        self._done = self._due = self._checked = 0
+        self._began_ms = self._told_ms = now_ms()
+        self._told = False
+        self._lock = threading.Lock()
+
+    def due(self, count: int) -> None:
+        """So many bytes more are to be checked."""
+        with self._lock:
+            self._due += count
+
+    def checked(self, count: int) -> None:
+        """So many bytes more have been."""
+        with self._lock:
+            self._checked += count
+            self._tell()
+
+    def log_done(self) -> None:
+        """One more log is open."""
+        with self._lock:
+            self._done += 1
+            self._tell()
+
+    def end(self) -> None:
+        """All logs are open. Told only if something was told before."""
+        if self._told:
+            seconds = (self._now_ms() - self._began_ms) / 1000
+            logger.info("recovery took %.0f s, %.1f GB were checked", seconds, self._checked / _GB)
+
+    def _tell(self) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._told_ms >= EVERY_MS:
+            self._told_ms, self._told = now_ms, True
+            logger.info(
+                "recovering logs that were not closed: %d of %d are done, %.1f GB were checked, %.1f GB are left of "
+                "those begun",
+                self._done,
+                self._logs,
+                self._checked / _GB,
+                (self._due - self._checked) / _GB,
+            )
