@@ -14,6 +14,7 @@ import trio
 
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
+from pk.core.errors import KafkaError
 from pk.core.log import retention
 from pk.core.log.failures import StorageError
 from pk.core.log.retention import Retention
@@ -103,7 +104,7 @@ def _plan(
     for partition, log, wanted, high_watermark in asked:
         try:
             start = retention.start_offset(log, wanted, high_watermark, now_ms)
-        except OSError as e:
+        except (OSError, KafkaError) as e:
             logger.warning("%s: what is due cannot be found: %s", partition.tp, e)
             continue
         if start is not None:

@@ -2,8 +2,8 @@
 
 Segments go whole, and from the front. A segment is
 
-    too old     its latest timestamp lies more than `retention.ms` back; where no record in it has one, the time of its
-                last write counts
+    too old     its latest timestamp lies more than `retention.ms` back; where no record in it has one, or that cannot be
+                told, the time of its last write counts
     too much    without it the log would still have `retention.bytes`
     before      the next segment begins at or before the start of the log (DeleteRecords, or a leader's start)
 
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from pk.core.log.log import Log
 from pk.core.log.segment import Segment
+from pk.core.record.batch import CorruptBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,12 @@ def start_offset(
 def _is_old(segment: Segment, retention: Retention | None, is_last: bool, now_ms: int) -> bool:
     if retention is None or retention.retention_ms < 0:
         return False
-    latest = segment.max_timestamp.timestamp
+    try:
+        latest = segment.max_timestamp.timestamp
+    except (
+        CorruptBatch
+    ):  # of an old format and damaged: nobody will read it, and it must not stay for ever
+        latest = -1
     if latest < 0:
         if is_last:  # still being written, for all we know: it rolls by `segment.ms`
             return False

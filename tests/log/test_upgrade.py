@@ -7,12 +7,13 @@ from log.compaction import compact
 from log.support import PATH, append, open_log
 
 from pk.core.errors import KafkaError
-from pk.core.log import oldformat
+from pk.core.log import oldformat, retention
 from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
 from pk.core.log.oldformat import holds_messages
 from pk.core.log.producers import Producers
+from pk.core.log.retention import Retention
 from pk.core.log.upgrade import upgrade_log
 from pk.core.log.verify import PartitionCheck
 from pk.core.record.batch import CorruptBatch, iter_headers, records
@@ -124,6 +125,8 @@ def test_reading_a_damaged_old_segment_is_an_error_and_the_others_are_served() -
     assert log.read(110, 1 << 20, 115).base_offset == 110
     assert log.read(0, 1 << 20, 115).base_offset == 0
     assert disk.read(path) == bytes(data)
+    late = NOW_MS + 10_000
+    assert retention.start_offset(log, Retention(1000, -1), 115, late) == 115, "it goes in time"
 
 
 def test_damage_in_the_middle_is_told_with_its_place_and_changes_nothing() -> None:
