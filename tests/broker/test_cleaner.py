@@ -7,15 +7,25 @@ from pathlib import Path
 
 import pytest
 import trio
-from nodes import caller_of, make_topic, running_node, trio_test
+from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.cleaner import Cleaner, Compactor, InThread
 from pk.core.broker.partition import Partition
+from pk.core.broker.retainer import Retainer
+from pk.core.errors import ErrorCode
 from pk.core.log.disk import RealDisk
 from pk.core.log.files import Disk
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import build_batch
+from pk.core.values import OFFSETS_TOPIC
+from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from pk.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from pk.net.compactor import InProcess
 from pk.net.node import Node
 
@@ -116,6 +126,68 @@ async def test_it_comes_by_itself_and_finds_what_a_restart_left() -> None:
         assert partition.log.first_dirty_offset == 90
         assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
         assert partition.log.log_end_offset == 100
+
+
+@trio_test
+async def test_a_topic_may_be_compacted_and_lose_what_is_old() -> None:
+    async with running_node(None) as node, caller_of(node) as caller:
+        both = {"cleanup__policy": "compact,delete", "retention__ms": "60000"}
+        await make_topic(caller, "t", 1, **both, **KEYS)
+        partition = node.broker.replicas.partition("t", 0)
+        log, now_ms = partition.log, node.broker.clock.now_ms()
+        for key in (b"old", b"old too"):
+            at_ms = now_ms - 3_000_000
+            partition.append(build_batch([(at_ms, key, b"", ())]), now_ms=now_ms)
+        log.roll(now_ms)
+        fill(node, partition)
+        await Retainer(node.broker.replicas, node.broker.config).check()
+        assert log.log_start_offset == 2
+        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(log.disk))
+        assert await cleaner.clean_one()
+        assert held(partition) == {b"k%d" % k: b"19" for k in range(5)}
+        assert (log.log_start_offset, log.log_end_offset) == (2, 102)
+
+
+@trio_test
+async def test_groups_offsets_are_compacted_and_read_again() -> None:
+    disk = MemoryDisk()
+    keys = {"offsets__topic__num__partitions": "1"}
+    async with running_node(disk, **keys) as node, caller_of(node) as caller:
+        await make_topic(caller, "t", 3)
+        for n in range(20):
+            for number in range(3):
+                await commit(caller, "one", number, 100 * number + n)
+            await commit(caller, "two", 0, n)
+        log = node.broker.replicas.partition(OFFSETS_TOPIC, 0).log
+        log.roll(node.broker.clock.now_ms())
+        before = log.size
+        cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(disk))
+        assert await cleaner.clean_one()
+        assert log.size < before / 5
+        wanted = [(19, 119, 219), (19, -1, -1)]
+        assert [await committed(caller, group) for group in ("one", "two")] == wanted
+    async with running_node(disk, **keys) as node, caller_of(node) as caller:
+        assert [await committed(caller, group) for group in ("one", "two")] == wanted
+
+
+async def commit(caller: Caller, group: str, number: int, offset: int) -> None:
+    partition = OffsetCommitRequestPartition(partition_index=number, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
+    while True:  # the coordinator comes with the first question for it
+        await caller.call(FindCoordinatorRequest(key=group), 0)
+        answer = await caller.call(OffsetCommitRequest(group_id=group, topics=[topic]), 2)
+        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+            return
+
+
+async def committed(caller: Caller, group: str) -> tuple[int, ...]:
+    """The group's offsets in the three partitions; -1 where it has none."""
+    topic = OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1, 2])
+    while True:
+        await caller.call(FindCoordinatorRequest(key=group), 0)
+        answer = await caller.call(OffsetFetchRequest(group_id=group, topics=[topic]), 2)
+        if answer.error_code == ErrorCode.NONE:
+            return tuple(p.committed_offset for p in answer.topics[0].partitions)
 
 
 @trio_test
