@@ -217,7 +217,7 @@ class Moving:
     async def settle(self) -> None:
         """Finds out what became of the moves, and has their preferred replicas lead."""
         waiting = {tp: self.changes[tp].after for tp in self.moved}
-        described = await self._until_told(waiting)
+        described = await until_told(self.admin, waiting)
         elect = []
         for tp, after in waiting.items():
             p = described.get(tp)
@@ -242,25 +242,6 @@ class Moving:
                 if error is not None and not needless:
                     self.results[tp] = f"moved; leader not elected ({phrase(error)})"
 
-    async def _until_told(
-        self, wanted: Mapping[TopicPartition, Replicas]
-    ) -> dict[TopicPartition, r.PartitionDescription]:
-        """The partitions, once the brokers tell of the replicas wanted or a while has passed."""
-        found: dict[TopicPartition, r.PartitionDescription] = {}
-        with trio.move_on_after(_SETTLE_S):
-            while wanted:
-                answers = await self.admin.describe_topics({tp.topic for tp in wanted})
-                found = {
-                    TopicPartition(t.name, p.partition): p
-                    for t in answers.values()
-                    if isinstance(t, r.TopicDescription)
-                    for p in t.partitions
-                }
-                if all(tp not in found or found[tp].replicas == a for tp, a in wanted.items()):
-                    break
-                await trio.sleep(_SETTLE_RETRY_S)
-        return found
-
     async def take_back(self, tps: Iterable[TopicPartition] | None = None) -> None:
         """Cancels what still moves; the old order of replicas comes back too."""
         running = await self.admin.list_reassignments(self.moved if tps is None else tps)
@@ -278,6 +259,7 @@ class Moving:
         await restore_order(
             self.admin,
             {tp: self.changes[tp].before for tp in running if self.results.get(tp) == "cancelled"},
+            running,
         )
 
     async def unthrottle(self) -> None:
@@ -317,26 +299,58 @@ class Moving:
             self.context.say(f"To go back: pk reassign rollback {self.rollback.name}")
 
 
-async def restore_order(admin: Admin, before: Mapping[TopicPartition, Replicas]) -> None:
-    """After a cancelled move, gives the replicas their old order where only that is different: it costs no copy."""
-    if not before:
-        return
+async def until_told(
+    admin: Admin, wanted: Mapping[TopicPartition, Replicas], *, in_order: bool = True
+) -> dict[TopicPartition, r.PartitionDescription]:
+    """The partitions of these topics, once the brokers tell of the replicas wanted, in that order or in any, or a while has
+    passed."""
+    found: dict[TopicPartition, r.PartitionDescription] = {}
     with trio.move_on_after(_SETTLE_S):
-        while True:
-            if not await admin.list_reassignments(before):
+        while wanted:
+            answers = await admin.describe_topics({tp.topic for tp in wanted})
+            found = {
+                TopicPartition(t.name, p.partition): p
+                for t in answers.values()
+                if isinstance(t, r.TopicDescription)
+                for p in t.partitions
+            }
+            told = [
+                (tuple(found[tp].replicas), tuple(a)) for tp, a in wanted.items() if tp in found
+            ]
+            if all(
+                ours == theirs if in_order else set(ours) == set(theirs) for ours, theirs in told
+            ):
                 break
             await trio.sleep(_SETTLE_RETRY_S)
-        answers = await admin.describe_topics({tp.topic for tp in before})
-        orders = {
-            tp: before[tp]
-            for t in answers.values()
-            if isinstance(t, r.TopicDescription)
-            for p in t.partitions
-            if (tp := TopicPartition(t.name, p.partition)) in before
-            and set(p.replicas) == set(before[tp])
-            and tuple(p.replicas) != tuple(before[tp])
-        }
+    return found
+
+
+async def restore_order(
+    admin: Admin,
+    before: Mapping[TopicPartition, Replicas],
+    cancelled: Mapping[TopicPartition, r.Reassignment],
+) -> None:
+    """After a cancelled move, gives the replicas their old order where only that is different: it costs no copy.
+
+    Apache's controller keeps those that were to go sorted, so it goes back to them in that order. The broker that is asked
+    may not have heard of the end of the move yet: it would tell of those that were added, too.
+    """
+    old = {tp: tuple(order) for tp, order in before.items() if _goes_back_to(order, cancelled[tp])}
+    described = await until_told(admin, old, in_order=False)
+    orders = {
+        tp: order
+        for tp, order in old.items()
+        if tp in described
+        and set(described[tp].replicas) == set(order)
+        and tuple(described[tp].replicas) != order
+    }
+    if orders:
         await admin.alter_reassignments(orders)
+        await until_told(admin, orders)
+
+
+def _goes_back_to(order: Replicas, move: r.Reassignment) -> bool:
+    return set(order) == set(move.replicas) - set(move.adding_replicas)
 
 
 async def start(

@@ -374,7 +374,7 @@ async def _after_cancel(
     """Gives the old order back, and takes our throttles away when nothing of ours moves any more."""
     left = _left(live.cluster_id)
     before = {tp: r.before[tp] for r in reversed(left) for tp in done if tp in r.before}
-    await restore_order(admin, before)
+    await restore_order(admin, before, live.running)
     running = await admin.list_reassignments()
     for rollback in left:
         if any(tp in running for tp in rollback.after):

@@ -3,11 +3,14 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from pk.cli.commands import reassign_files as files
+from pk.cli.commands.reassign_run import restore_order
 from pk.cli.commands.reassign_watch import STALL_S, Seen, Tracker, first_lines, sentence
 from pk.cli.commands.throttles import (
     FOLLOWER_RATE,
@@ -20,8 +23,11 @@ from pk.cli.commands.throttles import (
     throttles_for,
 )
 from pk.cli.exits import Unusable
-from pk.core.values import TopicPartition
-from pk.net.client.results import PartitionDescription, Reassignment
+from pk.core.values import ZERO_UUID, TopicPartition
+from pk.net.client.results import PartitionDescription, Reassignment, TopicDescription
+
+if TYPE_CHECKING:
+    from pk.net.client.admin import Admin
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -266,3 +272,65 @@ def test_a_plan_of_one_broker(at: Run, fresh: Fresh, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     assert at("reassign", "plan", "-t", topic, "--balance", "--save", str(file)).code == 0
     assert json.loads(file.read_text()) == {"version": 1, "partitions": []}
+
+
+class LateBrokers:
+    """An administrator of a cluster whose controller keeps replicas that leave sorted, and whose brokers hear of what it
+    decided only when they have been asked twice."""
+
+    def __init__(self, told: dict[TopicPartition, tuple[int, ...]]) -> None:
+        self.told = told
+        self.decided = dict(told)
+        self.changes: list[dict[TopicPartition, tuple[int, ...]]] = []
+        self._asked = 0
+
+    def decide(self, replicas: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        self.decided |= replicas
+        self._asked = 0
+
+    async def describe_topics(self, topics: set[str]) -> dict[str, TopicDescription]:
+        self._asked += 1
+        if self._asked > 2:
+            self.told = dict(self.decided)
+        parts = tuple(
+            PartitionDescription(tp.partition, replicas[0], 0, replicas, replicas)
+            for tp, replicas in sorted(self.told.items())
+        )
+        return {topic: TopicDescription(topic, ZERO_UUID, False, parts) for topic in topics}
+
+    async def alter_reassignments(
+        self, changes: dict[TopicPartition, tuple[int, ...]]
+    ) -> dict[TopicPartition, None]:
+        self.changes.append(changes)
+        self.decide(changes)
+        return dict.fromkeys(changes)
+
+
+def restore(
+    admin: LateBrokers, before: dict[TopicPartition, tuple[int, ...]], moves: Mapping[Any, Any]
+) -> float:
+    """Restore the order; how many seconds it took of a clock that jumps."""
+
+    async def run() -> float:
+        began = trio.current_time()
+        await restore_order(cast("Admin", admin), before, moves)
+        return trio.current_time() - began
+
+    return trio.run(run, clock=MockClock(autojump_threshold=0))
+
+
+def test_the_old_order_comes_back_though_brokers_hear_late_of_the_end_of_a_move() -> None:
+    moves = {tp: Reassignment((3, 4, 1, 2), (3, 4), (1, 2)) for tp in (A, B)}
+    admin = LateBrokers({tp: move.replicas for tp, move in moves.items()})
+    admin.decide(dict.fromkeys(moves, (1, 2)))  # cancelled
+    restore(admin, {A: (1, 2), B: (2, 1)}, moves)
+    assert admin.changes == [{B: (2, 1)}]
+    assert admin.told == {A: (1, 2), B: (2, 1)}, "the next command may be told the order before"
+
+
+def test_replicas_that_were_others_before_are_left_alone_and_not_waited_for() -> None:
+    moves = {A: Reassignment((3, 4, 1, 2), (3, 4), (1, 2))}
+    admin = LateBrokers({A: (3, 4, 1, 2)})
+    admin.decide({A: (1, 2)})
+    assert restore(admin, {A: (5, 1)}, moves) == 0
+    assert admin.changes == []
