@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
+from traceback import walk_tb
 from typing import Any, cast
+from warnings import catch_warnings
 
 import trio
 from trio._core import _run
@@ -94,6 +96,16 @@ def deterministic(seed: int) -> Iterator[None]:
         _run.Runner.reschedule = _reschedule  # type: ignore[method-assign]
         _run._ALLOW_DETERMINISTIC_SCHEDULING = allowed  # type: ignore[misc]
         _run._r.setstate(state)
+
+
+def abandon_run(error: BaseException) -> None:
+    """End the run that `error` came out of, if it has not ended: an alarm may ring in the few lines of trio.run around its
+    loop, and then no other run could begin in this process."""
+    for frame, _ in walk_tb(error.__traceback__):
+        loop = frame.f_locals.get("gen") if frame.f_code is trio.run.__code__ else None
+        if loop is not None:
+            with catch_warnings(action="ignore"):  # trio tells that a run was abandoned
+                loop.close()
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +24,7 @@ from sim.groups import Group, Member
 from sim.history import History
 from sim.network import Address, Network
 from sim.nodes import BROKER_PORT, CONTROLLER_PORT, SimNode, World, first_violation, leaves
-from sim.processes import OWNER, child, deterministic, owned_by
+from sim.processes import OWNER, abandon_run, child, deterministic, owned_by
 from sim.stores import Ensemble, ObservedStore
 
 from pk.core.broker import runtime as runtime_module
@@ -34,7 +36,7 @@ START_S: Final = 60.0
 """How long a cluster may take to come up, or to make its topics."""
 SETTLE_S: Final = 90.0
 """How long everything may take to be well again once the faults are over."""
-WALL_S: Final = 120
+WALL_S: Final = 120.0
 """How long a run may take by the machine's clock before it counts as stuck."""
 
 
@@ -56,6 +58,8 @@ class Result:
     violation: Violation | None = None
     error: str = ""
     """What went wrong in the simulation itself, or in a node in a way that nobody foresaw: a traceback."""
+    stuck: bool = False
+    """Whether it was ended because it took too long."""
     virtual_s: float = 0.0
     cpu_s: float = 0.0
     digest: int = 0
@@ -375,25 +379,49 @@ def hooks(simulation: Simulation) -> Iterator[None]:
 
 
 @contextmanager
-def alarm(seconds: int) -> Iterator[None]:
+def alarm(seconds: float) -> Iterator[None]:
     """Raise Stuck where what is within takes longer by the machine's clock."""
 
     def stuck(*_: Any) -> None:
-        raise Stuck(f"more than {seconds} s")
+        raise Stuck(f"more than {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, stuck)
-    signal.alarm(seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def stuck_in(error: BaseException) -> Stuck | None:
+    """The alarm that ended a run, which trio may have taken for a fault of its own."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, Stuck):
+        cause = cause.__cause__
+    return cause
+
+
+def collect_tasks() -> None:
+    """Have the tasks of a run that was abandoned end now, and not within the next one; what they complain about is of no use."""
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = hook
 
 
 def run_seed(
     seed: int, options: Options | None = None, planted: Callable[[], Any] | None = None
 ) -> Result:
     """Run one seed. `planted` gives a context in which the product has a bug."""
+    result = _run(seed, options, planted)
+    if result.stuck:
+        collect_tasks()
+    return result
+
+
+def _run(seed: int, options: Options | None, planted: Callable[[], Any] | None) -> Result:
     simulation = Simulation(seed, options or Options())
     result, started = simulation.result, process_time()
     clock = trio.testing.MockClock(autojump_threshold=0)
@@ -413,7 +441,11 @@ def run_seed(
         except BaseException as e:
             if isinstance(e, KeyboardInterrupt):
                 raise
-            simulation.broken = simulation.broken or e
+            stuck = stuck_in(e)
+            if stuck is not None:
+                result.stuck = True
+                abandon_run(stuck)
+            simulation.broken = simulation.broken or stuck or e
     broken = simulation.broken
     if broken is not None:
         result.violation = first_violation(broken)

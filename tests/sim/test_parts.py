@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from sim import simulation
 from sim.chronicle import Chronicle
 from sim.disk import ProcessDisk, SimDisk
 from sim.network import End, Network, Refused
 from sim.processes import Process, deterministic, owned_by
+from sim.simulation import Simulation, run_seed
 
 
 def simulated(main: Callable[[], Awaitable[Any]], seed: int = 1) -> Any:
@@ -226,3 +228,34 @@ def test_what_a_killed_process_did_not_sync_is_lost_when_the_power_goes_later() 
         assert left.startswith(b"synced")
         lost += left != b"syncedunsynced"
     assert 5 < lost <= 20
+
+
+@pytest.mark.parametrize("where", ["in the loop", "around the loop"])
+def test_after_a_run_that_was_stuck_another_can_begin(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = trio.Event()
+
+    def spin(*_: Any) -> None:
+        stuck.set()
+        while True:
+            pass
+
+    async def main(simulation: Simulation) -> None:
+        if where == "in the loop":
+            spin()
+        monkeypatch.setattr("trio._core._run.TheIOManager.get_events", spin)
+        await trio.sleep_forever()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(simulation, "WALL_S", 0.1)
+        patch.setattr(Simulation, "run", main)
+        result = run_seed(1)
+    assert stuck.is_set() and result.stuck
+    assert result.error.endswith("Stuck: more than 0.1 s\n")
+    monkeypatch.undo()
+    assert simulated(echo_of_nothing) is None
+
+
+async def echo_of_nothing() -> None:
+    await trio.lowlevel.checkpoint()
