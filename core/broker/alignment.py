@@ -1,13 +1,14 @@
 """Making a follower's log a prefix of its leader's: cutting it, or beginning it anew (see truncation.py).
 
 What a cut or a new begin does to the disk is done in a thread, with the partition marked as busy; where several are due they
-are done together, and the checkpoint of recovery points, which may have fallen, is written once, before anything is appended.
+are done together, and the checkpoint of recovery points, where one has fallen, is written once, before any of them is let go.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -96,35 +97,42 @@ class Alignment:
 
     async def cut(self, cuts: list[Divergence]) -> None:
         """Cut logs where the leader's answers say; whether they agree now shows in the next answer."""
-        before = self._recovery_points(cuts)
-        try:
-            async with trio.open_nursery() as nursery:
-                for followed, epoch, end_offset in cuts:
-                    if self._is_current(followed):
-                        log = followed.partition.log
-                        cut = cut_at(log.epochs, log.log_end_offset, epoch, end_offset)
-                        followed.checked = cut is None or cut.agreed
-                        at = followed.partition.high_watermark if cut is None else cut.offset
-                        nursery.start_soon(self._truncate, followed, at)
-        finally:
-            if self._recovery_points(cuts) != before:
-                await self._note_recovery_points()
+        due: list[tuple[Partition, int]] = []
+        for followed, epoch, end_offset in cuts:
+            if self._is_current(followed):
+                log = followed.partition.log
+                cut = cut_at(log.epochs, log.log_end_offset, epoch, end_offset)
+                followed.checked = cut is None or cut.agreed
+                at = followed.partition.high_watermark if cut is None else cut.offset
+                due.append((followed.partition, at))
+        async with self._held([partition for partition, _ in due]), trio.open_nursery() as nursery:
+            for partition, offset in due:
+                nursery.start_soon(self._truncate, partition, offset)
 
-    @staticmethod
-    def _recovery_points(cuts: list[Divergence]) -> list[int]:
-        return [followed.partition.log.recovery_point for followed, _, _ in cuts]
+    @asynccontextmanager
+    async def _held(self, partitions: list[Partition]) -> AsyncIterator[None]:
+        """Nobody else touches these logs from here on, also before the first task runs that cuts one. Where one was cut below
+        its recovery point that is noted before they are let go: nothing is appended to them sooner, whoever leads them then."""
+        before = [partition.log.recovery_point for partition in partitions]
+        for partition in partitions:
+            partition.busy = True
+        try:
+            yield
+        finally:
+            if before != [partition.log.recovery_point for partition in partitions]:
+                await self._note_recovery_points()
+            for partition in partitions:
+                partition.busy = False
+                partition.touch()
 
     async def _note_recovery_points(self) -> None:
-        """A log was cut below its recovery point: note that before the next append, also where nothing more is fetched from
-        this leader."""
         with trio.CancelScope(shield=True):
             try:
                 await offload(self._broker.replicas.write_recovery_points)
             except StorageError as e:
                 self._broker.replicas.storage_failed(e)
 
-    async def _truncate(self, followed: Followed, offset: int) -> None:
-        partition = followed.partition
+    async def _truncate(self, partition: Partition, offset: int) -> None:
         if offset >= partition.log.log_end_offset:
             try:
                 partition.log.truncate_to(offset)  # epochs at most, of which nothing was written
@@ -136,7 +144,7 @@ class Alignment:
             "%s is cut from %d to %d, as in the log of its leader %d; high watermark %d",
             partition.tp, partition.log.log_end_offset, offset, self._leader, partition.high_watermark,
         )  # fmt: skip
-        await self._broker.replicas.exclusively(partition, partition.log.truncate_to, offset)
+        await self._broker.replicas.off_loop(partition, partition.log.truncate_to, offset)
 
     async def restart(self, followed: Followed, offset: int) -> None:
         """Begin the log anew, empty, at `offset`."""
@@ -146,8 +154,10 @@ class Alignment:
             partition.tp, offset, self._leader, partition.log.log_end_offset,
         )  # fmt: skip
         now_ms = self._broker.clock.now_ms()
-        await self._broker.replicas.exclusively(partition, partition.log.restart_at, offset, now_ms)
-        await self._note_recovery_points()
+        async with self._held([partition]):
+            await self._broker.replicas.off_loop(
+                partition, partition.log.restart_at, offset, now_ms
+            )
 
     async def begin_anew(self, channel: Channel, followed: Followed) -> None:
         """The leader does not have the offset asked for: its log ends before ours, or begins behind it."""
@@ -163,8 +173,8 @@ class Alignment:
             return
         ours = followed.partition.log.log_end_offset
         if end < ours:
-            await self._truncate(followed, end)
-            await self._note_recovery_points()
+            async with self._held([followed.partition]):
+                await self._truncate(followed.partition, end)
         elif start > ours:
             await self.restart(followed, start)
         else:

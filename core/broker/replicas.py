@@ -276,27 +276,26 @@ class Replicas:
         self._start_soon(self.sync, partition)
 
     async def sync(self, partition: Partition) -> None:
-        """Sync the partition's log, and tell the partition."""
-        end = partition.log.log_end_offset
+        """Sync the partition's log, and tell the partition how far: not as far as it went if it was cut meanwhile."""
+        log = partition.log
+        end = log.log_end_offset
         try:
-            await offload(partition.log.flush, end, directory=partition.log.log_dir.path)
+            await offload(log.flush, end, directory=log.log_dir.path)
         except StorageError as e:
             self.fail_directory(partition.log.log_dir, e)
             return
-        partition.flushed(end)
+        partition.flushed(end if log.is_abandoned else min(end, log.recovery_point))
 
-    async def exclusively(
+    async def off_loop(
         self, partition: Partition, work: Callable[..., object], *args: object
     ) -> None:
-        """Have a log cut or begun anew in a thread, while nobody else touches it (`Partition.busy`)."""
+        """Have a log cut or begun anew in a thread; who asks for that keeps everybody else away (`Partition.busy`)."""
         log = partition.log
-        partition.busy = True
         try:
             await offload(work, *args, directory=log.log_dir.path)
         except StorageError as e:
             self.failed(partition, e)
         finally:
-            partition.busy = False
             partition.truncated()
             self.on_cut(partition, log.log_end_offset)
 

@@ -376,6 +376,11 @@ class Log(StoredLog):
         self._roll(now_ms)
 
     @property
+    def is_abandoned(self) -> bool:
+        """Whether nothing is written or synced any more: the log is deleted, or closed."""
+        return self._abandoned
+
+    @property
     def deleted_files(self) -> list[str]:
         """The names of the files that wait for `remove_deleted`."""
         return list(self._deleted)

@@ -7,9 +7,13 @@ import trio
 from broker.cluster import FETCH, PRODUCE_VERSION, Cluster, running_cluster
 from group.brokers import simulated
 
+from pk.core.broker import alignment
+from pk.core.broker import replicas as replicas_module
+from pk.core.broker.offload import offload
+from pk.core.broker.truncation import cut_at
 from pk.core.errors import ErrorCode
 from pk.core.log.failures import StorageError
-from pk.core.meta.events import BROKER
+from pk.core.meta.events import BROKER, PartitionChanged
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -217,7 +221,7 @@ class TestCutting:
             await cluster.settled(1, 2)
 
     @simulated
-    async def test_a_recovery_point_that_fell_is_noted_though_the_leader_changes_meanwhile(
+    async def test_a_recovery_point_that_fell_is_noted_before_the_next_leader_appends(
         self,
     ) -> None:
         async with running_cluster(brokers=2) as cluster:
@@ -228,20 +232,70 @@ class TestCutting:
             log, replicas = cluster.partition(1).log, cluster.broker(1).replicas
             log.flush()
             replicas.write_recovery_points()
-            exclusively, was_cut = replicas.exclusively, trio.Event()
+            off_loop, was_cut, go = replicas.off_loop, trio.Event(), trio.Event()
 
             async def slowly(*args: Any) -> None:
-                await exclusively(*args)
+                await off_loop(*args)
                 was_cut.set()
-                await trio.sleep_forever()
+                await go.wait()
 
-            replicas.exclusively = slowly  # type: ignore[method-assign]
+            replicas.off_loop = slowly  # type: ignore[method-assign]
             await cluster.change(leader=2, isr=(2,))
             cluster.heal()
             await was_cut.wait()
-            await cluster.change(leader=1, isr=(1,))
             noted = log.log_dir.recovery_points
-            await cluster.until(lambda: noted[log.tp] == log.recovery_point == 1, 5)
+            async with trio.open_nursery() as nursery:
+
+                async def lead() -> None:
+                    await cluster.change(leader=1, isr=(1,))
+
+                nursery.start_soon(lead)
+                await trio.sleep(1)
+                assert (cluster.partition(1).leads, noted[log.tp]) == (False, 3)
+                go.set()
+                await cluster.until(lambda: cluster.partition(1).leads, 5)
+                assert noted[log.tp] == log.recovery_point == 1
+
+    @simulated
+    async def test_what_is_about_to_be_cut_is_in_nobody_elses_hands(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Another task may run before the first of those that cut: by then all logs are marked."""
+        count = 30
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2, partitions=count)
+            cluster.part(2)
+            for number in range(count):
+                assert await cluster.produce(1, b"x", acks=1, number=number) == NONE
+            cluster.part(1)
+            found = trio.Event()
+            calls: list[int] = []
+
+            def told(*args: Any) -> Any:
+                calls.append(args[1])
+                if len(calls) == count:
+                    found.set()
+                return cut_at(*args)
+
+            monkeypatch.setattr(alignment, "cut_at", told)
+            async with trio.open_nursery() as nursery:
+
+                async def look() -> None:
+                    await found.wait()
+                    held = [cluster.partition(1, number=number) for number in range(count)]
+                    assert all(p.busy for p in held if p.log.log_end_offset)
+
+                nursery.start_soon(look)
+                topic_id = cluster.image.topics["t"].topic_id
+                await cluster.decide(
+                    *(PartitionChanged(topic_id, n, leader=2, isr=(2,)) for n in range(count))
+                )
+                cluster.heal()
+                await found.wait()
+            await cluster.until(
+                lambda: not any(cluster.partition(1, number=n).busy for n in range(count))
+            )
+            assert not any(cluster.values(1, number=n) for n in range(count))
 
     @simulated
     async def test_nobody_else_fetches_what_is_being_cut(self) -> None:
@@ -252,15 +306,14 @@ class TestCutting:
             await cluster.settled(1, 2)
             await alone(cluster, 1, b"x", b"y")
             replicas = cluster.broker(1).replicas
-            exclusively, cutting, go = replicas.exclusively, trio.Event(), trio.Event()
+            off_loop, cutting, go = replicas.off_loop, trio.Event(), trio.Event()
 
-            async def slowly(partition: Any, *args: Any) -> None:
-                partition.busy = True
+            async def slowly(*args: Any) -> None:
                 cutting.set()
                 await go.wait()
-                await exclusively(partition, *args)
+                await off_loop(*args)
 
-            replicas.exclusively = slowly  # type: ignore[method-assign]
+            replicas.off_loop = slowly  # type: ignore[method-assign]
             await cluster.change(leader=2, isr=(2,))
             cluster.heal()
             await cutting.wait()
@@ -271,6 +324,35 @@ class TestCutting:
                 assert not [r for asker, _, r in cluster.asked if (asker, r.API_KEY) == (1, FETCH)]
                 go.set()
             await cluster.settled(1, 2)
+
+    @simulated
+    async def test_a_sync_that_ends_after_a_cut_says_nothing_of_what_comes_in_its_place(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2, configs={"flush.messages": "1"})
+            await cluster.produce(1, b"a")
+            await cluster.settled(1, 2)
+            await alone(cluster, 1, b"x", b"y")
+            partition, replicas = cluster.partition(1), cluster.broker(1).replicas
+            through, go = trio.Event(), trio.Event()
+
+            async def slowly(work: Any, *args: Any, directory: str = "") -> Any:
+                await offload(work, *args, directory=directory)
+                through.set()
+                await go.wait()
+
+            with monkeypatch.context() as patch:
+                patch.setattr(replicas_module, "offload", slowly)
+                cluster.broker(1).start_soon(replicas.sync, partition)
+                await through.wait()
+            await cluster.change(leader=2, isr=(2,))
+            cluster.heal()
+            await cluster.settled(1, 2)
+            assert cluster.values(1) == [b"a"]
+            go.set()
+            await trio.sleep(1)
+            assert partition.synced_offset == 1
 
     @simulated
     async def test_a_log_that_just_failed_takes_its_directory_along_and_not_the_broker(
