@@ -5,7 +5,8 @@ way at a time, for all partitions that are due, so a broker that lost a follower
 counts before the controller has said so, but that a replica which is to be added already holds the high watermark back.
 
 What an answer means, as Kafka has it: committed, or it was so already → the partition goes on from there. A member is not
-eligible → the partition takes the proposal back and tries again later. The partition's epoch, its leader's epoch or the
+eligible → the partition takes the proposal back and tries again later (an earlier copy of it, whose answer did not come,
+does not count any more: the refusal began a partition epoch). The partition's epoch, its leader's epoch or the
 topic is not what the controller knows → it knows more than we do: the proposal stays until the image tells the rest. All
 else, and no answer at all → the same again, until an image makes it pointless.
 """

@@ -236,6 +236,11 @@ def alter_partition(
     Each partition is decided by itself. A new ISR that completes a reassignment may take the
     leadership from the one who asks: the answer then is NEW_LEADER_ELECTED, and the change is made
     all the same.
+
+    A leader that is told that somebody may not join goes on without it. The same request may have
+    been sent before, over a connection that was given up since; decided upon later, that copy would
+    have somebody join for whom nobody waits. So the refusal begins a partition epoch: no copy of
+    what was refused counts in it.
     """
     decision: Decision[Event] = Decision()
     if stale(image, request.broker_id, request.broker_epoch):
@@ -261,6 +266,10 @@ def alter_partition(
             code = _objection(image, rules, partition, request.broker_id, data, isr)
             if code != ErrorCode.NONE:
                 answer.partitions.append(_refused(data, code))
+                if code == ErrorCode.INELIGIBLE_REPLICA and _joins(partition, isr):
+                    void = PartitionChanged(topic.topic_id, partition.partition)
+                    decision.records.append(void)
+                    changed[key] = after(partition, void)
                 continue
             event = change(
                 rules,
@@ -318,6 +327,10 @@ def _objection(
         if epoch not in (NO_EPOCH, image.brokers[node].broker_epoch):
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
+
+
+def _joins(partition: PartitionImage, isr: list[tuple[int, int]]) -> bool:
+    return any(node not in partition.isr for node, _ in isr)
 
 
 def _refused(data: PartitionData, code: ErrorCode) -> ResponsePartitionData:

@@ -88,7 +88,8 @@ def test_changes_of_the_isr_are_refused(isr: Any, options: Any, code: ErrorCode)
     image, _ = alter_isr(world(), 1, 2)
     after, answer = alter_isr(image, *isr, **options)
     assert answer.error_code == code
-    assert (first(after) == first(image)) == (code != Code.NONE or set(isr) == {1, 2})
+    same = code not in (Code.NONE, Code.INELIGIBLE_REPLICA) or set(isr) == {1, 2}
+    assert (first(after) == first(image)) == same
 
 
 @pytest.mark.parametrize("how", ["fenced", "shutting down", "gone"])
@@ -106,6 +107,24 @@ def test_who_may_not_lead_may_not_join(how: str) -> None:
         image = image.apply(brokers.unregister_broker(image, request, CONFIG).records)
     after, answer = alter_isr(image, 1, 2, 3)
     assert answer.error_code == Code.INELIGIBLE_REPLICA and first(after).isr == (1, 2)
+
+
+def test_no_copy_of_what_was_refused_has_somebody_join_later() -> None:
+    """The first try was not answered, the second is refused, and then the first one is decided upon."""
+    image, _ = alter_isr(world(isr_min=1), 1, 2)
+    image = fence(image, 3)
+    sent: dict[str, Any] = {"partition_epoch": first(image).partition_epoch, "epochs": {3: 3}}
+    image, answer = alter_isr(image, 1, 2, 3, **sent)
+    assert answer.error_code == Code.INELIGIBLE_REPLICA
+    image = unfence(image, 3)
+    image, answer = alter_isr(image, 1, 2, 3, **sent)
+    assert answer.error_code == Code.INVALID_UPDATE_VERSION
+    image, answer = alter_isr(image, 1, 2, 3)
+    assert (answer.error_code, first(image).isr) == (Code.NONE, (1, 2, 3))
+    image = fence(image, 3)
+    before = first(image)
+    image, answer = alter_isr(image, 1, partition_epoch=before.partition_epoch, epochs={1: 99})
+    assert (answer.error_code, first(image)) == (Code.INELIGIBLE_REPLICA, before), "who goes, goes"
 
 
 def test_an_unknown_topic_and_a_stale_broker() -> None:
