@@ -267,7 +267,7 @@ class Moving:
         throttled = self.rollback.throttled
         if not throttled.any:
             return
-        failed = await remove_throttles(self.admin, throttled)
+        failed = await remove_throttles(self.admin, throttled, _SETTLE_S)
         left = files.Throttled(
             throttled.rate,
             {b: keys for b, keys in throttled.brokers.items() if f"broker {b}" in failed},

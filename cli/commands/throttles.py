@@ -10,11 +10,14 @@ moves are over, and whatever stood there before comes back. Only what we set is 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+import trio
+
 from pk.cli.commands.reassign_files import Throttled
 from pk.cli.commands.reassign_plan import Replicas
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
 from pk.net.client.results import (
     ConfigChange,
     ConfigOperation,
@@ -30,6 +33,7 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
 REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 _EVERY = "*"
+_AGAIN_S = 0.5
 
 
 class Present(NamedTuple):
@@ -181,8 +185,26 @@ def _undo_topic(
     return changes
 
 
-async def remove_throttles(admin: Admin, throttled: Throttled) -> dict[str, Exception]:
-    """Takes away what was set, and puts back what stood there; what failed. A topic that is gone is no failure."""
+async def remove_throttles(
+    admin: Admin, throttled: Throttled, within_s: float = 0.0
+) -> dict[str, Exception]:
+    """Takes away what was set, and puts back what stood there; what failed. A topic that is gone is no failure.
+
+    What fails because a broker is away just now is tried again, for `within_s` seconds.
+    """
+    failed = await _remove(admin, throttled)
+    with trio.move_on_after(within_s):
+        while any(map(_may_pass, failed.values())):
+            await trio.sleep(_AGAIN_S)
+            failed = await _remove(admin, throttled)
+    return failed
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, ClientError) or (isinstance(error, KafkaError) and error.retriable)
+
+
+async def _remove(admin: Admin, throttled: Throttled) -> dict[str, Exception]:
     present = await read_throttles(admin, (), throttled.topics)
     changes = {
         ConfigResource(ResourceType.BROKER, str(b)): _undo_broker(was)
@@ -191,7 +213,7 @@ async def remove_throttles(admin: Admin, throttled: Throttled) -> dict[str, Exce
     for topic, keys in throttled.topics.items():
         if undo := _undo_topic(keys, present.replicas.get(topic, {})):
             changes[ConfigResource(ResourceType.TOPIC, topic)] = undo
-    failed = await _alter(admin, changes)
+    failed = {**present.unread, **await _alter(admin, changes)}
     return {what: e for what, e in failed.items() if not _gone(what, e)}
 
 

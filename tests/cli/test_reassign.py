@@ -20,11 +20,23 @@ from pk.cli.commands.throttles import (
     Present,
     describe,
     everything,
+    remove_throttles,
     throttles_for,
 )
 from pk.cli.exits import Unusable
 from pk.core.values import ZERO_UUID, TopicPartition
-from pk.net.client.results import PartitionDescription, Reassignment, TopicDescription
+from pk.net.client.errors import ConnectFailed
+from pk.net.client.results import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSource,
+    PartitionDescription,
+    Reassignment,
+    ResourceType,
+    TopicDescription,
+)
 
 if TYPE_CHECKING:
     from pk.net.client.admin import Admin
@@ -334,3 +346,50 @@ def test_replicas_that_were_others_before_are_left_alone_and_not_waited_for() ->
     admin.decide({A: (1, 2)})
     assert restore(admin, {A: (5, 1)}, moves) == 0
     assert admin.changes == []
+
+
+class AbsentBrokers:
+    """An administrator of a cluster that answers only when it has been asked a few times."""
+
+    def __init__(self, *silent: str) -> None:
+        self.silent = list(silent)
+        """What does not answer, one request after the other."""
+        self.altered: list[dict[ConfigResource, list[ConfigChange]]] = []
+
+    def _answer(self, call: str, found: Any) -> Any:
+        if self.silent and self.silent[0] == call:
+            return ConnectFailed(self.silent.pop(0), "connection refused")
+        return found
+
+    async def describe_configs(
+        self, resources: list[ConfigResource], **_: Any
+    ) -> dict[ConfigResource, Any]:
+        entry = ConfigEntry(LEADER_REPLICAS, "0:1", ConfigSource.TOPIC, False, False)
+        return {resource: self._answer("describe", [entry]) for resource in resources}
+
+    async def alter_configs(
+        self, changes: dict[ConfigResource, list[ConfigChange]]
+    ) -> dict[ConfigResource, Any]:
+        answers = {resource: self._answer("alter", None) for resource in changes}
+        self.altered.append({r: c for r, c in changes.items() if answers[r] is None})
+        return answers
+
+
+def test_throttles_go_though_the_brokers_are_away_when_the_moves_end() -> None:
+    throttled = files.Throttled(5, {}, {"t": {LEADER_REPLICAS: ("0:1",)}})
+    topic = ConfigResource(ResourceType.TOPIC, "t")
+    gone = {topic: [ConfigChange(LEADER_REPLICAS, None, ConfigOperation.DELETE)]}
+
+    def remove(admin: AbsentBrokers, within_s: float) -> dict[str, Exception]:
+        async def run() -> dict[str, Exception]:
+            return await remove_throttles(cast("Admin", admin), throttled, within_s)
+
+        return trio.run(run, clock=MockClock(autojump_threshold=0))
+
+    admin = AbsentBrokers("describe", "alter", "describe")
+    assert remove(admin, 10) == {} and admin.altered[-1] == gone
+    for silent in ("describe", "alter"):
+        admin = AbsentBrokers(*[silent] * 100)
+        assert list(remove(admin, 10)) == ["topic t"], "what could not be read is not removed"
+        assert 0 < len(admin.silent) < 100 and not any(admin.altered)
+        assert list(remove(AbsentBrokers(silent), 0)) == ["topic t"]

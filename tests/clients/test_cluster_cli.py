@@ -23,6 +23,7 @@ import confluent_kafka
 import kafka.admin as python_admin
 import pexpect
 import pytest
+from kafka.structs import TopicPartition
 
 from clients import apache_kafka
 from clients.cluster_topics import wait_in_sync
@@ -30,6 +31,7 @@ from clients.fixtures import fresh_name
 from clients.pk_broker import pk_command, pk_environment
 from clients.pk_cluster import PkCluster
 from clients.topics import wait_until
+from pk.core.errors import ErrorCode
 
 BROKERS = 4
 SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
@@ -497,11 +499,14 @@ def _ours(pk: Pk, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
     }
 
 
+def kafka_python(pk: Pk) -> Any:
+    return python_admin.KafkaAdminClient(bootstrap_servers=pk.cluster.bootstrap.split(","))
+
+
 def test_kcat_and_kafka_python_see_the_same_cluster(pk: Pk) -> None:
     topic = make_topic(pk, "seen", "1:2:3,2:3:4,4:1:2")
     assert _kcat(pk, topic) == _ours(pk, topic)
-    client = python_admin.KafkaAdminClient(bootstrap_servers=pk.cluster.bootstrap.split(","))
-    with contextlib.closing(client):
+    with contextlib.closing(kafka_python(pk)) as client:
         (described,) = client.describe_topics([topic])
         theirs = {
             p["partition_index"]: (
@@ -628,6 +633,18 @@ def test_apache_lists_and_throttles_what_moves_as_pk_does(pk: Pk) -> None:
         for m in pk.moving()
     }
     assert ours and ours == theirs
+    with contextlib.closing(kafka_python(pk)) as client:
+        python = {
+            (tp.topic, tp.partition): (
+                sorted(map(str, move["adding_replicas"])),
+                sorted(map(str, move["removing_replicas"])),
+            )
+            for tp, move in client.list_partition_reassignments().items()
+        }
+        assert python == ours
+        first = TopicPartition(topic, 0)
+        assert client.alter_partition_reassignments({first: None}) == {first: None}
+    assert [(m["topic"], m["partition"]) for m in pk.moving()] == [(topic, 1)]
     pk.run("reassign", "cancel", "--all", "-y")
     assert "No partition reassignments found" in tool(
         pk, "reassign.ReassignPartitionsCommand", "--list"
@@ -652,6 +669,18 @@ def test_apache_s_leader_election_finds_nothing_left_to_elect(pk: Pk) -> None:
     assert "Valid replica already elected" in said
     rows = pk.json("partitions", "elect-leaders", f"{topic}/0", "-y")
     assert [row["result"] for row in rows] == ["not needed"]
+    with contextlib.closing(kafka_python(pk)) as client:
+        second = TopicPartition(topic, 1)
+        assert client.alter_partition_reassignments({second: [1, 2]}) == {second: None}
+        wait_until("the new order", lambda: pk.replicas(topic)[1] == [1, 2] or None)
+        answer = client.elect_leaders(0, {topic: [0, 1]})
+    codes = {
+        p.partition_id: p.error_code
+        for t in answer.replica_election_results
+        for p in t.partition_result
+    }
+    assert codes == {0: ErrorCode.ELECTION_NOT_NEEDED, 1: ErrorCode.NONE}
+    wait_until("the new leader", lambda: pk.json("partitions", "list", topic)[1]["leader"] == 1)
 
 
 @pytest.mark.peer
@@ -681,6 +710,12 @@ def test_apache_sees_the_same_quorum_and_features(pk: Pk) -> None:
     }
     mine = {n["node"]: n["role"].replace("voter", "follower") for n in ours["nodes"]}
     assert mine == roles
+    with contextlib.closing(kafka_python(pk)) as client:
+        (partition,) = client.describe_metadata_quorum()["topics"][0]["partitions"]
+        finalized = client.describe_features()["finalized_features"]
+    assert partition["leader_id"] == ours["leader_id"]
+    nodes = [*partition["current_voters"], *partition["observers"]]
+    assert sorted(n["replica_id"] for n in nodes) == sorted(mine)
 
     described = tool(pk, "FeatureCommand", "describe")
     theirs = {
@@ -699,6 +734,8 @@ def test_apache_sees_the_same_quorum_and_features(pk: Pk) -> None:
         if f["feature"] != "metadata.version"
     }
     assert found == theirs
+    levels = {name: str(high) for name, (_, high) in finalized.items() if name in found}
+    assert levels == {name: level for name, (_, _, level) in found.items() if level != "0"}
 
 
 @pytest.mark.peer
