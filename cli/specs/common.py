@@ -135,6 +135,26 @@ TOPICS = Option(
     complete="topic",
 )
 
+PARTITIONS_OF_TOPICS = Option(
+    "-t",
+    "--topic",
+    value="TOPIC[:0,1]",
+    repeat=True,
+    dest="topics",
+    help="Only this topic, or these partitions of it; may be given again.",
+    complete="topic",
+)
+PARTITION_NUMBERS = Option(
+    "-p",
+    "--partitions",
+    "--partition",
+    value="0,1",
+    kind="list",
+    repeat=True,
+    help="Only these partitions.",
+)
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
 RECORD_COUNT = Option(
     "-n",
     "--num",

@@ -3,6 +3,7 @@
 from pk.cli.grammar import Argument, Command, Option
 from pk.cli.specs.common import (
     CHANGE,
+    COMPRESSIONS,
     CONNECTION,
     FORMAT,
     ISOLATION,
@@ -111,7 +112,7 @@ CP = Command(
             "-z",
             "--compression",
             value="CODEC",
-            choices=("none", "gzip", "snappy", "lz4", "zstd"),
+            choices=COMPRESSIONS,
             help="How the copies are compressed: none, gzip, snappy, lz4 or zstd (default: none).",
         ),
         Option(

@@ -1,7 +1,7 @@
 """`pk groups`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, WATCHABLE
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, PARTITIONS_OF_TOPICS, WATCHABLE
 from pk.cli.specs.undo import ANYWAY, UNDO_ID, UNDO_SHOWS
 
 _GROUP = Option(
@@ -15,15 +15,6 @@ _GROUP = Option(
     hidden=True,
 )
 _ALL_GROUPS = Option("--all-groups", help="Every group.")
-_TOPICS = Option(
-    "-t",
-    "--topic",
-    value="TOPIC[:0,1]",
-    repeat=True,
-    dest="topics",
-    help="Only this topic, or these partitions of it; may be given again.",
-    complete="topic",
-)
 _TIMEOUT = Option(
     "--timeout",
     value="MS",
@@ -167,7 +158,7 @@ _DESCRIBE = Command(
         ),
         Option("--verbose", help="Apache's word for -f wide.", hidden=True),
         _TIMEOUT,
-        _TOPICS,
+        PARTITIONS_OF_TOPICS,
         *WATCHABLE,
         *CONNECTION,
     ),
@@ -196,7 +187,7 @@ _LAG = Command(
     options=(
         _GROUP,
         _ALL_GROUPS,
-        _TOPICS,
+        PARTITIONS_OF_TOPICS,
         Option(
             "--by",
             value="WHAT",
@@ -326,7 +317,7 @@ _RESET = Command(
     options=(
         _GROUP,
         _ALL_GROUPS,
-        _TOPICS,
+        PARTITIONS_OF_TOPICS,
         Option(
             "--all-topics",
             help="Every partition with a commit: what is taken anyway where no topic is named.",
@@ -386,7 +377,7 @@ _DELETE_OFFSETS = Command(
     help="Delete committed offsets of a group for topics that it does not read.",
     handler="pk.cli.commands.groups:delete_offsets",
     arguments=(_ONE,),
-    options=(_GROUP, _TOPICS, _TIMEOUT, *CHANGE, *LISTING, *CONNECTION),
+    options=(_GROUP, PARTITIONS_OF_TOPICS, _TIMEOUT, *CHANGE, *LISTING, *CONNECTION),
     examples=("pk groups delete-offsets billing -t orders:0,1 --dry-run",),
     notes="The offsets are kept for `pk groups undo`.",
     shows="group topic partition:int committed:int? result error?",

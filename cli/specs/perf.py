@@ -1,7 +1,7 @@
 """`pk perf`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CONNECTION, DRY_RUN, LISTING
+from pk.cli.specs.common import COMPRESSIONS, CONNECTION, DRY_RUN, LISTING
 
 _SHOWN = (
     "test at topic own_topic:bool partitions:int replication_factor:int? record_size:int? template? rate:num? acks? "
@@ -110,7 +110,7 @@ _PRODUCER = (
         "--compression",
         "--compression-codec",
         value="CODEC",
-        choices=("none", "gzip", "snappy", "lz4", "zstd"),
+        choices=COMPRESSIONS,
         help="none, gzip, snappy, lz4 or zstd.",
     ),
     Option(
@@ -229,7 +229,7 @@ PERF = Group(
                     "-z",
                     "--compression",
                     value="CODEC",
-                    choices=("none", "gzip", "snappy", "lz4", "zstd"),
+                    choices=COMPRESSIONS,
                     help="How the records of its own topic are compressed.",
                 ),
                 _NO_VERIFY,

@@ -94,6 +94,13 @@ _FILE = Argument(
     help="A plan in Apache's JSON, such as `pk reassign plan --save` writes; - for standard input.",
     complete="file",
 )
+_PLANNED = "topic partition:int before:[int] after:[int] change leader? bytes:int?"
+_PLAN = (
+    f"partitions:[{{{_PLANNED}}}] brokers:[{{broker:int rack? replicas_before:int replicas_after:int "
+    "leaders_before:int leaders_after:int bytes_before:int bytes_after:int "
+    "bytes_in:int bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
+)
+_MOVED = "topic partition:int before:[int] after:[int] result error?"
 
 REASSIGN = Group(
     "reassign",
@@ -105,13 +112,8 @@ REASSIGN = Group(
             "generate",
             help="What would have to move, with the least movement. Changes nothing.",
             handler=f"{_MODULE}:plan_command",
-            shows=(
-                "partitions:[{topic partition:int before:[int] after:[int] change leader? "
-                "bytes:int?}] brokers:[{broker:int rack? replicas_before:int replicas_after:int "
-                "leaders_before:int leaders_after:int bytes_before:int bytes_after:int "
-                "bytes_in:int bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
-            ),
-            rows="topic partition:int before:[int] after:[int] change leader? bytes:int?",
+            shows=_PLAN,
+            rows=_PLANNED,
             options=(
                 *_WANTED,
                 _MAX_MOVES,
@@ -138,19 +140,8 @@ REASSIGN = Group(
             "execute",
             help="Do it: shown before it is done, throttled, watched to the end, tidied up.",
             handler=f"{_MODULE}:apply",
-            shows={
-                "": "topic partition:int before:[int] after:[int] result error?",
-                "dry_run": (
-                    "partitions:[{topic partition:int before:[int] after:[int] change leader? "
-                    "bytes:int?}] brokers:[{broker:int rack? replicas_before:int replicas_after:int "
-                    "leaders_before:int leaders_after:int bytes_before:int bytes_after:int "
-                    "bytes_in:int bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
-                ),
-            },
-            rows={
-                "": "topic partition:int before:[int] after:[int] result error?",
-                "dry_run": "topic partition:int before:[int] after:[int] change leader? bytes:int?",
-            },
+            shows={"": _MOVED, "dry_run": _PLAN},
+            rows={"": _MOVED, "dry_run": _PLANNED},
             arguments=(_FILE,),
             options=(
                 *_WANTED,
@@ -253,19 +244,8 @@ REASSIGN = Group(
             "rollback",
             help="Put everything back to where it was before an apply.",
             handler=f"{_MODULE}:rollback",
-            shows={
-                "": "topic partition:int before:[int] after:[int] result error?",
-                "dry_run": (
-                    "partitions:[{topic partition:int before:[int] after:[int] change leader? "
-                    "bytes:int?}] brokers:[{broker:int rack? replicas_before:int replicas_after:int "
-                    "leaders_before:int leaders_after:int bytes_before:int bytes_after:int "
-                    "bytes_in:int bytes_out:int}] bytes:int throttle:int? seconds:num? cautions:[str]"
-                ),
-            },
-            rows={
-                "": "topic partition:int before:[int] after:[int] result error?",
-                "dry_run": "topic partition:int before:[int] after:[int] change leader? bytes:int?",
-            },
+            shows={"": _MOVED, "dry_run": _PLAN},
+            rows={"": _MOVED, "dry_run": _PLANNED},
             arguments=(
                 Argument(
                     "FILE",

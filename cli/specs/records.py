@@ -2,10 +2,12 @@
 
 from pk.cli.grammar import Argument, Command, Option
 from pk.cli.specs.common import (
+    COMPRESSIONS,
     CONNECTION,
     DRY_RUN,
     FORMATTER_PROPERTIES,
     ISOLATION,
+    PARTITION_NUMBERS,
     RECORD_COUNT,
     RECORD_HEADERS,
     RECORD_KEY,
@@ -13,8 +15,6 @@ from pk.cli.specs.common import (
     TOPIC,
     TOPICS,
 )
-
-_COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 CONSUME = Command(
     "console-consumer",
@@ -51,15 +51,7 @@ CONSUME = Command(
             "--from-beginning",
             help="From the start: -o start; with a group, where it has no commit.",
         ),
-        Option(
-            "-p",
-            "--partitions",
-            "--partition",
-            value="0,1",
-            kind="list",
-            repeat=True,
-            help="Only these partitions.",
-        ),
+        PARTITION_NUMBERS,
         Option(
             "--tail",
             value="N",
@@ -219,7 +211,7 @@ PRODUCE = Command(
             "--compression-codec",
             value="CODEC",
             assumed="gzip",
-            choices=_COMPRESSIONS,
+            choices=COMPRESSIONS,
             help="none, gzip, snappy, lz4 or zstd; gzip where only the option is given.",
         ),
         Option(

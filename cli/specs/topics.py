@@ -1,7 +1,14 @@
 """`pk topics`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, DRY_RUN, LISTING, WATCHABLE
+from pk.cli.specs.common import (
+    CHANGE,
+    CONNECTION,
+    DRY_RUN,
+    LISTING,
+    PARTITION_NUMBERS,
+    WATCHABLE,
+)
 
 _MODULE = "pk.cli.commands.topics"
 
@@ -251,14 +258,7 @@ TOPICS = Group(
                     help="Where what is kept begins: an offset, -N, @TIME, 0=5,1=9; end keeps nothing.",
                     complete="position",
                 ),
-                Option(
-                    "-p",
-                    "--partitions",
-                    value="0,1",
-                    kind="list",
-                    repeat=True,
-                    help="Only these partitions.",
-                ),
+                PARTITION_NUMBERS,
                 Option(
                     "--offset-json-file",
                     value="FILE",
@@ -297,14 +297,7 @@ TOPICS = Group(
                     help="Also this position: start, end, N, -N, +N, @TIME, or a range.",
                     complete="position",
                 ),
-                Option(
-                    "-p",
-                    "--partitions",
-                    value="0,1",
-                    kind="list",
-                    repeat=True,
-                    help="Only these partitions.",
-                ),
+                PARTITION_NUMBERS,
                 Option(
                     "--isolation-level",
                     value="LEVEL",

@@ -1,7 +1,7 @@
 """`pk wait`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CONNECTION
+from pk.cli.specs.common import CONNECTION, PARTITIONS_OF_TOPICS
 
 _TIMEOUT = Option(
     "--timeout",
@@ -70,15 +70,7 @@ WAIT = Group(
                     value="TIME",
                     help="Until the oldest record not read yet is no older than that, such as 30s.",
                 ),
-                Option(
-                    "-t",
-                    "--topic",
-                    value="TOPIC[:0,1]",
-                    repeat=True,
-                    dest="topics",
-                    help="Only this topic, or these partitions of it; may be given again.",
-                    complete="topic",
-                ),
+                PARTITIONS_OF_TOPICS,
                 *_TAIL,
             ),
             examples=(
