@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pk.cli.exits import Unusable
 from pk.cli.grammar import nearest
 from pk.cli.output import unescape
+from pk.cli.record_row import RECORD_FIELDS
 from pk.cli.times import TIME_MAX_MS
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -65,22 +66,7 @@ def _cut_all(separator: bytes) -> Callable[[Sequence[bytes]], list[Pair] | None]
     return pairs
 
 
-_FIELDS = frozenset(
-    (
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        "timestamp_type",
-        "key",
-        "key_b64",
-        "value",
-        "value_b64",
-        "headers",
-    )
-)
-
-
+_FIELDS = frozenset(RECORD_FIELDS)
 _USUAL = _FIELDS - {"key_b64", "value_b64"}
 
 

@@ -21,7 +21,7 @@ RECORD_FIELDS = (
     "value_b64",
     "headers",
 )
-"""The fields that the formats show."""
+"""The fields that the formats show, and `pk produce` reads."""
 
 ROW_FIELDS = (*RECORD_FIELDS, "time", "link", "leader_epoch")
 """Those that conditions and templates know besides: the ISO time, the permalink, the epoch of the batch."""

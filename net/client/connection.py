@@ -526,8 +526,8 @@ async def connect(
         with trio.fail_after(wait_ms / 1000):
             stream = await trio.open_tcp_stream(node.host, node.port)
     except trio.TooSlowError:
-        _tell_of_connect(node, started, f"no connection within {wait_ms:.0f} ms")
         reason = f"no connection within {wait_ms:.0f} ms"
+        _tell_of_connect(node, started, reason)
         raise ConnectFailed(node.address, reason, node_id=node.node_id) from None
     except (OSError, UnicodeError) as e:
         _tell_of_connect(node, started, _why(e))
