@@ -7,6 +7,7 @@ from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.grammar import nearest
 from pk.cli.names import remember
+from pk.cli.output import Listing, render
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
@@ -27,6 +28,20 @@ def whole(pattern: str, option: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as e:
         raise Unusable(f"{option}: not a regular expression: {pattern!r} ({e}).") from None
+
+
+def say_table(context: Context, listing: Listing) -> None:
+    """Says a listing, on standard error: as a table that is whole, whatever the options say of the answer's own look."""
+    look = context.look._replace(
+        format="table",
+        columns=(),
+        sort=(),
+        where=None,
+        limit=None,
+        terminal=context.streams.err_terminal,
+        colour=context.streams.err_colour,
+    )
+    context.say(render(listing, look).decode(errors="replace").rstrip("\n"))
 
 
 async def topic_names(context: Context, admin: Admin, *, internal: bool = True) -> list[str]:
@@ -99,6 +114,21 @@ async def existing_topics(
         else:
             raise answer
     return found
+
+
+async def names_or_included(context: Context, admin: Admin, names: Iterable[str]) -> list[str]:
+    """`names`; where --include is given, in their place the topics that it matches, but for internal ones. Raises Unusable,
+    CommandError where there is none."""
+    if context.args.include is None:
+        return list(names)
+    pattern = whole(context.args.include, "--include")
+    known = await topic_names(context, admin, internal=False)
+    included = [name for name in known if pattern.fullmatch(name)]
+    if not included:
+        raise CommandError(
+            f"No topic's whole name matches {context.args.include!r}; `pk topics list` shows which there are."
+        )
+    return included
 
 
 def partition_numbers(words: Iterable[str], option: str) -> list[int]:

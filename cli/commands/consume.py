@@ -14,8 +14,8 @@ from pk.cli.client_config import client_config
 from pk.cli.commands.common import (
     check_partitions,
     existing_topics,
+    names_or_included,
     partition_numbers,
-    topic_names,
     whole,
 )
 from pk.cli.commands.reading import Part, RangeReader, Span, last_records, merged, part_of
@@ -164,15 +164,7 @@ async def consume(context: Context) -> int | None:
 async def _partitions(context: Context, wish: _Wish) -> list[TopicPartition]:
     """The partitions to read by hand. Raises CommandError where a topic or partition does not exist."""
     admin = await context.admin()
-    names = list(wish.topics)
-    if context.args.include is not None:
-        pattern = whole(context.args.include, "--include")
-        known = await topic_names(context, admin, internal=False)
-        names = [n for n in known if pattern.fullmatch(n)]
-        if not names:
-            raise CommandError(
-                f"No topic's whole name matches {context.args.include!r}; `pk topics list` shows which there are."
-            )
+    names = await names_or_included(context, admin, wish.topics)
     topics = await existing_topics(context, admin, names)
     if context.args.key_partition:
         key = context.args.key.encode()

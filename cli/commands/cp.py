@@ -4,16 +4,15 @@ What would be copied is shown first, then asked, then done (`pk.cli.commands.cp_
 reading and the target's the writing, whichever clusters they are: a read-only source may be copied from.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
 from pk.cli.commands.common import (
     check_partitions,
     existing_topics,
+    names_or_included,
     partition_numbers,
-    topic_names,
-    whole,
 )
 from pk.cli.commands.cp_run import Copy, Totals, copy_records, count_wanted
 from pk.cli.commands.cp_state import StateFile, place_name
@@ -156,16 +155,8 @@ async def _ids(admin: Admin, target: Context) -> tuple[str | None, str | None]:
 
 async def _sources(context: Context, admin: Admin, wish: _Wish) -> list[TopicDescription]:
     """The topics to read. Raises CommandError where one does not exist."""
-    names: Iterable[str] = (*wish.names, *(link.topic for link in wish.links))
-    if context.args.include is not None:
-        pattern = whole(context.args.include, "--include")
-        known = await topic_names(context, admin, internal=False)
-        names = [n for n in known if pattern.fullmatch(n)]
-        if not names:
-            raise CommandError(
-                f"No topic's whole name matches {context.args.include!r}; `pk topics list` shows which there are."
-            )
-    return await existing_topics(context, admin, names)
+    named = (*wish.names, *(link.topic for link in wish.links))
+    return await existing_topics(context, admin, await names_or_included(context, admin, named))
 
 
 async def _plan(

@@ -33,6 +33,9 @@ _RESULT = (
     Column("result"),
     Column("error", wide=True),
 )
+_ASKED_ROWS = 40
+"""So many elections are shown with the question."""
+
 _UNCLEAN = (
     Column("topic"),
     Column("partition", right=True, title="PART"),
@@ -169,7 +172,8 @@ def _row(election: Election, result: str) -> dict[str, Any]:
 async def _agree(context: Context, wanted: list[Election]) -> None:
     columns = [c for c in _RESULT if c.key not in ("result", "error")]
     if not context.args.yes:
-        on_stderr(context, Listing(columns, [_row(e, "") for e in wanted]), 40)
+        rows = [_row(e, "") for e in wanted]
+        on_stderr(context, Listing(columns, rows), _ASKED_ROWS, "`--dry-run`")
     away = [e for e in wanted if e.to not in e.p.isr]
     if away:
         context.say(

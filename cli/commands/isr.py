@@ -6,6 +6,7 @@ when it was last seen, and about how much it has missed.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
@@ -202,9 +203,10 @@ async def _ask_all(
 
     async def ask(broker: int, tps: list[TopicPartition]) -> None:
         silent.add(broker)
-        with trio.move_on_after(_ANSWER_S):
-            if await _ask_latest(admin, broker, tps, replica_id, offsets):
-                answered.add(broker)
+        with trio.move_on_after(_ANSWER_S), suppress(ClientError, KafkaError):
+            for tp, offset in (await latest(admin, broker, tps, replica_id)).items():
+                offsets.setdefault(tp, {})[broker] = offset
+            answered.add(broker)
 
     answered: set[int] = set()
     async with trio.open_nursery() as nursery:
@@ -213,10 +215,14 @@ async def _ask_all(
     silent.difference_update(answered)
 
 
-async def _ask_latest(
-    admin: Admin, broker: int, tps: Iterable[TopicPartition], replica_id: int, offsets: Ends
-) -> bool:
-    """The latest offsets as a broker tells them to `replica_id`; whether it answered."""
+async def latest(
+    admin: Admin, broker: int, partitions: Iterable[TopicPartition], replica_id: int = _CONSUMER
+) -> dict[TopicPartition, int]:
+    """The latest offsets of partitions as a broker tells them to `replica_id`: to consumers, as here, a leader tells the high
+    watermark. What it refuses is left out.
+
+    One request, and no metadata before it: what is asked every other second must be cheap. Raises ClientError, KafkaError.
+    """
     from pk.core.wire.messages.list_offsets import (
         ListOffsetsPartition,
         ListOffsetsRequest,
@@ -224,20 +230,17 @@ async def _ask_latest(
     )
 
     topics: dict[str, ListOffsetsTopic] = {}
-    for tp in tps:
+    for tp in partitions:
         topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
         topic.partitions.append(
             ListOffsetsPartition(partition_index=tp.partition, timestamp=r.LATEST)
         )
     request = ListOffsetsRequest(replica_id=replica_id, topics=list(topics.values()))
-    try:
-        connection = await admin.cluster.connection(broker)
-        response = await connection.request(request, low=1)
-    except (ClientError, KafkaError):
-        return False
-    for topic in response.topics:
-        for p in topic.partitions:
-            if p.error_code == 0:
-                tp = TopicPartition(topic.name, p.partition_index)
-                offsets.setdefault(tp, {})[broker] = p.offset
-    return True
+    connection = await admin.cluster.connection(broker)
+    response = await connection.request(request, low=1)
+    return {
+        TopicPartition(topic.name, p.partition_index): p.offset
+        for topic in response.topics
+        for p in topic.partitions
+        if p.error_code == 0
+    }

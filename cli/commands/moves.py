@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import trio
 
 from pk.cli import undo
+from pk.cli.commands.common import say_table
+from pk.cli.commands.reassign_state import sizes_by_replica
 from pk.cli.context import Context, count, join
 from pk.cli.failures import phrase
-from pk.cli.output import Column, Listing, render
+from pk.cli.output import Column, Listing
 from pk.cli.times import show_time
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
@@ -151,14 +153,7 @@ async def bytes_of(admin: Admin, moves: Sequence[Move]) -> float | None:
     brokers = sorted({b for b in leaders.values() if b >= 0})
     with trio.move_on_after(_SIZES_S):
         dirs = await admin.describe_log_dirs(brokers, list(leaders))
-        sizes = {
-            (replica.partition, broker): replica.size_bytes
-            for broker, answer in dirs.items()
-            if not isinstance(answer, Exception)
-            for directory in answer
-            for replica in directory.replicas
-            if not replica.future
-        }
+        sizes = sizes_by_replica(dirs)
         total = 0.0
         for m in back:
             size = sizes.get((m.tp, leaders[m.tp]))
@@ -248,17 +243,7 @@ async def ask(
     if not (args.yes or args.values().get("execute")):
         times = await target_times(admin, moves)
         size = await bytes_of(admin, moves)
-        look = context.look._replace(
-            format="table",
-            columns=(),
-            sort=(),
-            where=None,
-            limit=None,
-            terminal=context.streams.err_terminal,
-            colour=context.streams.err_colour,
-        )
-        table = render(Listing(_columns(moves, times), rows_of(moves, times, "")), look)
-        context.say(table.decode(errors="replace").rstrip("\n"))
+        say_table(context, Listing(_columns(moves, times), rows_of(moves, times, "")))
     groups = groups_in(moves)
     context.say(
         f"On {context.settings.cluster_name}, this {totals(moves, times, size)} for {join(groups)}."

@@ -276,7 +276,7 @@ async def carry_out(
         context.say("Nothing was changed.")
         return None
     if not args.yes:
-        on_stderr(context, plan_listing(made.changes), _ASKED_ROWS)
+        on_stderr(context, plan_listing(made.changes), _ASKED_ROWS, "`pk reassign plan`")
         on_stderr(context, broker_listing(made.brokers))
     tell(context, made, rate)
     if rate is None and any(c.adding for c in made.changes):

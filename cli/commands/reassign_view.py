@@ -5,11 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from pk.cli.commands.common import say_table
 from pk.cli.commands.reassign_files import show_bytes, show_rate
 from pk.cli.commands.reassign_plan import BrokerChange, Change, shown
 from pk.cli.commands.reassign_watch import Row, Tracker, first_lines, sentence
 from pk.cli.context import Context
-from pk.cli.output import Column, Listing, render
+from pk.cli.output import Column, Listing
 from pk.cli.times import show_span
 
 _LINE_S = 10.0
@@ -100,22 +101,14 @@ def broker_listing(brokers: Iterable[BrokerChange]) -> Listing:
     )
 
 
-def on_stderr(context: Context, listing: Listing, limit: int | None = None) -> None:
-    """Shows a listing with a question: as a table on standard error."""
+def on_stderr(
+    context: Context, listing: Listing, limit: int | None = None, whole: str = ""
+) -> None:
+    """Shows a listing with a question, set off by a blank line; `whole` is what shows the rows beyond `limit`."""
     rows = list(listing.rows)
-    shown_rows = rows if limit is None else rows[:limit]
-    look = context.look._replace(
-        format="table",
-        columns=(),
-        sort=(),
-        where=None,
-        limit=None,
-        terminal=context.streams.err_terminal,
-        colour=context.streams.err_colour,
-    )
-    context.say(render(listing._replace(rows=shown_rows), look).decode().rstrip("\n"))
-    if len(shown_rows) < len(rows):
-        context.say(f"… and {len(rows) - len(shown_rows)} more (`pk reassign plan` shows all).")
+    say_table(context, listing._replace(rows=rows[:limit]))
+    if limit is not None and len(rows) > limit:
+        context.say(f"… and {len(rows) - limit} more ({whole} shows all).")
     context.say()
 
 

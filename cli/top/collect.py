@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from pk.cli.commands.isr import lags, log_ends
+from pk.cli.commands.isr import lags, latest, log_ends
 from pk.cli.commands.isr_since import witnesses
 from pk.cli.commands.reassign_state import describe_nodes, min_isrs, running_reassignments
 from pk.cli.commands.reassign_watch import Seen, look
@@ -442,33 +442,3 @@ async def groups_of(admin: Admin, broker: int) -> list[r.GroupListing]:
         r.GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type, broker)
         for g in response.groups
     ]
-
-
-async def latest(
-    admin: Admin, broker: int, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, int]:
-    """The high watermarks of partitions, as their leader tells them; what it refuses is left out.
-
-    One request, and no metadata before it: what is asked every other second must be cheap. Raises ClientError, KafkaError.
-    """
-    from pk.core.wire.messages.list_offsets import (
-        ListOffsetsPartition,
-        ListOffsetsRequest,
-        ListOffsetsTopic,
-    )
-
-    topics: dict[str, ListOffsetsTopic] = {}
-    for tp in partitions:
-        topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
-        topic.partitions.append(
-            ListOffsetsPartition(partition_index=tp.partition, timestamp=r.LATEST)
-        )
-    request = ListOffsetsRequest(replica_id=-1, topics=list(topics.values()))
-    connection = await admin.cluster.connection(broker)
-    response = await connection.request(request, low=1)
-    return {
-        TopicPartition(topic.name, p.partition_index): p.offset
-        for topic in response.topics
-        for p in topic.partitions
-        if p.error_code == 0
-    }

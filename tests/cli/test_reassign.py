@@ -1,5 +1,6 @@
 """The parts of `pk reassign` beside the plan: words and files, progress, throttles, and what the command line refuses."""
 
+import io
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from pk.cli.commands import reassign_files as files
+from pk.cli.commands.elections import elect_leaders
 from pk.cli.commands.reassign_run import restore_order
 from pk.cli.commands.reassign_watch import STALL_S, Seen, Tracker, first_lines, sentence
 from pk.cli.commands.throttles import (
@@ -23,7 +25,10 @@ from pk.cli.commands.throttles import (
     remove_throttles,
     throttles_for,
 )
-from pk.cli.exits import Unusable
+from pk.cli.context import Context, Streams
+from pk.cli.exits import Refused, Unusable
+from pk.cli.grammar import parse
+from pk.cli.tree import ROOT
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import (
@@ -269,6 +274,31 @@ def test_what_does_not_go_together_elsewhere(pk: Run) -> None:
         ("partitions", "elect-leaders", "--unclean", "--election-type", "preferred", "--all"),
     ):
         assert pk(*words, "-b", "127.0.0.1:1").code == 2, words
+
+
+class ManyToElect:
+    """A session with a cluster in which broker 2 leads what 1 should."""
+
+    async def admin(self, *_: object) -> "ManyToElect":
+        return self
+
+    async def describe_topics(self, names: list[str]) -> dict[str, TopicDescription]:
+        partitions = tuple(PartitionDescription(n, 2, 5, (1, 2), (1, 2)) for n in range(50))
+        return {name: TopicDescription(name, ZERO_UUID, False, partitions) for name in names}
+
+
+def test_a_question_about_many_elections_says_what_shows_the_rest(tmp_path: Path) -> None:
+    parsed = parse(ROOT, ("partitions", "elect-leaders", "t"))
+    said = io.StringIO()
+    with (tmp_path / "stdin").open("w+b") as nobody:
+        session: Any = ManyToElect()
+        streams = Streams(io.BytesIO(), said, nobody)
+        with pytest.raises(Refused):
+            trio.run(elect_leaders, Context(parsed.args, parsed.path, streams, session))
+    lines = said.getvalue().splitlines()
+    assert lines[0].split() == ["TOPIC", "PART", "FROM", "TO", "ISR"]
+    assert lines[40].split() == ["t", "39", "2", "1", "1,2"]
+    assert lines[41] == "… and 10 more (`--dry-run` shows all)."
 
 
 def test_a_plan_of_one_broker(at: Run, fresh: Fresh, tmp_path: Path) -> None:
