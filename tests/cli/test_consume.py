@@ -2,20 +2,19 @@
 
 import fcntl
 import json
-import os
 import signal
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import PkBroker, pk_command, pk_environment
+from clients.pk_broker import PkBroker, running
 from terminal import Terminal
 
 from pk.net.client.partitioner import partition_for_key
@@ -60,21 +59,8 @@ def make_orders(at: Run, fresh: Fresh) -> str:
     return topic
 
 
-@contextmanager
-def reading(kafka: Kafka, *words: str) -> "Iterator[subprocess.Popen[str]]":
-    """A consumer in a process of its own, which does not outlive the test."""
-    with subprocess.Popen(
-        pk_command("consume", *words, "-b", kafka.bootstrap),
-        env=pk_environment() | {"HOME": os.getcwd(), "XDG_CACHE_HOME": "/nonexistent"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def reading(kafka: Kafka, *words: str) -> "AbstractContextManager[subprocess.Popen[str]]":
+    return running("consume", *words, "-b", kafka.bootstrap)
 
 
 def line(process: "subprocess.Popen[str]") -> str:

@@ -2,22 +2,19 @@
 
 import contextlib
 import http.server
-import os
 import signal
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 from client.support import Handler, ScriptedBroker
 from clients.fixtures import Kafka
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import running
 
 from pk.cli.exits import Exit
 from pk.core.errors import ErrorCode
@@ -258,25 +255,21 @@ def test_124_the_time_ran_out(pk: Run) -> None:
     assert "waits longer" in ran.err
 
 
-def test_130_ctrl_c(tmp_path: Path) -> None:
+def test_130_ctrl_c() -> None:
     asked = threading.Event()
 
     def silent(connection: socket.socket) -> None:
         asked.set()
 
-    with listening(silent) as port:
-        process = subprocess.Popen(
-            pk_command("topics", "list", "-b", f"127.0.0.1:{port}"),
-            env=pk_environment() | {"XDG_CONFIG_HOME": str(tmp_path)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-        )
+    with (
+        listening(silent) as port,
+        running("topics", "list", "-b", f"127.0.0.1:{port}") as process,
+    ):
         assert asked.wait(10)
-        os.kill(process.pid, signal.SIGINT)
+        process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=10)
     assert process.returncode == Exit.INTERRUPTED
-    assert b"Traceback" not in err and not out
+    assert "Traceback" not in err and not out
 
 
 def test_debug_adds_the_traceback(pk: Run) -> None:

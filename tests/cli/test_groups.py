@@ -2,14 +2,13 @@
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
 from clients.fixtures import Kafka
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import running
 from group_parts import Fresh, Reader, Run, committed
 from shapes import check_json
 
@@ -163,21 +162,12 @@ def test_a_reset_waits_for_the_group_to_be_empty(
     words = ("groups", "reset-offsets", group, "-t", timed_topic, "--to", "start", "-y")
     late = at(*words, "--wait-empty", "10ms")
     assert (late.code, "still members" in late.err) == (124, True), late.err
-    waiting = subprocess.Popen(
-        pk_command(*words, "--wait-empty", "1m"),
-        env=pk_environment(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with waiting:
-        try:
-            assert waiting.stderr is not None
-            assert f"Waiting for {group} to be empty; still there: " in waiting.stderr.readline()
-            reader.leave()
-            assert waiting.wait(20) == 0, waiting.stderr.read()
-        finally:
-            waiting.kill()
+    with running(*words, "--wait-empty", "1m") as waiting:
+        assert waiting.stderr is not None
+        assert f"Waiting for {group} to be empty; still there: " in waiting.stderr.readline()
+        reader.leave()
+        _, err = waiting.communicate(timeout=20)
+    assert waiting.returncode == 0, err
     assert committed(at, group) == {(timed_topic, 0): 0, (timed_topic, 1): 0}
 
 

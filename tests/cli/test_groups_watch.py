@@ -1,11 +1,10 @@
 """`pk groups watch`: what a rebalance moved, how long it took, and how it is told."""
 
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import running
 from group_parts import Fresh, Reader, Run
 from shapes import check_json
 
@@ -123,21 +122,11 @@ def test_a_live_group_is_watched(
     name = fresh("watched")
     at("groups", "reset-offsets", name, "-t", timed_topic, "--to", "start", "-y")
     words = ("groups", "watch", name, "-n", "1", "--interval", "0.05", "-f", form)
-    watching = subprocess.Popen(
-        pk_command(*words, "-b", kafka.bootstrap),
-        env=pk_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    with watching:
-        try:
-            assert watching.stderr is not None
-            assert watching.stderr.readline() == f"Watching group {name}; Ctrl-C ends.\n"
-            readers(name, "-X", "client.id=reader-7")
-            out, err = watching.communicate(timeout=30)
-        finally:
-            watching.kill()
+    with running(*words, "-b", kafka.bootstrap) as watching:
+        assert watching.stderr is not None
+        assert watching.stderr.readline() == f"Watching group {name}; Ctrl-C ends.\n"
+        readers(name, "-X", "client.id=reader-7")
+        out, err = watching.communicate(timeout=30)
     assert watching.returncode == 0, err
     assert f"{name}: 1 rebalance, " in err
     if form == "table":

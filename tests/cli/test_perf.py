@@ -3,17 +3,16 @@
 import json
 import os
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import PkBroker, pk_command, pk_environment
+from clients.pk_broker import PkBroker, running
 from hypothesis import given
 from hypothesis import strategies as st
 from terminal import Terminal
@@ -290,7 +289,7 @@ def test_a_stall_of_the_broker_counts_for_every_record_that_was_due_in_it(pk: Ru
 
         def stall() -> None:
             assert process.stderr is not None
-            while b"p99" not in process.stderr.readline():
+            while "p99" not in process.stderr.readline():
                 pass
             os.kill(broker.pid, signal.SIGSTOP)
             stopped.wait(0.6)
@@ -298,47 +297,30 @@ def test_a_stall_of_the_broker_counts_for_every_record_that_was_due_in_it(pk: Ru
             process.stderr.read()
 
         words = ("perf", "produce", "--rate", "500", "--duration", "2s")
-        process = subprocess.Popen(
-            pk_command(*words, "--reporting-interval", "50", "-f", "json", "-b", broker.bootstrap),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=pk_environment(),
-        )
-        stalling = threading.Thread(target=stall)
-        stalling.start()
-        assert process.stdout is not None
-        (result,) = json.loads(process.stdout.read())
-        stalling.join()
-        assert process.wait(30) == 0
+        words = (*words, "--reporting-interval", "50", "-f", "json", "-b", broker.bootstrap)
+        with running(*words) as process:
+            stalling = threading.Thread(target=stall)
+            stalling.start()
+            assert process.stdout is not None
+            (result,) = json.loads(process.stdout.read())
+            stalling.join()
+            assert process.wait(30) == 0
     assert result["records"] == 1000 and result["latency_ms"]["max"] >= 500
     late = sum(bar["records"] for bar in result["histogram"] if bar["up_to_ms"] > 100)
     assert late >= 150, "of 300 that were due in the 600 ms, 250 were more than 100 ms late"
 
 
-@pytest.fixture
-def _interrupts_are_inherited() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.parametrize("test", ["produce", "e2e"])
-@pytest.mark.usefixtures("_interrupts_are_inherited")
 def test_interrupted_it_shows_what_it_has_and_deletes_its_topic(
     at: Run, kafka: Kafka, test: str
 ) -> None:
     words = ("perf", test, "--rate", "500", "--duration", "5m", "--reporting-interval", "50")
-    process = subprocess.Popen(
-        pk_command(*words, "-f", "json", "-b", kafka.bootstrap),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=pk_environment(),
-    )
-    assert process.stderr is not None
-    while b"p99" not in (line := process.stderr.readline()):
-        assert line, "it ended"
-    process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=30)
+    with running(*words, "-f", "json", "-b", kafka.bootstrap) as process:
+        assert process.stderr is not None
+        while "p99" not in (line := process.stderr.readline()):
+            assert line, "it ended"
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=30)
     assert process.returncode == 130, error
     (result,) = json.loads(out)
     assert result["interrupted"] and result["records"] > 0 and result["failed"] == 0

@@ -4,26 +4,18 @@ import re
 import signal
 import stat
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import running
 from terminal import Terminal
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 Start = Callable[..., Terminal]
-
-
-HEEDING = (
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
-    "os.execv(sys.argv[1], sys.argv[1:])"
-)
-"""Becomes a program that is ended by SIGINT."""
 
 
 class Session(NamedTuple):
@@ -423,21 +415,14 @@ def test_a_script_is_not_what_its_commands_read(at: Run, fresh: Fresh) -> None:
 
 
 def test_ctrl_c_ends_a_script_that_waits_for_its_next_line(kafka: Kafka) -> None:
-    with subprocess.Popen(
-        # What runs tests in the background ignores SIGINT, and so would its children.
-        [sys.executable, "-c", HEEDING, *pk_command("shell", "-b", kafka.bootstrap)],
-        env=pk_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as script:
+    with running("shell", "-b", kafka.bootstrap, stdin=subprocess.PIPE) as script:
         assert script.stdin is not None and script.stdout is not None and script.stderr is not None
-        script.stdin.write(b"help positions\n")
+        script.stdin.write("help positions\n")
         script.stdin.flush()
         assert script.stdout.readline()
         script.send_signal(signal.SIGINT)
         assert script.wait(20) == 130
-        assert script.stderr.read() == b""
+        assert script.stderr.read() == ""
 
 
 # Terminals outside the shell

@@ -2,13 +2,12 @@
 
 import json
 import signal
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import pk_command, pk_environment
+from clients.pk_broker import running
 
 from pk.cli.trace import KEPT_FIRST, KEPT_LAST, Recorder, as_row, waterfall
 from pk.net.client.connection import CONNECT, RequestTrace
@@ -73,19 +72,14 @@ def test_what_goes_on_until_ctrl_c_is_traced(kafka: Kafka, at: Run, fresh: Fresh
     topic = fresh("trace")
     at("topics", "create", topic)
     at("produce", topic, stdin=b"a\n")
-    process = subprocess.Popen(
-        pk_command("consume", topic, "-o", "start", "--trace", "-b", kafka.bootstrap),
-        env=pk_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"a\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=10)
-    assert b"Fetch v" in err and b" requests, " in err
-    assert b"Traceback" not in err
+    words = ("consume", topic, "-o", "start", "--trace", "-b", kafka.bootstrap)
+    with running(*words) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "a\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=10)
+    assert "Fetch v" in err and " requests, " in err
+    assert "Traceback" not in err
 
 
 def _request(number: int, **other: Any) -> RequestTrace:

@@ -5,12 +5,12 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
-from clients.pk_broker import PkBroker, pk_command, pk_environment
+from clients.pk_broker import PkBroker, running
 from terminal import Terminal
 
 from pk.cli.grammar import Command, UsageError, commands, parse
@@ -149,20 +149,8 @@ def test_what_shows_and_changes_nothing_can_be_watched() -> None:
 # In a pipe
 
 
-@contextlib.contextmanager
-def piped(kafka: Kafka, *words: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        pk_command(*words),
-        env=pk_environment() | {"PK_BOOTSTRAP_SERVER": kafka.bootstrap},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+def piped(kafka: Kafka, *words: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    return running(*words, "-b", kafka.bootstrap)
 
 
 def test_a_pipe_gets_each_state_that_is_another(at: Run, kafka: Kafka, fresh: Fresh) -> None:
@@ -177,7 +165,7 @@ def test_a_pipe_gets_each_state_that_is_another(at: Run, kafka: Kafka, fresh: Fr
         assert second[0]["partition_count"] == 3
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
-        assert (process.returncode, out, err) == (130, b"", b"")
+        assert (process.returncode, out, err) == (130, "", "")
 
 
 def test_a_table_in_a_pipe_stands_below_the_time(at: Run, kafka: Kafka, fresh: Fresh) -> None:
@@ -185,12 +173,12 @@ def test_a_table_in_a_pipe_stands_below_the_time(at: Run, kafka: Kafka, fresh: F
     at("topics", "create", name, "-p", "1")
     with piped(kafka, "topics", "list", name, "-w", "0.1") as process:
         assert process.stdout is not None
-        lines = [process.stdout.readline().decode() for _ in range(3)]
+        lines = [process.stdout.readline() for _ in range(3)]
         assert lines[0][:2] == "20" and lines[0][10] == "T"
         assert lines[1].split() == ["TOPIC", "PARTITIONS", "REPLICAS"]
         assert lines[2].split() == [name, "1", "1"]
         at("topics", "delete", name, "-y")
-        again = [process.stdout.readline().decode() for _ in range(3)]
+        again = [process.stdout.readline() for _ in range(3)]
         assert again[0] == "\n" and again[2].split() == lines[1].split()
 
 
@@ -200,10 +188,10 @@ def test_csv_in_a_pipe_has_one_head(at: Run, kafka: Kafka, fresh: Fresh) -> None
     words = ("topics", "list", name, "-w", "0.1", "-f", "csv", "--columns", "topic,partitions")
     with piped(kafka, *words) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"topic,partitions\n"
-        assert process.stdout.readline() == f"{name},1\n".encode()
+        assert process.stdout.readline() == "topic,partitions\n"
+        assert process.stdout.readline() == f"{name},1\n"
         at("topics", "add-partitions", name, "-p", "2", "-y")
-        assert process.stdout.readline() == f"{name},2\n".encode()
+        assert process.stdout.readline() == f"{name},2\n"
 
 
 def test_only_the_first_look_may_fail(at: Run) -> None:

@@ -11,7 +11,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -45,6 +46,27 @@ def pk_environment() -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join(each for each in paths if each),
         "PYTHONUNBUFFERED": "1",
     }
+
+
+@contextmanager
+def running(*words: str, stdin: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[str]]:
+    """A `pk` command in a process of its own, which does not outlive the block.
+
+    It heeds Ctrl-C as in a terminal: what runs tests in the background ignores SIGINT, and so would its children.
+    """
+    with subprocess.Popen(
+        pk_command(*words),
+        env=pk_environment(),
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 class PkBroker:
