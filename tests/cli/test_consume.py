@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import IO, Any
 import pytest
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, running
+from clients.topics import wait_until
 from terminal import Terminal
 
 from pk.net.client.partitioner import partition_for_key
@@ -201,12 +201,12 @@ def test_an_interrupt_in_the_middle_of_output_commits_only_what_was_written(
     at("topics", "create", topic)
     at("produce", topic, stdin=b"".join(b"%0100d\n" % i for i in range(20_000)))
     with reading(kafka, topic, "-g", group, "--from-beginning") as process:
-        assert process.stdout is not None
+        out = process.stdout
+        assert out is not None
         shown = [line(process)]  # and then it is stuck: the pipe is full, and nobody reads on
-        while _waiting_in(process.stdout) < 60_000:
-            time.sleep(0.01)
+        wait_until("a full pipe", lambda: _waiting_in(out) >= 60_000)
         process.send_signal(signal.SIGINT)
-        shown += process.stdout.read().split()
+        shown += out.read().split()
         assert process.wait(30) == 130
     rest = at("consume", topic, "-g", group, "--from-beginning", "-e").lines
     assert {int(number) for number in shown + rest} == set(range(20_000))
@@ -297,17 +297,17 @@ def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
     import sys
 
     source = """
-import signal, time
+import signal, threading
 from pk.cli.context import Context, Streams
 from pk.cli.grammar import Args
 from pk.cli.progress import Progress
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+told = threading.Event()
+signal.signal(signal.SIGUSR1, lambda *_: told.set())
 context = Context(Args({}, frozenset()), (), Streams())
 def go_on(done, note):
-    while signal.SIGUSR1 not in signal.sigpending():
+    while not told.wait(0.01):
         bar.update(done, note, bytes_done=10_000_000)
-        time.sleep(0.01)
-    signal.sigwait({signal.SIGUSR1})
+    told.clear()
 with Progress(context, "Reading", 1000, unit="offsets", over_output=True) as bar:
     go_on(500, "7 shown")
     bar.hide()

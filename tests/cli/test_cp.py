@@ -14,6 +14,7 @@ import pytest
 import trio
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, running
+from clients.topics import wait_until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from terminal import Terminal
@@ -284,13 +285,6 @@ def noted(path: Path, topic: str) -> int:
     return sum(json.loads(path.read_text())["topics"][topic]["positions"].values())
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)  # a file of another process's: there is nothing to wait for
-
-
 def test_a_killed_copy_goes_on_without_loss(
     at: Run, kafka: Kafka, fresh: Fresh, tmp_path: Path
 ) -> None:
@@ -301,7 +295,7 @@ def test_a_killed_copy_goes_on_without_loss(
     state = tmp_path / "state"
     words = [source, target, "--rate", "500", "--state", str(state)]
     with copying(kafka, *words) as copy:
-        until(lambda: noted(state, source) > 300, "a second has passed")
+        wait_until("a note of a second's copies", lambda: noted(state, source) > 300)
         copy.send_signal(signal.SIGKILL)
     before = noted(state, source)
     there = at("consume", target, "-e").lines
@@ -422,7 +416,7 @@ def test_a_copy_survives_the_death_of_its_broker(pk: Run, tmp_path: Path) -> Non
         here = Kafka("pk", broker.bootstrap, tmp_path)
         words = ("source", "target", "--once", "--rate", "1000", "--state", str(state))
         with copying(here, *words) as copy:
-            until(lambda: noted(state, "source") > 500, "a second has passed")
+            wait_until("a note of a second's copies", lambda: noted(state, "source") > 500)
             broker.kill()
             assert copy.poll() is None
             broker.start()

@@ -1,6 +1,5 @@
 """The shell and its cluster: one that dies and comes back, one that is large, one whose names completion fetches."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 import trio
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
+from clients.topics import wait_until
 from terminal import SIZES, Terminal
 
 from pk.cli.names import recall_meanings
@@ -74,10 +74,9 @@ def test_names_are_fetched_by_a_process_that_nobody_waits_for(
     assert first.end() == 0
     assert topic.encode() not in first.output, "the first Tab knows nothing, and does not wait"
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / "xdg_cache_home"))
-    deadline = time.monotonic() + 20
-    while recall_meanings(kafka.bootstrap, "topic").get(topic) != "4 partitions":
-        assert time.monotonic() < deadline, "the names do not come"
-        time.sleep(0.05)  # a process of nobody's cannot be waited for
+    wait_until(  # the process that fetches them is nobody's child
+        "the names", lambda: recall_meanings(kafka.bootstrap, "topic").get(topic) == "4 partitions"
+    )
     again = terminal("__complete", "topics", "describe", "-b", kafka.bootstrap, "", home=home)
     assert again.end() == 0
     assert topic.encode() in again.output

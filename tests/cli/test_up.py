@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from clients.topics import wait_until
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -104,10 +105,7 @@ def is_alive(pid: int) -> bool:
 
 
 def await_end(pids: list[int]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while any(map(is_alive, pids)):
-        assert time.monotonic() < deadline, "they live on"
-        time.sleep(0.02)  # processes of others: there is nothing to wait for
+    wait_until("their end", lambda: not any(map(is_alive, pids)), WAIT_S)
 
 
 def test_brokers_come_up_are_killed_restarted_and_go(
@@ -281,14 +279,15 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed_paused_and_restar
     producing.start()
     try:
         for node in (1, 2, 3):
-            time.sleep(1)
+            await_more(acknowledged)
             assert pk("broker", "kill", str(node)).code == 0
-            time.sleep(1)
+            await_more(acknowledged)
             assert pk("broker", "start", str(node)).code == 0
             wait_in_sync(admin)
         assert pk("broker", "pause", "1").code == 0
         assert nodes_of(pk)[1]["state"] == "paused"
-        time.sleep(11)
+        wait_until("an ISR without it", lambda: not any(1 in isr for isr in isrs(admin)), WAIT_S)
+        await_more(acknowledged)
         assert pk("broker", "resume", "1").code == 0
         wait_in_sync(admin)
         assert pk("broker", "restart", "2").code == 0
@@ -306,14 +305,24 @@ def test_nothing_acknowledged_is_lost_while_brokers_are_killed_paused_and_restar
     assert up.end() == 0
 
 
+def await_more(acknowledged: list[int], count: int = 500) -> None:
+    """Until producing has gone on for a while."""
+    before = len(acknowledged)
+    wait_until(f"{count} acknowledged", lambda: len(acknowledged) >= before + count, timeout=WAIT_S)
+
+
+def isrs(admin: AdminClient) -> list[list[int]]:
+    """The in-sync replicas of each partition of `t`, as a broker that answers has them."""
+    while True:
+        try:
+            partitions = admin.list_topics("t", timeout=5).topics["t"].partitions
+        except KafkaException:  # it asked the one that is paused
+            continue
+        return [partition.isrs for partition in partitions.values()]
+
+
 def wait_in_sync(admin: AdminClient) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while any(
-        len(partition.isrs) < 3
-        for partition in admin.list_topics("t", timeout=10).topics["t"].partitions.values()
-    ):
-        assert time.monotonic() < deadline, "not in sync again"
-        time.sleep(0.05)  # the brokers tell nobody
+    wait_until("in sync again", lambda: all(len(isr) == 3 for isr in isrs(admin)), WAIT_S)
 
 
 def consume_all(bootstrap: str, count: int) -> list[tuple[bytes, int]]:
