@@ -124,12 +124,12 @@ def _before(options: ExportOptions, directory: ExportDirectory) -> Manifest | No
         return None
     if options.mode == "new":
         raise DirectoryRefused(
-            f"{options.directory} holds an export of {before.topic} with {before.records:,} records;"
+            f"the directory {options.directory} holds an export of {before.topic} with {before.records:,} records;"
             " resume it, or overwrite it"
         )
     if before.topic != options.topic:
         raise DirectoryRefused(
-            f"{options.directory} holds an export of the topic {before.topic}, not of {options.topic}"
+            f"the directory {options.directory} holds an export of {before.topic}, not of {options.topic}"
         )
     for what, is_now, was in (
         ("keys", options.key, before.key),

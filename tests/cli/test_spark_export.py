@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pk.spark.manifest import Manifest, open_directory
+
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 
@@ -48,6 +50,27 @@ def test_replacing_files_wants_an_answer(at: Run, topic: str, tmp_path: Path) ->
     refused = at("spark-export", topic, "--to", str(tmp_path), "--overwrite")
     assert (refused.code, "-y does it" in refused.err) == (5, True)
     assert (tmp_path / "mine").exists()
+
+
+def test_a_directory_that_holds_an_export_is_named_as_it_is(
+    pk: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.chdir(tmp_path)
+    with open_directory(tmp_path / "out") as directory:
+        directory.commit(
+            Manifest("orders", "4S-K2a9bTDeJy7Pg-rvZcw", "bytes", "json", {}, {}, ()), {}
+        )
+    refused = pk("spark-export", "orders", "--to", "out")
+    assert (refused.code, refused.err) == (
+        5,
+        "The directory out holds an export of orders with 0 records; resume it, or overwrite it.\n",
+    )
+    other = pk("spark-export", "payments", "--to", "out", "--resume")
+    assert (other.code, other.err) == (
+        5,
+        "The directory out holds an export of orders, not of payments.\n",
+    )
 
 
 @pytest.mark.slow
