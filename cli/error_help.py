@@ -164,8 +164,3 @@ def error_help() -> list[ErrorHelp]:
         code = ErrorCode[name]
         found.append(ErrorHelp(int(code), name, code in RETRIABLE, meaning, step))
     return sorted(found)
-
-
-def step_for(name: str) -> str | None:
-    """What to do about an error."""
-    return next((e.step for e in error_help() if e.name == name), None)

@@ -9,7 +9,6 @@ from pk.net.client import results as r
 from pk.net.client.admin_base import AdminBase, Failure, by_topic, failure
 from pk.net.client.connection import Connection
 
-_CREATE_TOPICS = 19
 _DELETE_TOPICS = 20
 _LIST_OFFSETS = 2
 _DESCRIBE_TOPIC_PARTITIONS = 75

@@ -108,7 +108,6 @@ class Cluster:
         self._closed = False
         self._reached_once = False
         self._refresh_lock = trio.Lock()
-        self._changed = trio.Event()
         self._all_failed_since: float | None = None
 
     # connections
@@ -344,15 +343,9 @@ class Cluster:
                 link.connection.close()
 
     def metadata_changed(self) -> None:
-        """Wake who waits for a change of the metadata."""
-        self._changed.set()
-        self._changed = trio.Event()
+        """Tell who wants to know of a change of the metadata."""
         for callback in self.on_metadata:
             callback()
-
-    async def wait_for_change(self) -> None:
-        """Wait until the metadata is next taken over."""
-        await self._changed.wait()
 
     async def topic(
         self, name: str, *, timeout_ms: float, allow_auto_topic_creation: bool = False

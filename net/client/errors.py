@@ -61,13 +61,6 @@ class LogTruncated(ClientError):
     """Records this consumer has read were truncated by an unclean election, and `auto.offset.reset` is `none`."""
 
 
-class FencedProducer(KafkaError):
-    """Another producer took over this producer's id or transactional id: this one cannot go on."""
-
-    def __init__(self, message: str | None = None) -> None:
-        super().__init__(ErrorCode.PRODUCER_FENCED, message)
-
-
 def unsupported(api: str, node: str, why: str) -> KafkaError:
     """The error for a request that the broker at hand cannot be asked."""
     return KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{node} does not serve {api} {why}")

@@ -33,7 +33,6 @@ from pk.net.client.connection import Connection, Pending
 from pk.net.client.errors import ClientError, RequestTimedOut
 
 PRODUCE: Final = 0
-_INIT_PRODUCER_ID: Final = 22
 _EPOCH_MAX: Final = 32_767
 _PURPOSE: Final = "produce"
 _FOREVER: Final = float("inf")

@@ -116,6 +116,12 @@ def test_topics_live_and_die(kafka: Kafka, fresh: Fresh) -> None:
             assert gone[name] is None
             assert code_of(gone[other]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
+            made = (await admin.create_topics([NewTopic(other, partitions=1)]))[other]
+            assert isinstance(made, CreatedTopic)
+            gone = await admin.delete_topics_by_id([made.topic_id, bytes(15) + b"\1"])
+            assert gone[made.topic_id] is None
+            assert code_of(gone[bytes(15) + b"\1"]) == ErrorCode.UNKNOWN_TOPIC_ID
+
     main()
 
 

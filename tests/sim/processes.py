@@ -16,7 +16,6 @@ from traceback import walk_tb
 from typing import Any, cast
 from warnings import catch_warnings
 
-import trio
 from trio._core import _run
 
 OWNER: ContextVar[Process | None] = ContextVar("OWNER", default=None)
@@ -121,9 +120,3 @@ def owned_by(process: Process) -> Iterator[None]:
 def child(random: Random, name: str) -> Random:
     """A source of chance of its own for `name`: what one part draws does not move the others."""
     return Random(f"{random.getrandbits(64)}/{name}")
-
-
-async def sleep_until_woken(deadline: float, woken: trio.Event) -> None:
-    """Until `woken` is set or trio's clock says `deadline`."""
-    with trio.CancelScope(deadline=deadline):
-        await woken.wait()

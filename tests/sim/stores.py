@@ -301,17 +301,6 @@ class ObservedStore:
         await self._store.close()
 
 
-class FixedLocator:
-    """The controller has its place."""
-
-    def __init__(self, controller_id: int, endpoint: Endpoint) -> None:
-        self._found = (controller_id, endpoint)
-
-    async def find(self) -> tuple[int, Endpoint] | None:
-        await trio.lowlevel.checkpoint()
-        return self._found
-
-
 class EnsembleLocator:
     """Whoever holds the office, as far as a process can see."""
 
