@@ -20,6 +20,7 @@ from pk.cli.exits import CommandError
 from pk.cli.failures import exit_code, sentence
 from pk.cli.progress import Progress
 from pk.cli.record_filter import Filter
+from pk.cli.record_input import Headers
 from pk.core.errors import KafkaError
 from pk.core.record.batch import Record
 from pk.core.values import TopicPartition
@@ -38,8 +39,6 @@ _AHEAD_S = 0.01
 
 _LAST_WORDS_S = 15.0
 """How long what is on its way has to be acknowledged when a copy is interrupted."""
-
-Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class Copy(NamedTuple):
@@ -290,8 +289,9 @@ class _Run:
         """Raises CommandError where records were not written."""
         totals = self._totals
         if totals.error is not None:
+            were = "was" if totals.lost == 1 else "were"
             raise CommandError(
-                f"{count(totals.lost, 'record')} were not written: {sentence(totals.error)}",
+                f"{count(totals.lost, 'record')} {were} not written: {sentence(totals.error)}",
                 exit_code(totals.error),
             )
 

@@ -226,7 +226,7 @@ def test_what_cannot_be_written_fails_the_copy(
     at("produce", orders, "-p", "0", "x" * 1000)
     failed = at("cp", orders, target, "--once", "-y", "--state", str(state))
     assert failed.code == 1
-    assert "not written" in failed.err and "max.message.bytes" in failed.err
+    assert "1 record was not written" in failed.err and "max.message.bytes" in failed.err
     noted = json.loads(state.read_text())["topics"][orders]["positions"]
     assert noted.get("0", 0) <= 10, "what was not written is not noted as copied"
 
