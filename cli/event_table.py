@@ -17,6 +17,8 @@ class Cell(NamedTuple):
     width: int
     show: Callable[[Row], str]
     right: bool = False
+    cut: bool = True
+    """Whether a text that is wider is cut; else it moves what stands behind it."""
 
 
 class EventTable:
@@ -45,7 +47,7 @@ class EventTable:
     def _line(self, texts: Sequence[str]) -> bytes:
         parts = []
         for text, cell in zip(map(escaped, texts), self._cells, strict=True):
-            if cell.width and len(text) > cell.width:
+            if cell.cut and cell.width and len(text) > cell.width:
                 text = f"{text[: cell.width - 1]}…"
             parts.append(text.rjust(cell.width) if cell.right else text.ljust(cell.width))
         return ("  ".join(parts).rstrip() + "\n").encode(errors="surrogateescape")

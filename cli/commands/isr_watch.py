@@ -16,7 +16,8 @@ from pk.cli.commands.isr_since import witnesses
 from pk.cli.commands.partition_view import Partitions, ailing, needed_replicas
 from pk.cli.commands.reassign_state import is_pattern, named_topics
 from pk.cli.context import Context
-from pk.cli.output import Column, Listing, narrow, plain, render, title
+from pk.cli.event_table import Cell, EventTable
+from pk.cli.output import Column, plain, title
 from pk.cli.times import show_span, show_time
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -153,60 +154,21 @@ async def _look(context: Context, admin: Admin) -> Partitions:
     }
 
 
-def _columns(width: int) -> list[Column]:
-    """The columns of the events: a narrow terminal leaves out who leads."""
-    return [c for c in _EVENTS if width >= _ROOMY or c.key != "leader"]
-
-
-def _widths(topics: Iterable[str], columns: Iterable[Column]) -> list[int]:
-    """How wide the columns are: what comes later is to stand below what came first."""
+def _cells(context: Context, topics: Iterable[str]) -> list[Cell]:
+    """The cells of an event: a narrow terminal leaves out who leads. What comes later is to stand below what came first."""
     topic = max(min(max(map(len, topics), default=5), 40), 5)
     wide = {"time": 12, "topic": topic, "partition": 4, "event": 7, "brokers": 7, "leader": 6}
     wide |= {"isr": 9, "out_for_ms": 8, "behind": 0}
-    return [wide[c.key] for c in columns]
+    roomy = not context.look.terminal or context.look.width >= _ROOMY
+    return [
+        _cell(column, wide[column.key]) for column in _EVENTS if roomy or column.key != "leader"
+    ]
 
 
-def _line(cells: Iterable[str], widths: Iterable[int], columns: Iterable[Column]) -> str:
-    return "  ".join(
-        text.rjust(width) if column.right else text.ljust(width)
-        for text, width, column in zip(cells, widths, columns, strict=True)
-    ).rstrip()
-
-
-class _Teller:
-    """Writes events in the format asked for: the head of a table once, then lines below it."""
-
-    def __init__(self, context: Context, topics: Iterable[str]) -> None:
-        look = context.look
-        self._look = look._replace(format="jsonl") if look.format == "json" else look
-        self._context = context
-        narrowed = look.columns or look.sort or look.format == "wide"
-        self._columns = _columns(look.width if look.terminal else _ROOMY)
-        lined = look.format == "table" and not narrowed
-        self._widths = _widths(topics, self._columns) if lined else None
-        if self._widths is not None:
-            heads = [title(column).replace(" ", "-") for column in self._columns]
-            context.write(_line(heads, self._widths, self._columns).encode() + b"\n")
-        else:
-            context.write(render(Listing(_EVENTS, []), self._look._replace(terminal=False)))
-
-    def tell(self, rows: list[dict[str, Any]]) -> None:
-        """Writes what happened."""
-        listing = narrow(Listing(_EVENTS, rows), self._look)
-        if not listing.rows:
-            return
-        if self._widths is not None:
-            for row in listing.rows:
-                cells = [(c.show or plain)(row[c.key]) for c in self._columns]
-                text = _line(cells, self._widths, self._columns)
-                style = partition_style(dict(row)) if self._look.colour else None
-                colour = {"red": "31", "yellow": "33"}.get(style or "")
-                shown = f"\x1b[{colour}m{text}\x1b[0m" if colour else text
-                self._context.write(shown.encode() + b"\n")
-            return
-        shown = render(Listing(_EVENTS, rows), self._look._replace(terminal=False))
-        headed = self._look.format in ("table", "wide", "csv")
-        self._context.write(shown.split(b"\n", 1)[1] if headed else shown)
+def _cell(column: Column, width: int) -> Cell:
+    show = column.show or plain
+    head = title(column).replace(" ", "-")
+    return Cell(head, width, lambda row: show(row[column.key]), right=column.right, cut=False)
 
 
 async def watch(context: Context, admin: Admin) -> None:
@@ -214,14 +176,14 @@ async def watch(context: Context, admin: Admin) -> None:
     from pk.cli.resolve import now_ms
 
     history = History()
-    teller: _Teller | None = None
+    table: EventTable | None = None
     before: Watched = {}
     lost = False
     while True:
         try:
             partitions = await _look(context, admin)
         except ClientError:
-            if teller is None:
+            if table is None:
                 raise
             if not lost:
                 context.say("No broker answers; watching on.")
@@ -231,11 +193,12 @@ async def watch(context: Context, admin: Admin) -> None:
         lost = False
         min_isr = await needed_replicas(admin, context.args, partitions)
         now: Watched = {tp: (p.leader_id, p.isr) for tp, p in partitions.items()}
-        if teller is None:
-            teller = _Teller(context, {tp.topic for tp in partitions})
+        if table is None:
+            cells = _cells(context, {tp.topic for tp in partitions})
+            table = EventTable(context, _EVENTS, cells, partition_style)
             begun = history.begin(ailing(partitions, context.args, min_isr))
             await _add_since(admin, partitions, begun, history, now_ms())
-            teller.tell(begun)
+            table.tell(begun)
             count = len(partitions)
             context.say(f"Watching {count} partition{'s'[: count != 1]}; Ctrl-C ends.")
         else:
@@ -244,7 +207,7 @@ async def watch(context: Context, admin: Admin) -> None:
             history.see(rows, stamp)
             await _add_lag(admin, partitions, rows)
             wanted = _wanted(context.args, partitions, before, min_isr)
-            teller.tell([row for row in rows if _of(row) in wanted])
+            table.tell([row for row in rows if _of(row) in wanted])
         before = now
         await trio.sleep(context.args.watch)
 

@@ -1,5 +1,6 @@
 """What `pk isr` makes of what brokers tell: who is behind, who left, how long they were gone."""
 
+import io
 import json
 from collections.abc import Callable
 from datetime import datetime
@@ -13,13 +14,32 @@ from pk.cli.commands.isr_since import Witness
 from pk.cli.commands.isr_watch import History, changes
 from pk.cli.commands.partition_view import ailing
 from pk.cli.commands.partitions import partition_row, state_of
-from pk.cli.grammar import Args
+from pk.cli.context import Context, Streams
+from pk.cli.event_table import Cell, EventTable
+from pk.cli.grammar import Args, parse
+from pk.cli.output import Column
+from pk.cli.tree import ROOT
 from pk.core.values import TopicPartition
 from pk.net.client.results import PartitionDescription
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 A, B, C = (TopicPartition("t", n) for n in range(3))
+
+
+def test_what_must_be_whole_moves_what_stands_behind_it() -> None:
+    out = io.BytesIO()
+    parsed = parse(ROOT, ("isr", "-w"))
+    cells = (
+        Cell("TOPIC", 5, lambda row: row["topic"]),
+        Cell("ISR", 3, lambda row: row["isr"], cut=False),
+        Cell("OUT", 3, lambda row: row["out"], right=True),
+    )
+    columns = [Column(name) for name in ("topic", "isr", "out")]
+    context = Context(parsed.args, parsed.path, Streams(out=out))
+    table = EventTable(context, columns, cells, lambda row: None)
+    table.tell([{"topic": "payments", "isr": "1001,1002", "out": "7"}])
+    assert out.getvalue().decode() == "TOPIC  ISR  OUT\npaym…  1001,1002    7\n"
 
 
 def partition(
