@@ -5,12 +5,11 @@ from typing import TypeVar
 
 import trio
 
-from pk.cli.context import Context
+from pk.cli.context import Context, Handler
 from pk.cli.left_behind import tell_left_throttles
 from pk.cli.session import open_session
 
 T = TypeVar("T")
-Handler = Callable[[Context], Awaitable[int | None]]
 
 
 async def _main(handler: Handler, context: Context) -> int:

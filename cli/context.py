@@ -5,7 +5,7 @@ Data goes to `show`, `show_document` and `write` (standard output); everything e
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from pk.cli.escapes import escaped_lines
@@ -251,6 +251,10 @@ class Context:
                 break
             line += data
         return line.decode(errors="replace").rstrip("\r\n")
+
+
+Handler = Callable[[Context], Awaitable[int | None]]
+"""A command: given what was typed, it does it. It returns an exit code, or None where `Context.exit` says it."""
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

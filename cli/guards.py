@@ -3,16 +3,14 @@ read-only, every request that changes something. The commands ask before they ch
 words; this is what holds where one forgot.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from pk.cli.context import Context
+from pk.cli.context import Context, Handler
 from pk.cli.exits import Refused
 from pk.cli.settings import Settings
 from pk.net.client.connection import FORBIDS
-
-Handler = Callable[[Context], Awaitable[int | None]]
 
 METADATA: Final = 3
 CHANGING: Final = frozenset(

@@ -7,12 +7,12 @@ line, written as each request ends) nothing is kept and nothing left out.
 
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 import trio
 
-from pk.cli.context import Context, count
+from pk.cli.context import Context, Handler, count
 from pk.cli.output import show_bytes
 from pk.net.client.connection import CONNECT, TRACED, RequestTrace
 
@@ -20,8 +20,6 @@ KEPT_FIRST: Final = 200
 KEPT_LAST: Final = 300
 _PIPED_WIDTH: Final = 120
 _BAR_LEAST: Final = 10
-
-Handler = Callable[[Context], Awaitable[int | None]]
 
 
 def traced(handler: Handler, how: str) -> Handler:

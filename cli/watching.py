@@ -15,13 +15,13 @@ that make rows unique, since every list begins with the names of what it lists.
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import trio
 
 from pk.cli.commands.interrupts import listen_for_interrupts
-from pk.cli.context import Context
+from pk.cli.context import Context, Handler
 from pk.cli.exits import CommandError, Exit
 from pk.cli.output import (
     Document,
@@ -37,7 +37,6 @@ from pk.cli.times import show_span, show_time
 from pk.core.errors import KafkaError, ProtocolError
 from pk.net.client.errors import ClientError
 
-Handler = Callable[[Context], Awaitable[int | None]]
 Part = Listing | Document | bytes
 
 _TICK_S = 0.25

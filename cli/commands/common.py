@@ -7,7 +7,7 @@ from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.grammar import nearest
 from pk.cli.names import remember
-from pk.cli.output import Listing, render
+from pk.cli.output import Listing, Row, render
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
@@ -170,7 +170,7 @@ def check_partitions(topic: TopicDescription, wanted: Iterable[int]) -> list[Top
     return found
 
 
-def partition_style(row: "dict[str, object]") -> str | None:
+def partition_style(row: Row) -> str | None:
     """Red for a partition without a leader, yellow for one that lacks replicas."""
     if row.get("leader") is None:
         return "red"

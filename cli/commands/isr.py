@@ -92,7 +92,7 @@ async def isr(context: Context) -> None:
     if not wanted:
         tell_none(context, partitions)
     rows = await isr_rows(context, admin, wanted)
-    context.show(Listing(_ISR, rows, partition_style))  # pyright: ignore[reportArgumentType]
+    context.show(Listing(_ISR, rows, partition_style))
 
 
 async def isr_rows(context: Context, admin: Admin, wanted: Partitions) -> list[dict[str, Any]]:

@@ -86,4 +86,4 @@ async def list_partitions(context: Context) -> None:
     if not wanted:
         tell_none(context, partitions)
     rows = [partition_row(tp, p, min_isr.get(tp.topic)) for tp, p in wanted.items()]
-    context.show(Listing(_PARTITIONS, rows, partition_style))  # pyright: ignore[reportArgumentType]
+    context.show(Listing(_PARTITIONS, rows, partition_style))

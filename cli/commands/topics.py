@@ -168,7 +168,7 @@ async def describe_topics_command(context: Context) -> None:
         for t in topics
     }
     all_rows: list[Row] = [row for t in topics for row in partitions[t.name]]
-    listing = Listing(_PARTITIONS, all_rows, partition_style)  # pyright: ignore[reportArgumentType]
+    listing = Listing(_PARTITIONS, all_rows, partition_style)
     if filtered:
         context.show(listing)
         return
@@ -206,7 +206,7 @@ def _sections(
         f"{count(data['replication_factor'], 'replica')}"
         + (f", id {data['topic_id']}" if data["topic_id"] else "")
     )
-    sections = [Section(title, Listing(_PARTITIONS[1:], partitions, partition_style))]  # pyright: ignore[reportArgumentType]
+    sections = [Section(title, Listing(_PARTITIONS[1:], partitions, partition_style))]
     if configs:
         sections.append(Section("", Listing(_CONFIGS[1:], data["configs"])))
     return sections

@@ -14,14 +14,13 @@ import trio
 
 from pk.cli.commands.interrupts import RELAY, Relay
 from pk.cli.connect import run_loop
-from pk.cli.context import Context
+from pk.cli.context import Context, Handler
 from pk.cli.exits import Exit
 from pk.cli.failures import leaf
 from pk.cli.run import report
 from pk.cli.session import Session, open_session
 from pk.net.client.errors import ConnectFailed, Disconnected, NoBrokers
 
-Handler = Callable[[Context], Awaitable[int | None]]
 Background = Callable[[Session], Awaitable[None]]
 
 _RETRY_FOR_S = 60.0

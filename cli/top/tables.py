@@ -261,7 +261,7 @@ TOPIC = Tab(
     ),
     _partition_rows,
     lambda row: row["partition"],
-    partition_style,  # pyright: ignore[reportArgumentType]
+    partition_style,
     "partition",
 )
 
@@ -463,7 +463,7 @@ ISR = Tab(
     ),
     _isr_rows,
     lambda row: (row["topic"], row["partition"]),
-    partition_style,  # pyright: ignore[reportArgumentType]
+    partition_style,
     "topic",
 )
 
