@@ -43,6 +43,7 @@ class Offsets(Protocol):
 
 
 def now_ms() -> int:
+    """Milliseconds since 1970 by this machine's clock."""
     return time.time_ns() // 1_000_000
 
 

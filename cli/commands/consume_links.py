@@ -13,18 +13,19 @@ from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.results import ListedOffset
 
-_ELSEWHERE = (
-    "offset",
-    "from_beginning",
-    "tail",
-    "follow",
-    "merge",
-    "group",
-    "partitions",
-    "include",
-    "exit",
-    "topics",
-)
+_ELSEWHERE = {
+    "offset": "--offset",
+    "from_beginning": "--from-beginning",
+    "tail": "--tail",
+    "follow": "--follow",
+    "merge": "--merge",
+    "group": "--group",
+    "partitions": "--partitions",
+    "include": "--include",
+    "exit": "--exit",
+    "topics": "--topic",
+}
+"""What says where to read otherwise."""
 
 
 def _links(context: Context) -> list[Link]:
@@ -33,11 +34,9 @@ def _links(context: Context) -> list[Link]:
         links = [parse_link(word) for word in context.args.topic]
     except ValueError as e:
         raise Unusable(f"{e}.") from None
-    for name in _ELSEWHERE:
-        if context.args.given(name):
-            raise Unusable(
-                f"A permalink says what to read; --{name.replace('_', '-')} does not go with it."
-            )
+    for dest, name in _ELSEWHERE.items():
+        if context.args.given(dest):
+            raise Unusable(f"A permalink says what to read; {name} does not go with it.")
     if len({link.profile for link in links}) > 1:
         raise Unusable("These links are of several profiles; read those of one at a time.")
     return links

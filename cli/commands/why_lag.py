@@ -14,8 +14,8 @@ from pk.cli.commands.groups_state import (
 )
 from pk.cli.commands.why import answer
 from pk.cli.context import Context
-from pk.cli.diagnosis.collect import now_ms
 from pk.cli.diagnosis.why_lag import LagFacts, Member, Read, explain_lag
+from pk.cli.resolve import now_ms
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin

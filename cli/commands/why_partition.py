@@ -11,7 +11,6 @@ from pk.cli.commands.throttles import describe as describe_throttles
 from pk.cli.commands.throttles import everything, read_throttles
 from pk.cli.commands.why import answer
 from pk.cli.context import Context
-from pk.cli.diagnosis.collect import now_ms
 from pk.cli.diagnosis.picture import name_of, number
 from pk.cli.diagnosis.why_partition import (
     PartitionFacts,
@@ -21,6 +20,7 @@ from pk.cli.diagnosis.why_partition import (
 )
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import phrase
+from pk.cli.resolve import now_ms
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

@@ -3,7 +3,6 @@
 Nothing here changes anything, joins a group or makes a topic. What a broker does not answer, or may not, is left out and noted.
 """
 
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import trio
@@ -26,6 +25,7 @@ from pk.cli.diagnosis.picture import (
 )
 from pk.cli.diagnosis.readers import horizon_ms, retention_ms
 from pk.cli.failures import phrase
+from pk.cli.resolve import now_ms
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -49,10 +49,6 @@ _DATA_NEEDS = frozenset((c.OFFSETS, c.TRANSACTIONS, c.GROUPS))
 
 
 Commits = dict[TopicPartition, r.OffsetAndMetadata]
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Collector:

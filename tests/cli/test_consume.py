@@ -98,6 +98,9 @@ def test_a_link_to_nothing_is_told_and_the_others_are_shown(at: Run, kept: str) 
     assert "there is no record at offset 999" in some.err
     assert at("consume", f"pk://{kept}/7/0").code == 1
     assert at("consume", f"pk://{kept}/0").code == 2
+    for words in (("--topic", kept), ("--from-beginning",), ("--partitions", "0")):
+        both = at("consume", good, *words)
+        assert (both.code, f"; {words[0]} does not go with it" in both.err) == (2, True), both.err
     assert at("consume", good, "-e").code == 2
     assert at("consume", good, kept).code == 2
 
