@@ -68,23 +68,31 @@ class _Waiting:
 
 
 @dataclass
-class Sent:
-    """What a sender has done so far, the warm-up left out."""
+class Measured:
+    """What a sender and a reader both count; times are of the monotonic clock."""
 
     latency: Histogram = field(default_factory=Histogram)
     records: int = 0
-    acked: int = 0
-    failed: int = 0
     size: int = 0
     """Bytes of keys and values."""
 
     started_ns: int = 0
     ended_ns: int = 0
-    error: Exception | None = None
+    """0 while it goes on."""
 
     @property
     def seconds(self) -> float:
+        """How long it took, or takes so far."""
         return max((self.ended_ns or time.monotonic_ns()) - self.started_ns, 1) / 1e9
+
+
+@dataclass
+class Sent(Measured):
+    """What a sender has done so far, the warm-up left out."""
+
+    acked: int = 0
+    failed: int = 0
+    error: Exception | None = None
 
 
 class Sender:
@@ -213,21 +221,10 @@ class Sender:
 
 
 @dataclass
-class Read:
-    """What a reader has seen so far."""
+class Read(Measured):
+    """What a reader has seen so far; where values are not looked at, its size is that of the batches as stored."""
 
-    latency: Histogram = field(default_factory=Histogram)
-    records: int = 0
-    size: int = 0
-    """Bytes of keys and values, as far as they are looked at; else of the batches as stored."""
-
-    started_ns: int = 0
     first_ns: int = 0
-    ended_ns: int = 0
-
-    @property
-    def seconds(self) -> float:
-        return max((self.ended_ns or time.monotonic_ns()) - self.started_ns, 1) / 1e9
 
 
 class Reader:
