@@ -49,7 +49,7 @@ def values(
 def record_list(
     batch_buffer: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX
 ) -> list[Record]:
-    """As `list(records(…))`, in half the time for records without headers. Raises what `records` raises."""
+    """As `list(records(…))`, and quicker where records have no headers. Raises what `records` raises."""
     found = _plain_records(bytes(body(batch_buffer, header, bytes_max)), header)
     if found is None:
         return list(records(batch_buffer, header, decompressed_bytes_max=bytes_max))
@@ -223,7 +223,10 @@ def _plain(data: bytes, position: int, many: int, out: list[bytes | None]) -> in
 
 
 def _plain_records(data: bytes, header: BatchHeader) -> list[Record] | None:
-    """The records that fill `data`; None where one is not of the usual kind."""
+    """The records that fill `data`; None where one is not of the usual kind.
+
+    Every number is read in place, key and value alike: two calls a record would eat a good part of what this saves.
+    """
     count, base_offset, base_timestamp = header.count, header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.log_append_time else None
     out: list[Record] = []
