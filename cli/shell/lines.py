@@ -64,6 +64,8 @@ class Shell:
         self.timing = False
         self.paging = True
         self._on_interrupt: Callable[[], None] | None = None
+        self._holding: HeldOutput | None = None
+        """Where the output of the command that runs is held back."""
 
     @contextlib.contextmanager
     def guarding(self) -> Iterator[None]:
@@ -116,7 +118,7 @@ class Shell:
         except KeyboardInterrupt:
             self.last_code = Exit.INTERRUPTED
         if self.timing:
-            sys.stderr.write(f"Time: {_span(time.monotonic() - began)}\n")
+            sys.stderr.write(f"Time: {exact_span(time.monotonic() - began)}\n")
         return True
 
     def _own(self, text: str) -> bool:
@@ -245,8 +247,6 @@ class Shell:
             self._holding = None
             held.finish(paged=self.paging and not through)
 
-    _holding: HeldOutput | None = None
-
     def _run_on(self, parsed: Parsed, line: Line, streams: Streams) -> int:
         from pk.cli.shell.vertical import VerticalContext
 
@@ -356,10 +356,14 @@ def _switched(now: bool, words: list[str]) -> bool:
     raise UsageError("that takes on, off, or nothing", ("shell",))
 
 
-def _span(seconds: float) -> str:
+def exact_span(seconds: float) -> str:
+    """How long a command took: `12 ms`, `1.25 s`, `2 min 5 s`."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.2f} s" if seconds < 60 else f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
+    if seconds < 60:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from pk.cli.shell.completer import ShellCompleter, fuzzy
 from pk.cli.shell.engine import Engine, Job
 from pk.cli.shell.history import History, holds_secret
 from pk.cli.shell.lexer import LineLexer
-from pk.cli.shell.lines import Shell
+from pk.cli.shell.lines import Shell, exact_span
 from pk.cli.shell.screen import cut, prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
 from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_line
@@ -305,6 +305,20 @@ def test_use_fills_in_what_is_not_named() -> None:
     assert shell.filled(["groups", "lag"]) == ["groups", "lag", "billing"]
     assert shell.filled(["topics", "delete"]) == ["topics", "delete"]
     assert shell.filled(["topics", "list"]) == ["topics", "list"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0123, "12 ms"),
+        (1.25, "1.25 s"),
+        (119.7, "2 min 0 s"),
+        (125.4, "2 min 5 s"),
+        (7260, "121 min 0 s"),
+    ],
+)
+def test_how_long_a_command_took(seconds: float, shown: str) -> None:
+    assert exact_span(seconds) == shown
 
 
 def test_no_thread_is_left_by_a_shell_that_was_not_started() -> None:
