@@ -29,9 +29,10 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError, NoBrokers
 
-_WHOLE_S = 30.0
 _ANSWER_S = 3.0
 """A broker that has not answered by then is told to be silent; it may be stopped and hold its connections open."""
+_WHOLE_S = 30.0
+"""The same where everything is asked for at once."""
 _PARTITIONS = (1000, 20_000)
 """Partitions that are not on the screen and are asked for their end in one round: at least, and at most."""
 _GROUPS = (200, 5000)
@@ -43,8 +44,11 @@ _EASE_FROM_S = 0.25
 """What took a second is not asked again for about five, however short the interval; what is quick at once."""
 _DIRS_S = 10.0
 _NODES_S = 5.0
+"""Sizes, and who the brokers are, change slowly: they are asked for no more often."""
 _AILING = 200
+"""Partitions out of sync of which it is asked how far their replicas are behind."""
 _TIMES = 60
+"""Partitions in one round of which it is asked when the next record to be read was produced."""
 
 T = TypeVar("T")
 
