@@ -174,9 +174,18 @@ class Context:
             traceback.print_exception(error, file=self.streams.err)
 
     def failed(self, error: BaseException, what: str) -> None:
-        """Notes that `what` failed and says so on standard error."""
+        """Notes that `what` failed and says so on standard error; of a broker that is silent, once for all it knows."""
         from pk.cli.failures import sentence
+        from pk.net.client.errors import Straggler
 
+        if isinstance(error, Straggler):
+            told = any(
+                isinstance(f, Straggler) and f.node_id == error.node_id for f in self.failures
+            )
+            self.fail(error)
+            if not told:
+                self.say(sentence(error))
+            return
         self.fail(error)
         self.say(f"{what}: {sentence(error)}")
 

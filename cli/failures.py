@@ -13,6 +13,7 @@ from pk.net.client.errors import (
     Disconnected,
     NoBrokers,
     RequestTimedOut,
+    Straggler,
 )
 
 _NOT_AUTHORISED = frozenset(
@@ -120,6 +121,11 @@ def sentence(error: BaseException) -> str:
             return _no_brokers([error])
         case Disconnected():
             return f"The connection was lost ({error}); whether the broker acted on the request is not known."
+        case Straggler():
+            return (
+                f"{str(error).capitalize()}, though others did; what only it knows is missing here "
+                "(-X pk.straggler.timeout.ms=… waits longer)."
+            )
         case RequestTimedOut():
             return f"No answer in time ({error}); -X request.timeout.ms=… or default.api.timeout.ms=… waits longer."
         case ConfigError():

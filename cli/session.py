@@ -14,7 +14,9 @@ from pk.net.client.admin import Admin, open_admin
 from pk.net.client.config import AdminConfig, ClientConfig
 
 _ADMIN_TIMEOUT_MS = "15000"
-"""People wait less long than programs: the default of `default.api.timeout.ms` at the command line."""
+_STRAGGLER_MS = "3000"
+"""People wait less long than programs: the defaults of `default.api.timeout.ms` and `pk.straggler.timeout.ms` at the
+command line."""
 
 
 class Session:
@@ -32,9 +34,11 @@ class Session:
 
         Raises ConfigError.
         """
-        config = client_config(
-            AdminConfig, settings, {"default.api.timeout.ms": _ADMIN_TIMEOUT_MS}, about=about
-        )
+        defaults = {
+            "default.api.timeout.ms": _ADMIN_TIMEOUT_MS,
+            "pk.straggler.timeout.ms": _STRAGGLER_MS,
+        }
+        config = client_config(AdminConfig, settings, defaults, about=about)
         key = (settings.bootstrap, tuple(sorted((k, str(v)) for k, v in config.items())))
         async with self._opening:
             found = self._admins.get(key)

@@ -109,10 +109,9 @@ async def isr_rows(context: Context, admin: Admin, wanted: Partitions) -> list[d
         nursery.start_soon(_ask_all, admin, _by_broker(wanted), _DEBUGGING_REPLICA, ends, silent)
     if silent:
         names = join([str(b) for b in sorted(silent)])
-        context.say(
-            f"{'Broker' if len(silent) == 1 else 'Brokers'} {names} did not answer; what only "
-            "they know is left open."
-        )
+        who = f"Broker {names}" if len(silent) == 1 else f"Brokers {names}"
+        what = "it knows" if len(silent) == 1 else "they know"
+        context.say(f"{who} did not answer; what only {what} is left open.")
     ailing = {tp: p for tp, p in wanted.items() if p.under_replicated}
     seen = await witnesses(admin, ailing, ends) if ailing else {}
     return [

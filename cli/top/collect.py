@@ -196,20 +196,20 @@ class Collector:
         self, brokers: Iterable[int], ask: Callable[[int], Awaitable[None]]
     ) -> frozenset[int]:
         """Asks several brokers at once; those that did not answer."""
-        silent = set(brokers)
+        failed: set[int] = set()
 
-        async def one(broker: int) -> None:
-            with trio.move_on_after(_WHOLE_S if self.wants.whole else _ANSWER_S):
-                try:
-                    await ask(broker)
-                except (ClientError, KafkaError):
-                    return
-                silent.discard(broker)
+        async def one(broker: int) -> bool:
+            try:
+                await ask(broker)
+            except (ClientError, KafkaError):
+                failed.add(broker)
+                return False
+            return True
 
-        async with trio.open_nursery() as nursery:
-            for broker in list(silent):
-                nursery.start_soon(one, broker)
-        return frozenset(silent)
+        limit_s = _WHOLE_S if self.wants.whole else _ANSWER_S
+        return frozenset(failed) | await self.admin.together.ask(
+            brokers, one, first_s=limit_s, then_s=_ANSWER_S
+        )
 
     async def _topics(self) -> None:
         cluster = self.admin.cluster

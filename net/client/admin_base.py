@@ -15,8 +15,15 @@ from pk.core.values import TopicPartition
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import AdminConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import ClientError, ConnectFailed, NoBrokers, RequestTimedOut
+from pk.net.client.errors import (
+    ClientError,
+    ConnectFailed,
+    NoBrokers,
+    RequestTimedOut,
+    Straggler,
+)
 from pk.net.client.results import CoordinatorType
+from pk.net.client.together import Together
 
 Failure = Exception
 """What an item may end with instead of a result: `KafkaError`, `ClientError` or `ProtocolError`."""
@@ -74,15 +81,15 @@ class AdminBase:
         """Connections, metadata, and `request()` for what no operation covers."""
 
         self.config = config
+        self.together = Together(cluster)
 
     async def _any(self, request: Any, *, low: int = 0, high: int = 32767) -> Any:
-        """Ask whichever broker answers."""
+        """Ask whichever broker answers, for what changes nothing."""
 
-        async def attempt() -> Any:
-            connection = await self.cluster.any_connection()
+        async def ask(connection: Connection) -> Any:
             return await connection.request(request, low=low, high=high)
 
-        return await self._retry(attempt, type(request).__name__)
+        return await self._retry(lambda: self.cluster.ask_any(ask), type(request).__name__)
 
     async def _controller(self, ask: Callable[[Connection], Awaitable[R]]) -> R:
         """Ask the controller; look for it again when it has moved."""
@@ -113,8 +120,13 @@ class AdminBase:
         route: Callable[[list[K]], Awaitable["Routed[K]"]],
         ask: Callable[[Connection, list[K]], Awaitable[Mapping[K, Any]]],
         on_failure: Callable[[K, Exception], None] | None = None,
+        *,
+        changes: bool = False,
     ) -> dict[K, Any]:
-        """Route, ask, and again for the items that failed for a passing reason. Raises when no broker is reachable."""
+        """Route, ask, and again for the items that failed for a passing reason. Raises when no broker is reachable.
+
+        What `changes` something is waited for, however long others have answered already.
+        """
         remaining = list(dict.fromkeys(items))
         answers: dict[K, Any] = {}
         order = remaining
@@ -126,12 +138,14 @@ class AdminBase:
                     await trio.sleep(backoff.next_ms() / 1000)
                 attempts += 1
                 routed = await self._retry(lambda todo=remaining: route(todo), "routing")
-                await self._ask_all(routed, ask, answers)
+                await self._ask_all(routed, ask, answers, patient=changes)
                 failed = [item for item in remaining if isinstance(answers.get(item), Exception)]
                 remaining = [i for i in failed if self._worth_retrying(answers[i], attempts)]
                 if on_failure is not None:
-                    for item in remaining:
-                        on_failure(item, answers[item])
+                    for item in failed:
+                        late = isinstance(answers[item], Straggler)
+                        if late or self._worth_retrying(answers[item], attempts):
+                            on_failure(item, answers[item])
         timed_out = RequestTimedOut(
             f"not settled within default.api.timeout.ms ({self.config.default_api_timeout_ms} ms)"
         )
@@ -142,22 +156,29 @@ class AdminBase:
         routed: "Routed[K]",
         ask: Callable[[Connection, list[K]], Awaitable[Mapping[K, Any]]],
         answers: dict[K, Any],
-        purpose: str = "",
+        *,
+        patient: bool = False,
     ) -> None:
         """Asks every node at once. Each puts its answers into `answers` as they come: where the time runs out, those of
-        the nodes that did answer are there."""
+        the nodes that did answer are there. Unless `patient`, who is much slower than another ends as `Straggler`."""
         answers.update(routed[1])
 
-        async def ask_one(node_id: int, items: list[K]) -> None:
+        async def ask_one(node_id: int) -> bool:
+            items = routed[0][node_id]
             try:
-                connection = await self.cluster.connection(node_id, purpose)
+                connection = await self.cluster.connection(node_id)
                 answers.update(await ask(connection, items))
             except FAILURES as e:
                 answers.update(dict.fromkeys(items, e))
+                return False
+            return True
 
-        async with trio.open_nursery() as nursery:
-            for node_id, items in routed[0].items():
-                nursery.start_soon(ask_one, node_id, items)
+        limit_ms = self.config.pk_straggler_timeout_ms
+        then_s = float("inf") if patient or limit_ms < 0 else limit_ms / 1000
+        for node_id in await self.together.ask(routed[0], ask_one, then_s=then_s):
+            node = self.cluster.node(node_id)
+            late = Straggler(node_id, node.address if node else "?", limit_ms)
+            answers.update(dict.fromkeys(routed[0][node_id], late))
 
     def _worth_retrying(self, error: Exception, attempts: int) -> bool:
         if isinstance(error, KafkaError):
@@ -166,7 +187,7 @@ class AdminBase:
             if error.code in _NOT_THERE:
                 return attempts < _UNKNOWN_ATTEMPTS
             return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
-        return isinstance(error, ClientError) and not isinstance(error, NoBrokers)
+        return isinstance(error, ClientError) and not isinstance(error, NoBrokers | Straggler)
 
     def _route_leaders(self, partitions: list[TopicPartition]) -> Routed[TopicPartition]:
         """Each partition to its leader, by the metadata at hand."""
@@ -205,6 +226,8 @@ class AdminBase:
         self,
         partitions: Iterable[TopicPartition],
         ask: Callable[[Connection, list[TopicPartition]], Awaitable[Mapping[TopicPartition, Any]]],
+        *,
+        changes: bool = False,
     ) -> dict[TopicPartition, Any]:
         """Ask each partition's leader. Metadata is asked for afresh, once, and again after failures."""
         wanted = [TopicPartition(*partition) for partition in partitions]
@@ -219,13 +242,15 @@ class AdminBase:
         def failed(partition: TopicPartition, error: Exception) -> None:
             stale.add(partition.topic)
 
-        return await self._batches(wanted, route, ask, failed)
+        return await self._batches(wanted, route, ask, failed, changes=changes)
 
     async def _by_coordinator(
         self,
         keys: Iterable[str],
         ask: Callable[[Connection, list[str]], Awaitable[Mapping[str, Any]]],
         type: CoordinatorType = CoordinatorType.GROUP,
+        *,
+        changes: bool = False,
     ) -> dict[str, Any]:
         """Ask each group's (or transactional id's) coordinator."""
 
@@ -246,15 +271,18 @@ class AdminBase:
             if lost or (isinstance(error, KafkaError) and error.code in _COORDINATOR_MOVED):
                 self.cluster.forget_coordinator(key, type)
 
-        return await self._batches(keys, route, ask, moved)
+        return await self._batches(keys, route, ask, moved, changes=changes)
 
-    async def _one_group(self, group_id: str, ask: Callable[[Connection], Awaitable[R]]) -> R:
+    async def _one_group(
+        self, group_id: str, ask: Callable[[Connection], Awaitable[R]], *, changes: bool = True
+    ) -> R:
         """Ask the coordinator of one group; a failure raises."""
 
         async def ask_group(connection: Connection, _: list[str]) -> dict[str, R]:
             return {group_id: await ask(connection)}
 
-        answer = (await self._by_coordinator([group_id], ask_group))[group_id]
+        answers = await self._by_coordinator([group_id], ask_group, changes=changes)
+        answer = answers[group_id]
         if isinstance(answer, Exception):
             raise answer
         return answer

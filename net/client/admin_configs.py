@@ -78,7 +78,7 @@ class ConfigOperations(AdminBase):
                 return await self._write_whole_configs(connection, asked, validate_only)
             return await _alter_incrementally(connection, asked, validate_only)
 
-        return await self._batches(listed, self._route_changes, ask)
+        return await self._batches(listed, self._route_changes, ask, changes=True)
 
     async def list_config_resources(
         self, types: Iterable[r.ResourceType] = ()

@@ -76,7 +76,7 @@ class GroupOperations(AdminBase):
             response = await connection.request(DeleteGroupsRequest(groups_names=ids))
             return {a.group_id: failure(a.error_code) for a in response.results}
 
-        answers = await self._by_coordinator(group_ids, ask)
+        answers = await self._by_coordinator(group_ids, ask, changes=True)
         return {g: _named(a, g) if isinstance(a, KafkaError) else a for g, a in answers.items()}
 
     async def list_group_offsets(
@@ -98,7 +98,7 @@ class GroupOperations(AdminBase):
         async def ask(connection: Connection) -> list[Any]:
             return await _fetch_offsets(connection, group_id, wanted, require_stable)
 
-        topics = await self._one_group(group_id, ask)
+        topics = await self._one_group(group_id, ask, changes=False)
         answers: dict[TopicPartition, r.OffsetAndMetadata | Failure | None] = {}
         for t in topics:
             for p in t.partitions:

@@ -387,7 +387,7 @@ class TopicOperations(AdminBase):
                 for p in t.partitions
             }
 
-        return await self._by_leader(before, ask)
+        return await self._by_leader(before, ask, changes=True)
 
     def _forget(self, topics: Iterable[str]) -> None:
         for topic in topics:

@@ -6,10 +6,10 @@ serves one connection's requests in order, so requests that wait (Fetch, JoinGro
 """
 
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -31,6 +31,9 @@ from pk.net.client.results import CoordinatorType, Node
 
 METADATA: Final = 3
 _JITTER: Final = 0.2
+R = TypeVar("R")
+_SLOW_S: Final = 1.0
+"""Whoever has not answered by then may have stopped: another is asked beside it, where any will do."""
 
 
 def parse_bootstrap(bootstrap: str | Sequence[str]) -> tuple[Node, ...]:
@@ -183,33 +186,101 @@ class Cluster:
             self._reached_once = True
             return link.connection
 
-    async def any_connection(self) -> Connection:
+    async def any_connection(self, besides: Connection | None = None) -> Connection:
         """A connection to whichever broker answers: one in use, else the brokers known, else the addresses given.
 
-        Raises NoBrokers when none can be reached; each is tried once.
+        `besides` is one that is not wanted. Raises NoBrokers when none can be reached; each is tried once.
         """
         if self._closed:
             raise Closed("this client is closed")
         known = list(self.metadata.brokers.values())
         ready = [c for node in known if (c := self.ready_connection(node.node_id)) is not None]
-        if ready:
-            return min(ready, key=lambda c: c.in_flight)
+        lively = [c for c in ready if c is not besides and c.waited_s < _SLOW_S]
+        if lively:
+            return min(lively, key=lambda c: c.in_flight)
         random.shuffle(known)
+        silent = {c.node.address for c in ready}
+        known.sort(key=lambda node: node.address in silent)
         candidates = known + [n for n in self.bootstrap if not self._is_known(n)]
         if known and not self._may_rebootstrap():
             candidates = known
+        if besides is not None:
+            candidates = [n for n in candidates if n.address not in silent | {besides.node.address}]
+        try:
+            connection = await self._first_of(candidates)
+        except NoBrokers:
+            if besides is None and self._all_failed_since is None:
+                self._all_failed_since = trio.current_time()
+            raise
+        self._all_failed_since = None
+        return connection
+
+    async def _first_of(self, candidates: Sequence[Node]) -> Connection:
+        """A connection to the first that answers. One after the other, but nobody is waited for alone for long."""
         failures: list[ConnectFailed] = []
-        for node in candidates:
+        raised: list[Exception] = []
+        found: list[Connection] = []
+
+        async def attempt(node: Node, done: trio.Event) -> None:
             try:
                 connection = await self._connect(node, "")
+                if METADATA not in connection.api_versions:
+                    connection.close()
+                    reason = "a controller listens there, and no broker"
+                    raise ConnectFailed(node.address, reason, node_id=node.node_id)
+                found.append(connection)
+                nursery.cancel_scope.cancel()
             except ConnectFailed as e:
                 failures.append(e)
-            else:
-                self._all_failed_since = None
-                return connection
-        if self._all_failed_since is None:
-            self._all_failed_since = trio.current_time()
+            except Exception as e:  # noqa: BLE001 - raised again below, ungrouped
+                raised.append(e)
+                nursery.cancel_scope.cancel()
+            finally:
+                done.set()
+
+        async with trio.open_nursery() as nursery:
+            for node in candidates:
+                done = trio.Event()
+                nursery.start_soon(attempt, node, done)
+                with trio.move_on_after(_SLOW_S):
+                    await done.wait()
+        if found:
+            return found[0]
+        if raised:
+            raise raised[0]
         raise NoBrokers(failures)
+
+    async def ask_any(self, ask: Callable[[Connection], Awaitable[R]]) -> R:
+        """What `ask` gets from whichever broker answers; for what changes nothing, since two may be asked.
+
+        Where the first takes long, another is asked beside it: it may have stopped with its connections open.
+        Raises what `ask` raises, and NoBrokers.
+        """
+        answers: list[R] = []
+        errors: list[Exception] = []
+
+        async def attempt(connection: Connection, done: trio.Event) -> None:
+            try:
+                answers.append(await ask(connection))
+                nursery.cancel_scope.cancel()
+            except Exception as e:  # noqa: BLE001 - raised again below, ungrouped
+                errors.append(e)
+            finally:
+                done.set()
+
+        first = await self.any_connection()
+        async with trio.open_nursery() as nursery:
+            done = trio.Event()
+            nursery.start_soon(attempt, first, done)
+            with trio.move_on_after(_SLOW_S):
+                await done.wait()
+            if not done.is_set():
+                with suppress(NoBrokers):
+                    second = await self.any_connection(besides=first)
+                    nursery.start_soon(attempt, second, trio.Event())
+        if answers:
+            return answers[0]
+        raise errors[0]
 
     def _is_known(self, node: Node) -> bool:
         return any(
@@ -316,17 +387,20 @@ class Cluster:
         from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
         async with self._refresh_lock:
-            connection = await self.any_connection()
             ids = list(topic_ids)
-            version = connection.version_of(METADATA, low=12 if ids else 1)
             asked: list[MetadataRequestTopic] | None = None
             if topics is not None or ids:
                 asked = [MetadataRequestTopic(name=name) for name in topics or ()]
                 asked += [MetadataRequestTopic(topic_id=topic_id) for topic_id in ids]
-            request = MetadataRequest(topics=asked)
-            if version >= 4:
-                request.allow_auto_topic_creation = allow_auto_topic_creation
-            response = await connection.request(request, version=version)
+
+            async def ask(connection: Connection) -> Any:
+                version = connection.version_of(METADATA, low=12 if ids else 1)
+                request = MetadataRequest(topics=asked)
+                if version >= 4:
+                    request.allow_auto_topic_creation = allow_auto_topic_creation
+                return await connection.request(request, version=version)
+
+            response = await self.ask_any(ask)
             error_code = getattr(response, "error_code", 0)
             if error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
                 self._rebootstrap()
@@ -397,20 +471,20 @@ class Cluster:
         """FindCoordinator for several keys: one request from version 4 on, else one each."""
         from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 
-        connection = await self.any_connection()
-        version = connection.version_of(FindCoordinatorRequest.API_KEY, low=1 if type else 0)
-        found: dict[str, Node | KafkaError] = {}
-        if version >= 4:
-            request = FindCoordinatorRequest(key_type=int(type), coordinator_keys=list(keys))
-            answers = (await connection.request(request, version=version)).coordinators
-            for a in answers:
-                found[a.key] = self._coordinator_answer(a, a.key, type)
-        else:
+        async def ask(connection: Connection) -> dict[str, Any]:
+            version = connection.version_of(FindCoordinatorRequest.API_KEY, low=1 if type else 0)
+            if version >= 4:
+                request = FindCoordinatorRequest(key_type=int(type), coordinator_keys=list(keys))
+                response = await connection.request(request, version=version)
+                return {a.key: a for a in response.coordinators}
+            answers: dict[str, Any] = {}
             for key in keys:
                 request = FindCoordinatorRequest(key=key, key_type=int(type))
-                answer = await connection.request(request, version=version)
-                found[key] = self._coordinator_answer(answer, key, type)
-        return found
+                answers[key] = await connection.request(request, version=version)
+            return answers
+
+        answers = await self.ask_any(ask)
+        return {key: self._coordinator_answer(a, key, type) for key, a in answers.items()}
 
     def _coordinator_answer(
         self, answer: Any, key: str, type: CoordinatorType

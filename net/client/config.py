@@ -127,6 +127,9 @@ class AdminConfig(ClientConfig):
 
     default_api_timeout_ms: int = _key(60_000, low=0, high=INT_MAX)
     retries: int = _key(INT_MAX, low=0, high=INT_MAX)
+    pk_straggler_timeout_ms: int = _key(-1, low=-1, high=INT_MAX)
+    """Of several brokers that are asked something at once, how long the others may take once one has answered; -1: as
+    long as `default.api.timeout.ms` says. What changes something is waited for all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

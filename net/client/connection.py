@@ -161,6 +161,11 @@ class Connection:
         """Requests that were submitted and are not answered."""
         return len(self._unanswered)
 
+    @property
+    def waited_s(self) -> float:
+        """For how long the oldest of the requests in flight has waited for its answer; 0 where there is none."""
+        return trio.current_time() - self._unanswered[0].started if self._unanswered else 0.0
+
     def version_of(self, api_key: int, *, low: int = 0, high: int = 32767) -> int:
         """The newest version of an API that both sides know within [low, high].
 

@@ -45,6 +45,16 @@ class RequestTimedOut(ClientError):
     """No answer within `request.timeout.ms` (or the time given for the whole operation)."""
 
 
+class Straggler(RequestTimedOut):
+    """A broker did not answer within `pk.straggler.timeout.ms` of the others: it may hang with its connections open."""
+
+    def __init__(self, node_id: int, address: str, waited_ms: float) -> None:
+        super().__init__(
+            f"broker {node_id} at {address} did not answer within {waited_ms / 1000:g} s"
+        )
+        self.node_id = node_id
+
+
 class Closed(ClientError):
     """The client was used after its `async with` block had ended."""
 

@@ -1,9 +1,13 @@
 """Errors: the exit code of each kind, and one sentence with the next step."""
 
+import io
+
 import pytest
 
+from pk.cli.context import Context, Streams
 from pk.cli.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.failures import exit_code, exit_of_rows, leaf, sentence
+from pk.cli.grammar import Args
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.errors import (
     BufferExhausted,
@@ -12,6 +16,7 @@ from pk.net.client.errors import (
     Disconnected,
     NoBrokers,
     RequestTimedOut,
+    Straggler,
 )
 
 UNREACHABLE = NoBrokers(
@@ -30,6 +35,7 @@ UNREACHABLE = NoBrokers(
         (ConnectFailed("h:1", "refused"), 3, "-b HOST:PORT"),
         (Disconnected("h:1 closed"), 3, "connection was lost"),
         (RequestTimedOut("Metadata"), 124, "waits longer"),
+        (Straggler(2, "h:1", 3000), 124, "Broker 2 at h:1 did not answer within 3 s, though"),
         (BufferExhausted("full"), 124, "full."),
         (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 4, "TOPIC_AUTHORIZATION_FAILED"),
         (KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "bad password"), 4, "bad password"),
@@ -66,3 +72,16 @@ def test_the_error_that_says_most_speaks_for_a_group() -> None:
     assert leaf(group) is said
     interrupt = KeyboardInterrupt()
     assert leaf(BaseExceptionGroup("g", [said, interrupt])) is interrupt
+
+
+def test_a_broker_that_is_silent_is_told_once_however_much_only_it_knows() -> None:
+    err = io.StringIO()
+    context = Context(Args({}, frozenset()), (), Streams(out=io.BytesIO(), err=err))
+    for partition in range(3):
+        context.failed(Straggler(2, "h:2", 3000), f"orders/{partition}")
+    context.failed(Straggler(3, "h:3", 3000), "orders/3")
+    assert [line.split(" did")[0] for line in err.getvalue().splitlines()] == [
+        "Broker 2 at h:2",
+        "Broker 3 at h:3",
+    ]
+    assert context.exit == Exit.TIMED_OUT

@@ -239,6 +239,28 @@ def test_a_second_signal_ends_it_at_once(cluster: Callable[..., Cluster], pk: Ru
 
 
 @pytest.mark.slow
+def test_beside_a_broker_that_hangs_the_others_are_heard_within_seconds(
+    cluster: Callable[..., Cluster], pk: Run
+) -> None:
+    up = cluster("--brokers", "3", "--memory")
+    at = ("-b", up.bootstrap)
+    assert pk(*at, "topics", "create", "t", "-p", "3", "-r", "3").code == 0
+    pids = {n: node["pid"] for n, node in nodes_of(pk).items()}
+    asked = {1: ("groups", "list"), 2: ("top", "-n", "1"), 3: ("groups", "lag")}
+    for node, words in asked.items():
+        os.kill(pids[node], signal.SIGSTOP)
+        began = time.monotonic()
+        ran = pk(*at, *words)
+        took_s = time.monotonic() - began
+        assert f"Broker {node} " in ran.err, ran
+        assert took_s < 9, words
+        assert pk(*at, "topics", "list").lines[1].split() == ["t", "3", "3"]
+        os.kill(pids[node], signal.SIGCONT)
+        wait_in_sync(AdminClient({"bootstrap.servers": up.bootstrap}))
+    assert up.end() == 0
+
+
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_while_brokers_are_killed_paused_and_restarted(
     cluster: Callable[..., Cluster], pk: Run
 ) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -11,7 +12,8 @@ from pk.net.client.admin_base import AdminBase
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import AdminConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import RequestTimedOut
+from pk.net.client.errors import RequestTimedOut, Straggler
+from pk.net.client.results import Node
 
 HANGING = 2
 
@@ -19,15 +21,21 @@ HANGING = 2
 class Nodes:
     """The nodes of a cluster by number, as far as asking them goes."""
 
-    async def connection(self, node_id: int, purpose: str) -> int:
+    async def connection(self, node_id: int, purpose: str = "") -> int:
         return node_id
+
+    def ready_connection(self, node_id: int, purpose: str = "") -> None:
+        return None
+
+    def node(self, node_id: int) -> Node:
+        return Node(node_id, "b", 9000 + node_id)
 
     async def retry(self, attempt: Any, **_: Any) -> Any:
         return await attempt()
 
 
-def admin() -> AdminBase:
-    return AdminBase(cast(Cluster, Nodes()), AdminConfig())
+def admin(**config: Any) -> AdminBase:
+    return AdminBase(cast(Cluster, Nodes()), AdminConfig(**config))
 
 
 async def ask(connection: Connection, items: list[str]) -> Mapping[str, str]:
@@ -61,3 +69,54 @@ def test_brokers_asked_by_id_answer_for_themselves() -> None:
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
     assert (answers[1], answers[3]) == ("from 1", "from 3")
     assert isinstance(answers[HANGING], RequestTimedOut)
+
+
+def test_a_straggler_is_given_up_once_the_others_have_answered_and_is_not_waited_for_twice() -> (
+    None
+):
+    async def ask_one(connection: Connection) -> str:
+        return (await ask(connection, ["x"]))["x"]
+
+    async def main() -> list[tuple[float, Any]]:
+        client = admin(pk_straggler_timeout_ms=3000)
+        took = []
+        for brokers in ([1, HANGING, 3], [HANGING]):
+            began = trio.current_time()
+            answers = await client._by_broker(brokers, ask_one)
+            took.append((trio.current_time() - began, answers))
+        return took
+
+    (first_s, first), (second_s, second) = trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert (first[1], first[3]) == ("from 1", "from 3")
+    assert isinstance(first[HANGING], Straggler) and first[HANGING].node_id == HANGING
+    assert str(first[HANGING]) == "broker 2 at b:9002 did not answer within 3 s"
+    assert first_s == pytest.approx(3)
+    assert isinstance(second[HANGING], Straggler) and second_s < 1
+
+
+def test_a_cluster_that_is_slow_as_a_whole_has_its_time() -> None:
+    async def ask_one(connection: Connection) -> str:
+        await trio.sleep(4.0 + cast(int, connection))
+        return "late"
+
+    async def main() -> dict[int, Any]:
+        return await admin(pk_straggler_timeout_ms=3000)._by_broker([1, 2, 3, 4, 5], ask_one)
+
+    answers = trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert answers == dict.fromkeys([1, 2, 3, 4, 5], "late")
+
+
+def test_a_change_is_waited_for_however_long_the_others_have_answered() -> None:
+    async def slow(connection: Connection, items: list[str]) -> Mapping[str, str]:
+        await trio.sleep(20 if cast(int, connection) == HANGING else 0)
+        return dict.fromkeys(items, "done")
+
+    async def route(todo: list[str]) -> Any:
+        return {1: ["a"], HANGING: ["b"]}, {}
+
+    async def main() -> dict[str, Any]:
+        client = admin(pk_straggler_timeout_ms=3000)
+        return await client._batches(["a", "b"], route, slow, changes=True)
+
+    answers = trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert answers == {"a": "done", "b": "done"}

@@ -1,0 +1,98 @@
+"""Where any broker will do, one that hangs, or that is no broker, holds nobody up while another answers."""
+
+from typing import Any
+
+import pytest
+import trio
+from client.support import ScriptedBroker, scripted_broker, trio_test
+
+from pk.core.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from pk.net.client import cluster as cluster_module
+from pk.net.client.cluster import Cluster, open_cluster
+from pk.net.client.config import AdminConfig, parse
+from pk.net.client.errors import NoBrokers
+
+CONFIG = parse(AdminConfig, {})
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of a second is long here."""
+    monkeypatch.setattr(cluster_module, "_SLOW_S", 0.1)
+
+
+async def never(request: Any, version: int) -> Any:
+    await trio.sleep_forever()
+
+
+def names(cluster_id: str, brokers: list[ScriptedBroker]) -> Any:
+    """A handler that answers Metadata with these brokers, numbered from 1."""
+
+    async def handler(request: Any, version: int) -> MetadataResponse:
+        nodes = [
+            MetadataResponseBroker(node_id=i, host="127.0.0.1", port=b.port)
+            for i, b in enumerate(brokers, 1)
+        ]
+        return MetadataResponse(cluster_id=cluster_id, brokers=nodes)
+
+    return handler
+
+
+async def refreshed(cluster: Cluster) -> str | None:
+    with trio.fail_after(10):
+        await cluster.refresh(())
+    return cluster.metadata.cluster_id
+
+
+@trio_test
+async def test_an_address_that_takes_connections_and_says_nothing_is_not_waited_for() -> None:
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    silent = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    async with (
+        scripted_broker(names("alive", [])) as broker,
+        open_cluster(f"{silent},{broker.address}", CONFIG) as cluster,
+    ):
+        assert await refreshed(cluster) == "alive"
+    await listeners[0].aclose()
+
+
+@trio_test
+async def test_an_address_of_a_controller_is_passed_over() -> None:
+    async with scripted_broker(never, {18: (0, 4)}) as controller:
+        async with scripted_broker(names("found", [])) as broker:
+            both = f"{controller.address},{broker.address}"
+            async with open_cluster(both, CONFIG) as cluster:
+                assert await refreshed(cluster) == "found"
+        async with open_cluster(controller.address, CONFIG) as cluster:
+            with pytest.raises(NoBrokers, match="a controller listens there, and no broker"):
+                await cluster.refresh(())
+
+
+@trio_test
+async def test_what_a_broker_that_stopped_leaves_open_another_is_asked() -> None:
+    async with scripted_broker(never) as first, scripted_broker(never) as second:
+        brokers = [first, second]
+        first.handler = second.handler = names("one", brokers)
+        async with open_cluster(first.address, CONFIG) as cluster:
+            assert await refreshed(cluster) == "one"
+            first.handler, second.handler = never, names("two", brokers)
+            assert await refreshed(cluster) == "two"
+            asked = len(first.requests)
+            # The first still owes an answer, so that the next request does not go there at all.
+            assert await refreshed(cluster) == "two"
+            assert len(first.requests) == asked
+
+
+@trio_test
+async def test_a_broker_that_is_merely_slow_is_waited_for() -> None:
+    async with scripted_broker(never) as broker:
+        answer = names("slow", [broker])
+
+        async def slowly(request: Any, version: int) -> Any:
+            await trio.sleep(0.3)
+            return await answer(request, version)
+
+        broker.handler = slowly
+        async with open_cluster(broker.address, CONFIG) as cluster:
+            assert await refreshed(cluster) == "slow"
+        assert len(broker.requests) == 1
