@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import trio
 
+from pk.cli.commands.interrupts import sigterm_interrupts
 from pk.cli.context import Context, Handler
 from pk.cli.left_behind import tell_left_throttles
 from pk.cli.session import open_session
@@ -15,7 +16,11 @@ T = TypeVar("T")
 async def _main(handler: Handler, context: Context) -> int:
     async with open_session() as session:
         context.session = session
-        code = int(await handler(context) or 0)
+        code = 0
+        with trio.CancelScope() as scope, sigterm_interrupts(scope):
+            code = int(await handler(context) or 0)
+        if scope.cancelled_caught:
+            raise KeyboardInterrupt
         await tell_left_throttles(context)
         return code
 

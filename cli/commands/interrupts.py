@@ -1,4 +1,5 @@
-"""Ctrl-C as something that happens, for commands that leave something behind and have to ask what is to become of it."""
+"""Ctrl-C as something that happens, for commands that leave something behind and have to ask what is to become of it; and
+SIGTERM as another Ctrl-C, for all of them."""
 
 import signal
 import threading
@@ -81,3 +82,25 @@ def listen_for_interrupts() -> Iterator[Interrupts]:
         return
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         yield Interrupts(aiter(signals))
+
+
+@contextmanager
+def sigterm_interrupts(scope: trio.CancelScope) -> Iterator[None]:
+    """Makes SIGTERM do what Ctrl-C does, so that what a command does last (a commit, a note) is done then, too: in the
+    middle of our own code it raises KeyboardInterrupt, elsewhere it cancels `scope`. The second ends the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    token = trio.lowlevel.current_trio_token()
+
+    def terminated(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if not trio.lowlevel.currently_ki_protected():
+            raise KeyboardInterrupt
+        token.run_sync_soon(scope.cancel)
+
+    before = signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

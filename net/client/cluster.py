@@ -519,16 +519,33 @@ async def open_cluster(
 
 @asynccontextmanager
 async def in_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery whose tasks are cancelled when the block ends, and which does not wrap what the block raises."""
+    """A nursery whose tasks are cancelled when the block ends, and which does not wrap what the block raises.
+
+    Not before: where the block is cancelled from outside, its last words (a commit, leaving a group) still need them.
+    """
     raised: BaseException | None = None
-    async with trio.open_nursery() as nursery:
+    begun, over = trio.Event(), trio.Event()
+    inner: list[trio.Nursery] = []
+
+    async def serve() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.shield = True
+            inner.append(nursery)
+            begun.set()
+            await over.wait()
+
+    async with trio.open_nursery() as outer:
+        outer.start_soon(serve)
         try:
-            yield nursery
+            await begun.wait()
+            yield inner[0]
         except trio.Cancelled:
             raise
         except BaseException as e:  # noqa: BLE001 - raised again below, ungrouped
             raised = e
         finally:
-            nursery.cancel_scope.cancel()
+            over.set()
+            for nursery in inner:
+                nursery.cancel_scope.cancel()
     if raised is not None:
         raise raised

@@ -240,6 +240,35 @@ async def test_what_the_block_raises_comes_out_ungrouped_and_nothing_stays_behin
 
 
 @trio_test
+async def test_what_a_cancelled_block_asks_at_last_is_answered() -> None:
+    async with scripted_broker(echo) as broker:
+        answered: list[int] = []
+        used: list[Connection] = []
+        with trio.CancelScope() as scope:
+            async with open_cluster(broker.address, CONFIG) as cluster:
+                connection = await cluster.any_connection()
+                used.append(connection)
+                scope.cancel()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await trio.testing.wait_all_tasks_blocked()
+                        answered.append(await beat(connection, 7))
+        assert answered == [7]
+        assert not used[0].usable
+
+
+@trio_test
+async def test_a_client_that_is_opened_where_all_is_cancelled_ends() -> None:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        async with open_cluster("127.0.0.1:1", CONFIG):
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+@trio_test
 async def test_the_client_waits_as_long_as_it_is_throttled() -> None:
     async def throttled(request: Any, version: int) -> HeartbeatResponse:
         return HeartbeatResponse(throttle_time_ms=120 if request.generation_id == 1 else 0)
