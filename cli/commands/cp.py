@@ -118,6 +118,8 @@ async def copy(context: Context) -> int | None:
         ids = await _ids(admin, target)
         plan = await _plan(context, admin, wish, topics, same=ids[0] == ids[1])
         state = StateFile(context.args.state, plan.targets, ids)
+        if not context.args.dry_run:
+            stack.enter_context(state.held())
         plan = plan._replace(spans=state.resumed(context, plan.spans, plan.starts, topics))
         missing = await target_description(context, target, plan.targets, topics)
         if context.args.keep_timestamp:

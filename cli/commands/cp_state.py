@@ -5,9 +5,11 @@ behind what was copied, never ahead. It names both clusters and the topics by th
 another topic of the same name.
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from pk.cli.commands.reading import Span
@@ -42,6 +44,42 @@ class StateFile:
 
         self.found = False
         """Whether there was a file to go on from."""
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps other copies from the file while the block runs: of two that go on from the same place each would copy
+        what the other does. The lock is a file beside it, gone afterwards. Raises CommandError."""
+        if self.path is None:
+            yield
+            return
+        beside = f"{self.path}.lock"
+        fd = self._locked(beside)
+        try:
+            os.pwrite(fd, str(os.getpid()).encode(), 0)
+            yield
+        finally:
+            os.unlink(beside)
+            os.close(fd)
+
+    def _locked(self, beside: str) -> int:
+        while True:
+            try:
+                fd = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as e:
+                raise CommandError(f"{self.path} cannot be written: {e.strerror}.") from None
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(fd).st_ino == os.stat(beside).st_ino:
+                    return fd
+            except BlockingIOError:
+                holder = os.pread(fd, 20, 0).decode(errors="replace")
+                os.close(fd)
+                raise CommandError(
+                    f"Another copy, process {holder}, goes on from {self.path}; end it, or name another file."
+                ) from None
+            except FileNotFoundError:
+                pass  # whoever held it has just removed it
+            os.close(fd)
 
     def resumed(
         self,

@@ -327,6 +327,26 @@ def test_an_interrupted_copy_notes_where_it_is(
     assert at("consume", target, "-e").lines == ["0", "1", "2", "3"]
 
 
+def test_of_two_copies_with_one_state_the_second_is_refused(
+    at: Run, kafka: Kafka, fresh: Fresh, tmp_path: Path
+) -> None:
+    source, target = fresh("source"), fresh("target")
+    at("topics", "create", source, target)
+    state = tmp_path / "state"
+    words = ("cp", source, target, "--once", "--state", str(state))
+    with copying(kafka, source, target, "--state", str(state)) as copy:
+        at("produce", source, "0")
+        until(lambda: at("consume", target, "-e").lines == ["0"], "what comes is copied")
+        second = at(*words, "-y")
+        assert (second.code, f"Another copy, process {copy.pid}," in second.err) == (1, True)
+        assert at(*words, "-d").code == 0
+        copy.send_signal(signal.SIGTERM)
+        assert copy.wait(30) == 130
+    assert at(*words, "-y").code == 0
+    assert at("consume", target, "-e").lines == ["0"]
+    assert [path.name for path in tmp_path.glob("state*")] == ["state"]
+
+
 def test_a_state_is_of_one_copy(at: Run, fresh: Fresh, orders: str, tmp_path: Path) -> None:
     target, other = fresh("target"), fresh("other")
     at("topics", "create", target, other)
