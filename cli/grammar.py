@@ -25,10 +25,10 @@ class UsageError(Exception):
 class Option:
     """An option. Without `value` it is a flag; `value` is the word help shows for its value.
 
-    `kind` says how the value is read: text, int, count (an int above 0), seconds (`2`, `0.5`, `2s`), pair (KEY=VALUE),
-    list (comma separated), or choice (one of `choices`). `complete` names what completes it. `assumed` is the value of
+    `kind` says how the value is read: text, int, count (an int above 0), seconds (`2`, `0.5`, `2s`), pause (seconds, a
+    tenth or more), pair (KEY=VALUE), list (comma separated), or choice (one of `choices`). `complete` names what completes it. `assumed` is the value of
     an option that may stand without one (`--compression-codec[=gzip]`); such an option takes a value only after `=`, or
-    where the next word is one of its choices or, of kind seconds, a time.
+    where the next word is one of its choices or, of kind pause, a time.
     """
 
     __slots__ = (
@@ -250,12 +250,18 @@ def _meant(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
+_LEAST_PAUSE_S: Final = 0.1
+"""Who looks again and again is not to keep a cluster busy."""
+
+_DAY_S: Final = 86_400
+
+
 def _seconds(text: str) -> float | None:
-    """The seconds in `2`, `0.5` or `2s`; None where it is no time or none above 0."""
+    """The seconds in `2`, `0.5` or `2s`; None where it is no time."""
     number = text.removesuffix("s")
     if not number.replace(".", "", 1).isdecimal() or not number.isascii():
         return None
-    return float(number) or None
+    return float(number)
 
 
 def convert(option: Option | Argument, name: str, text: str) -> Any:
@@ -276,8 +282,14 @@ def convert(option: Option | Argument, name: str, text: str) -> Any:
             raise UsageError(f"{name} wants a number, not {text!r}") from None
     if kind == "seconds":
         seconds = _seconds(text)
-        if seconds is None:
+        if not seconds or seconds > _DAY_S:
             raise UsageError(f"{name} wants seconds above 0 such as 2 or 0.5, not {text!r}")
+        return seconds
+    if kind == "pause":
+        seconds = _seconds(text)
+        if seconds is None or not _LEAST_PAUSE_S <= seconds <= _DAY_S:
+            limits = f"from {_LEAST_PAUSE_S} to {_DAY_S}"
+            raise UsageError(f"{name} wants seconds {limits}, such as 2 or 0.5, not {text!r}")
         return seconds
     if kind == "choice":
         assert isinstance(option, Option)
@@ -397,7 +409,7 @@ class _Parser:
         """Whether `word` is a value of an option that may stand without one."""
         if option.assumed is None:
             return False
-        return word in option.choices or (option.kind == "seconds" and _seconds(word) is not None)
+        return word in option.choices or (option.kind == "pause" and _seconds(word) is not None)
 
     def next_value(self, name: str, rest: list[str]) -> str:
         if not rest or rest[-1].partition("=")[0] in self.options:

@@ -111,7 +111,7 @@ WATCH = Option(
     "-w",
     "--watch",
     value="SECONDS",
-    kind="seconds",
+    kind="pause",
     assumed="2",
     dest="watch_s",
     help="Look again every so many seconds (2) and light up what changed; Ctrl-C ends.",

@@ -48,7 +48,7 @@ ISR = Command(
             "-w",
             "--watch",
             value="SECONDS",
-            kind="seconds",
+            kind="pause",
             assumed="0.5",
             help="Stay, look every so many seconds (0.5), and tell who leaves and joins the in-sync replicas.",
         ),

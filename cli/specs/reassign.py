@@ -195,7 +195,7 @@ REASSIGN = Group(
                     "-w",
                     "--watch",
                     value="SECONDS",
-                    kind="seconds",
+                    kind="pause",
                     assumed="1",
                     help="Stay until nothing moves any more; look every so many seconds (1).",
                 ),

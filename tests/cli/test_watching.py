@@ -99,6 +99,7 @@ def test_other_formats_light_the_lines_that_are_new() -> None:
         (["topics", "list", "--watch=3s"], 3.0),
         (["topics", "list", "--watch", "1s", "orders"], 1.0),
         (["topics", "list", "-w", "orders"], 2.0),
+        (["topics", "list", "-w", "0.1"], 0.1),
     ],
 )
 def test_the_seconds_may_be_left_out(words: list[str], seconds: float | None) -> None:
@@ -107,10 +108,16 @@ def test_the_seconds_may_be_left_out(words: list[str], seconds: float | None) ->
     assert parsed.args.pattern == ("orders" if "orders" in words else None)
 
 
-@pytest.mark.parametrize("value", ["0", "x", "-1", ""])
-def test_what_is_no_time_is_refused(value: str) -> None:
-    with pytest.raises(UsageError, match="wants seconds above 0"):
+@pytest.mark.parametrize("value", ["0", "0.01", "x", "-1", "", "86401"])
+def test_what_is_no_time_or_no_pause_is_refused(value: str) -> None:
+    with pytest.raises(UsageError, match="wants seconds from 0.1 to 86400"):
         parse(ROOT, ["topics", "list", f"--watch={value}"])
+
+
+@pytest.mark.parametrize("command", ["topics list", "isr", "reassign status"])
+def test_nobody_looks_without_a_pause(command: str) -> None:
+    with pytest.raises(UsageError, match="-w wants seconds from 0.1 to 86400, .* not '0'"):
+        parse(ROOT, [*command.split(), "-w", "0"])
 
 
 def test_what_shows_and_changes_nothing_can_be_watched() -> None:
