@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from pk.cli.escapes import escaped_lines
+from pk.cli.escapes import escaped_bytes, escaped_lines
 from pk.cli.exits import Exit, Refused
 from pk.cli.grammar import Args
 from pk.cli.output import Column, Document, Listing, Look, check_format, render, render_document
@@ -145,8 +145,8 @@ class Context:
         )
 
     def write(self, data: bytes) -> None:
-        """Writes data to standard output."""
-        self.streams.out.write(data)
+        """Writes data to standard output: as it is, but for what a terminal would act on."""
+        self.streams.out.write(escaped_bytes(data) if self.streams.out_terminal else data)
         self.streams.out.flush()
 
     def show(self, listing: Listing) -> None:

@@ -17,6 +17,13 @@ _ACTIVE_IN_LINES: Final = re.compile(
 """The same in text of ours: which has line ends, tabs and colours."""
 
 
+_ACTIVE_BYTES: Final = re.compile(
+    rb"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]"
+    rb"|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
+)
+"""And in UTF-8."""
+
+
 def _shown(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
 
@@ -29,3 +36,8 @@ def escaped(text: str) -> str:
 def escaped_lines(text: str) -> str:
     """`text` of ours that holds such names: its lines and colours stay, the rest is escaped."""
     return text if text.isprintable() else _ACTIVE_IN_LINES.sub(_shown, text)
+
+
+def escaped_bytes(data: bytes) -> bytes:
+    """The same of what is written to a terminal as it is: records, lists in formats for programs."""
+    return _ACTIVE_BYTES.sub(lambda found: found[0].decode().encode("unicode_escape"), data)

@@ -22,6 +22,7 @@ import trio
 
 from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.context import Context, Handler
+from pk.cli.escapes import escaped_lines
 from pk.cli.exits import CommandError, Exit
 from pk.cli.output import (
     Document,
@@ -249,10 +250,10 @@ class _Painted:
         self._due = trio.current_time()
 
     def __enter__(self) -> None:
-        self._context.write(_ENTER)
+        self._act(_ENTER)
 
     def __exit__(self, *_: object) -> None:
-        self._context.write(_LEAVE)
+        self._act(_LEAVE)
         if self._picture is None:
             return
         for part in self._picture.parts:
@@ -263,6 +264,11 @@ class _Painted:
         for line in (*self._picture.said, self._missing):
             if line is not None:
                 self._context.say(line)
+
+    def _act(self, data: bytes) -> None:
+        """Writes what the terminal is to act on."""
+        self._context.streams.out.write(data)
+        self._context.streams.out.flush()
 
     def see(self, picture: Picture) -> None:
         self._before, self._picture = self._picture, picture
@@ -318,9 +324,9 @@ class _Painted:
             )
             lines = [*lines[: room - 1], _cut(hint, width)]
         # A line is cleared before it is written: after it, the last cell of a full line would go.
-        shown = "\r\n\x1b[K".join([*head, *lines, *foot])
+        shown = "\r\n\x1b[K".join(map(escaped_lines, [*head, *lines, *foot]))
         below = "\r\n\x1b[J" if len(head) + len(lines) + len(foot) < height else ""
-        context.write(f"\x1b[H\x1b[K{shown}{below}".encode(errors="surrogateescape"))
+        self._act(f"\x1b[H\x1b[K{shown}{below}".encode(errors="surrogateescape"))
 
 
 def _cut(text: str, width: int) -> str:

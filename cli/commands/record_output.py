@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from pk.cli.commands.reading import Part
 from pk.cli.context import Context, count
+from pk.cli.escapes import escaped_bytes
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.internal_topics import DECODED, decoded
 from pk.cli.record_filter import record_filter
@@ -61,7 +62,8 @@ class Output:
         """Whether what was written last left a terminal's cursor in the middle of a line."""
 
         self._terminal = context.streams.out_terminal
-        self._write = context.streams.out.write
+        write = context.streams.out.write
+        self._write = (lambda data: write(escaped_bytes(data))) if self._terminal else write
         self._flush = context.streams.out.flush
         self._head = self._writer.begin()
         self._begun = False

@@ -1,11 +1,17 @@
 """Nothing that somebody put into a name acts on the terminal of who lists it."""
 
+import io
 from collections.abc import Callable
 from typing import Any
 
-from terminal import ESCAPE
+import pytest
+from clients.fixtures import Kafka
+from terminal import ESCAPE, Terminal
 
-from pk.cli.escapes import escaped, escaped_lines
+from pk.cli.context import Context, Streams
+from pk.cli.escapes import escaped, escaped_bytes, escaped_lines
+from pk.cli.grammar import Args
+from pk.cli.output import Column, Listing
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -45,3 +51,39 @@ def test_our_own_lines_and_colours_stay() -> None:
     assert escaped_lines("\x1b[2J\x1b]0;a\x07") == r"\x1b[2J\x1b]0;a\x07"
     assert escaped(ours) == r"one\ttwo\n\x1b[1;31mthree\x1b[0m"
     assert escaped("plain – ü 日本\udcff") == "plain – ü 日本\udcff"
+
+
+@pytest.mark.parametrize("form", ["name", "csv", "{group}\\n", "json", "jsonl", "yaml"])
+def test_formats_for_programs_are_inert_on_a_terminal_and_exact_elsewhere(form: str) -> None:
+    shown = {}
+    for terminal in (True, False):
+        out = io.BytesIO()
+        context = Context(
+            Args({"format": form}, frozenset()), (), Streams(out, out_terminal=terminal)
+        )
+        context.show(Listing([Column("group")], [{"group": "\x1b[2Ja\x9b1A\u202e"}]))
+        shown[terminal] = out.getvalue()
+    assert b"\x1b" not in shown[True] and b"\xc2\x9b" not in shown[True]
+    assert rb"1A\u202e" in shown[True]
+    exact = b"a\xc2\x9b1A\xe2\x80\xae"
+    assert exact in shown[False]
+    assert (b"\x1b[2J" + exact in shown[False]) == (form not in ("json", "jsonl", "yaml"))
+
+
+def test_bytes_of_any_kind_pass_but_what_acts() -> None:
+    harmless = "ü 日本 \x1b[32mgreen\x1b[0m\t\n".encode() + bytes(range(0xA0, 0x100))
+    assert escaped_bytes(harmless) == harmless
+    assert escaped_bytes(b"\x1b]0;a\x07\r\xe2\x80\xae") == rb"\x1b]0;a\x07\r\u202e"
+
+
+def test_records_are_inert_on_a_terminal_and_exact_in_a_pipe(
+    terminal: Callable[..., Terminal], at: Run, kafka: Kafka, fresh: Fresh
+) -> None:
+    topic = fresh("topic")
+    at("topics", "create", topic)
+    at("produce", topic, "-k", "\x1b[2Jkey", "\x1b]0;owned\x07value")
+    words = ("consume", topic, "-e", "-f", "%k %v\\n")
+    one = terminal(*words, "-b", kafka.bootstrap)
+    one.wait_for(r"\x1b[2Jkey \x1b]0;owned\x07value")
+    assert one.end() == 0
+    assert at(*words).out == b"\x1b[2Jkey \x1b]0;owned\x07value\n"
