@@ -27,7 +27,8 @@ def marked() -> bool:
 
 
 async def tell_left_throttles(context: "Context") -> None:
-    """Says on a terminal that a throttle was left behind in the cluster that the command talked to, and what removes it."""
+    """Says on a terminal that a throttle was left behind in the cluster that the command talked to, and what removes it;
+    in the shell once."""
     told = not context.streams.err_terminal or context.path[:1] == ("reassign",)
     if told or context.session is None or not marked():
         return
@@ -41,11 +42,13 @@ async def tell_left_throttles(context: "Context") -> None:
     admin = context.session.opened(context.settings)
     cluster_id = None if admin is None else admin.cluster.metadata.cluster_id
     left = [r for r in rollbacks(cluster_id) if r.throttled.any] if cluster_id else []
-    if admin is None or not left or any(_attended(r.path) for r in left):
+    told = context.session.told
+    if admin is None or not left or left[0].path in told or any(_attended(r.path) for r in left):
         return
     with trio.move_on_after(_ASK_S), suppress(KafkaError, ClientError):
         if await admin.list_reassignments():
             return
+        told.add(left[0].path)
         context.say(
             f"Beware: a reassignment left its throttle on {describe(left[0].throttled)}, though nothing moves any more; "
             "`pk reassign throttle --remove` takes it away."
@@ -55,7 +58,7 @@ async def tell_left_throttles(context: "Context") -> None:
 def _attended(path: str) -> bool:
     """Whether the process that wrote a rollback file is still there to tidy up."""
     word = os.path.basename(path).removesuffix(".json").rpartition("-")[2]
-    if not word.isdecimal():
+    if not word.isdecimal() or int(word) == os.getpid():  # the shell, whose `reassign` has ended
         return False
     try:
         os.kill(int(word), 0)

@@ -29,6 +29,9 @@ class Session:
         self.answered: dict[str, str] = {}
         """The cluster that was found to answer at each address, where a profile wants to know."""
 
+        self.told: set[str] = set()
+        """What was said once and need not be said again, such as what is left behind in the cluster."""
+
     async def admin(self, settings: Settings, about: type[ClientConfig] = AdminConfig) -> Admin:
         """The admin client for a cluster. `about` is the kind of client that the command's -X keys are for.
 

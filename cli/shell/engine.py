@@ -17,6 +17,7 @@ from pk.cli.connect import run_loop
 from pk.cli.context import Context, Handler
 from pk.cli.exits import Exit
 from pk.cli.failures import leaf
+from pk.cli.left_behind import tell_left_throttles
 from pk.cli.run import report
 from pk.cli.session import Session, open_session
 from pk.net.client.errors import ConnectFailed, Disconnected, NoBrokers
@@ -53,6 +54,7 @@ class Job:
         try:
             with self.scope:
                 self.code = await self._attempts()
+                await tell_left_throttles(self.context)
             if self.scope.cancelled_caught:
                 self.code = Exit.INTERRUPTED
         except trio.Cancelled:
