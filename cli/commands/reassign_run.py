@@ -478,6 +478,7 @@ async def _interrupted(
             await moving.settle()
             moving.finish("cancelled")
         moving.show()
+        moving.tell_rollback()  # of what was done before
         return Exit.INTERRUPTED
     if answer == "d":
         detach(moving)

@@ -321,7 +321,8 @@ def test_detached_a_process_in_the_background_tidies_up(pk: Pk) -> None:
 def test_on_a_terminal_it_shows_progress_and_asks_what_ctrl_c_is_to_mean(pk: Pk) -> None:
     topic = make_topic(pk, "asked", "1:2,2:1", 4)
     before = pk.replicas(topic)
-    program, *words = pk_command("reassign", "apply", "-t", topic, "--to", "3,4")
+    empty = make_topic(pk, "empty", "1:2")
+    program, *words = pk_command("reassign", "apply", "-t", topic, "-t", empty, "--to", "3,4")
     child = pexpect.spawn(
         program,
         [*words, "--throttle", "100kB/s"],
@@ -338,15 +339,17 @@ def test_on_a_terminal_it_shows_progress_and_asks_what_ctrl_c_is_to_mean(pk: Pk)
         child.sendintr()
         child.expect("What now\\?")
         child.send("\r")  # goes on watching
-        child.expect("0 of 2 partitions")
+        child.expect("1 of 3 partitions")
         child.sendintr()
         child.expect("What now\\?")
         child.send("c\r")
         child.expect("cancelled")
+        child.expect("To go back: pk reassign rollback")  # for what was moved before
         child.expect(pexpect.EOF)
     assert child.exitstatus == 130
     assert pk.moving() == [] and pk.throttles() == []
     assert pk.replicas(topic) == before
+    assert set(pk.replicas(empty)[0]) == {3, 4}
 
 
 def test_leaders_leave_with_their_broker_and_come_back_when_asked(pk: Pk) -> None:
