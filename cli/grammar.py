@@ -421,8 +421,13 @@ class _Parser:
         words = list(self.plain)
         declared = self.node.arguments
         for i, argument in enumerate(declared):
-            if argument.optional and argument.dest in self.given:
-                continue  # its option of the same name was given instead
+            if argument.dest in self.given and (argument.optional or argument.many):
+                # Its option of the same name was given instead, or besides.
+                if argument.many and words:
+                    named = self.values[argument.dest]
+                    self.values[argument.dest] = (*named, *(self.read(argument, w) for w in words))
+                    words = []
+                continue
             after = sum(not a.optional for a in declared[i + 1 :])
             if argument.many:
                 taken = words[: len(words) - after] if after else words

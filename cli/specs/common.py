@@ -154,6 +154,16 @@ PARTITION_NUMBERS = Option(
     help="Only these partitions.",
 )
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+NAMED = Option(
+    "-t",
+    "--topic",
+    value="TOPIC",
+    repeat=True,
+    help="Names a topic as the plain word does; may be given again.",
+    dest="topic",
+    complete="topic",
+)
+"""For commands whose argument is TOPIC: Apache's word for it."""
 
 RECORD_COUNT = Option(
     "-n",

@@ -1,7 +1,7 @@
 """`pk partitions` and `pk isr`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, WATCHABLE
+from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, NAMED, WATCHABLE
 
 _TOPICS = Argument(
     "TOPIC",
@@ -42,6 +42,7 @@ ISR = Command(
     ),
     arguments=(_TOPICS,),
     options=(
+        NAMED,
         _INTERNAL,
         *_HEALTH,
         Option(
@@ -83,6 +84,7 @@ PARTITIONS = Group(
             ),
             arguments=(_TOPICS,),
             options=(
+                NAMED,
                 _INTERNAL,
                 *_HEALTH,
                 Option(

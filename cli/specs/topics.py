@@ -6,6 +6,7 @@ from pk.cli.specs.common import (
     CONNECTION,
     DRY_RUN,
     LISTING,
+    NAMED,
     PARTITION_NUMBERS,
     WATCHABLE,
 )
@@ -60,6 +61,14 @@ TOPICS = Group(
                 ),
             ),
             options=(
+                Option(
+                    "-t",
+                    "--topic",
+                    value="PATTERN",
+                    dest="pattern",
+                    help="The same, as Apache's tool has it.",
+                    complete="topic",
+                ),
                 Option("-i", "--internal", help="Internal topics (__consumer_offsets, …) too."),
                 Option(
                     "--exclude-internal",
@@ -113,6 +122,7 @@ TOPICS = Group(
                 ),
             ),
             options=(
+                NAMED,
                 Option("-i", "--internal", help="Internal topics too, where no topic is named."),
                 Option("-a", "--all-configs", help="Every config, not only those that were set."),
                 *_HEALTH,
@@ -128,6 +138,7 @@ TOPICS = Group(
             shows="topic partitions:int? replication_factor:int? result topic_id? error?",
             arguments=(Argument("TOPIC", many=True, help="Their names."),),
             options=(
+                NAMED,
                 Option(
                     "-p",
                     "--partitions",
@@ -165,6 +176,7 @@ TOPICS = Group(
             shows="topic name from? to? result error?",
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
+                NAMED,
                 _CONFIG,
                 Option(
                     "--delete-config",
@@ -199,6 +211,7 @@ TOPICS = Group(
                 Argument("TOPIC", many=True, help="Their names, to the letter.", complete="topic"),
             ),
             options=(
+                NAMED,
                 Option(
                     "--regex",
                     help="The names are regular expressions over whole names; the list is shown first.",
@@ -217,6 +230,7 @@ TOPICS = Group(
             shows="topic from:int to:int result error?",
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
+                NAMED,
                 Option("-n", "--num", value="N", kind="count", help="How many more."),
                 Option(
                     "-p",
@@ -251,6 +265,7 @@ TOPICS = Group(
                 ),
             ),
             options=(
+                NAMED,
                 Option(
                     "-o",
                     "--offset",
@@ -289,6 +304,7 @@ TOPICS = Group(
             },
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
+                NAMED,
                 Option(
                     "-o",
                     "--offset",

@@ -158,6 +158,31 @@ def test_a_letter_means_the_same_everywhere() -> None:
                     assert option.long_name in LETTERS[name], (path, name)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(f"topics {verb}" for verb in ("describe", "create", "alter", "delete", "offsets")),
+        *("topics add-partitions", "topics trim", "partitions list", "isr"),
+    ],
+)
+def test_a_topic_is_named_by_a_word_or_as_apache_s_tools_do(command: str) -> None:
+    def topics(*words: str) -> object:
+        return parse(ROOT, [*command.split(), *words]).args.topic
+
+    assert topics("a", "b") == topics("-t", "a", "--topic", "b") == topics("-t", "a", "b")
+    assert topics("--topic=a") == ("a",)
+    with pytest.raises(UsageError, match="wants a value"):
+        topics("-t")
+
+
+def test_a_topic_is_wanted_however_it_is_named() -> None:
+    with pytest.raises(UsageError, match="pk topics delete wants TOPIC"):
+        parse(ROOT, ["topics", "delete"])
+    assert parse(ROOT, ["topics", "list", "-t", "a.*"]).args.pattern == "a.*"
+    with pytest.raises(UsageError, match="takes no further word, got 'b'"):
+        parse(ROOT, ["topics", "list", "-t", "a.*", "b"])
+
+
 def test_no_option_is_accepted_and_ignored() -> None:
     """Every value a command takes is looked at somewhere outside the tree."""
     words: set[str] = set()
