@@ -220,7 +220,7 @@ class _Parser:
 
             near = nearest(path[0], self.fields)
             hint = (
-                f"did you mean {' or '.join(near)}"
+                f"did you mean {' or '.join(near)}?"
                 if near
                 else f"there are {', '.join(sorted(self.fields))}"
             )

@@ -126,7 +126,7 @@ async def quorum(context: Context) -> None:
     }
     shown = {k: v for k, v in summary.items() if k != "snapshot_age_ms"}
     age = summary["snapshot_age_ms"]
-    shown["snapshot_age"] = "—" if age is None else show_span(age)
+    shown["snapshot_age"] = "-" if age is None else show_span(age)
     named = [{"name": k.replace("_", " "), "value": v} for k, v in shown.items()]
     context.show_document(
         Document(
