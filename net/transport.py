@@ -1,4 +1,4 @@
-"""Bytes in and bytes out: a socket as the server uses it.
+"""Bytes in and bytes out: a socket as the server uses it, and any trio stream in its place.
 
 The socket is used without trio's wrapper, because trio pays a checkpoint for every call: one `recv_into` that succeeds at
 once costs a system call here, and only one that would block goes to the loop. Whoever reads in a cycle yields by itself.
@@ -190,3 +190,34 @@ class SocketTransport:
             self._closed = True
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
+
+
+class StreamTransport:
+    """Any trio stream: memory streams of tests and simulation, TLS."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self._stream = stream
+        self._left = b""
+        self.last_sent = float("-inf")
+
+    async def receive(self, buffer: FrameBuffer) -> int | None:
+        """See Transport."""
+        data = self._left or bytes(await self._stream.receive_some(64 * 1024))
+        self._left = b""
+        before = len(buffer)
+        if not buffer.feed(data):
+            self._left = data[len(buffer) - before :]
+            return None
+        return len(data)
+
+    async def send(self, parts: Sequence[Part]) -> None:
+        """See Transport."""
+        await self._stream.send_all(b"".join(map(_bytes_of, parts)))
+        self.last_sent = trio.current_time()
+
+    async def finish(self) -> None:
+        """See Transport. A stream's own close does it."""
+
+    async def aclose(self) -> None:
+        """See Transport."""
+        await trio.aclose_forcefully(self._stream)

@@ -153,7 +153,7 @@ PARTITION_NUMBERS = Option(
     repeat=True,
     help="Only these partitions.",
 )
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
 NAMED = Option(
     "-t",
     "--topic",
@@ -164,6 +164,8 @@ NAMED = Option(
     complete="topic",
 )
 """For commands whose argument is TOPIC: Apache's word for it."""
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 RECORD_COUNT = Option(
     "-n",

@@ -336,7 +336,7 @@ def test_of_two_copies_with_one_state_the_second_is_refused(
     words = ("cp", source, target, "--once", "--state", str(state))
     with copying(kafka, source, target, "--state", str(state)) as copy:
         at("produce", source, "0")
-        until(lambda: at("consume", target, "-e").lines == ["0"], "what comes is copied")
+        wait_until("a copy of what comes", lambda: at("consume", target, "-e").lines == ["0"])
         second = at(*words, "-y")
         assert (second.code, f"Another copy, process {copy.pid}," in second.err) == (1, True)
         assert at(*words, "-d").code == 0

@@ -16,6 +16,7 @@ from traceback import walk_tb
 from typing import Any, cast
 from warnings import catch_warnings
 
+import trio
 from trio._core import _run
 
 OWNER: ContextVar[Process | None] = ContextVar("OWNER", default=None)
