@@ -3,7 +3,7 @@
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,33 @@ def test_every_error_is_explained() -> None:
     assert all(e.meaning.endswith(".") and e.step[-1] in ".?" for e in found)
 
 
+def check_commands(lines: Iterable[str]) -> None:
+    """Each is a command line, but for what it leaves out."""
+    for line in lines:
+        try:
+            parse(ROOT, split_line(line).words)
+        except UsageError as e:
+            assert "wants" in str(e), f"pk {line}: {e}"
+
+
 def test_commands_named_in_errors_and_pages_are_there() -> None:
     texts = [e.step for e in error_help()] + [page(name) for name in PAGES if name != "configs"]
     named = [words for text in texts for words in re.findall(r"`pk ([^`]+)`", text)]
     assert len(named) > 40
-    for words in named:
-        try:
-            parse(ROOT, split_line(words).words)
-        except UsageError as e:
-            assert "wants" in str(e), f"pk {words}: {e}"
+    check_commands(named)
+
+
+def test_commands_shown_in_the_documents_are_there() -> None:
+    shown = []
+    for path in (DOCS.parent / "README.md", *DOCS.glob("*.md")):
+        if path.name == "commands.md":
+            continue  # made from the commands themselves
+        text = path.read_text(encoding="utf-8")
+        shown += re.findall(r"`pk ([^`\n]+)`", text)
+        lines = re.findall(r"^ *\$ pk ([^\n]+)$", text, re.MULTILINE)
+        shown += [re.split(r" {3,}", line)[0] for line in lines]  # beside it stands what it does
+    assert len(shown) > 150
+    check_commands(line.replace("< ", "| ") for line in shown if not re.search(r"…|\\\|", line))
 
 
 def test_every_command_stands_under_one_heading() -> None:
