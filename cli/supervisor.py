@@ -229,11 +229,12 @@ class Supervisor:
         await child.process.stdin.aclose()
         if self._children.get(node.node) is child:
             del self._children[node.node]
-        if not child.asked and child.ready.is_set():
-            again = f"`pk broker start {node.node}` starts it again"
-            self._say(f"{name_of(node)} (process {node.pid}) {_how(status)}; {again}")
         node.pid = None
         self._move(node, STOPPED if child.asked else DEAD)
+        # Said when the state says it too: whoever reads it here may look there.
+        if not child.asked and child.ready.is_set():
+            again = f"`pk broker start {node.node}` starts it again"
+            self._say(f"{name_of(node)} (process {child.process.pid}) {_how(status)}; {again}")
         child.ended.set()
 
     async def _read_ready(self, node: NodeState, child: _Child) -> None:

@@ -14,10 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from clients.topics import wait_until
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+
+from pk.cli.cluster_files import ClusterState, NodeState, read_state
+from pk.cli.supervisor import Supervisor
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,6 +152,37 @@ def test_brokers_come_up_are_killed_restarted_and_go(
     assert list(tmp_path.glob("pk-*")) == []
     assert "Traceback" not in "".join(up.said)
     assert "No cluster runs" in pk("broker", "stop", "1").err
+
+
+def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
+    config = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(tmp_path / "data"),
+    }
+    node = NodeState(1, "broker,controller", str(tmp_path))
+    state = ClusterState(os.getpid(), str(tmp_path), 1, "embedded", "", [node])
+    told: list[tuple[str, NodeState]] = []
+
+    def say(line: str) -> None:
+        now = read_state(str(tmp_path))
+        assert now is not None
+        told.append((line, now.node(1)))
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            supervisor = Supervisor(state, lambda _: config, nursery, memory=True, say=say)
+            await supervisor.start_all()
+            assert node.pid is not None
+            os.kill(node.pid, signal.SIGKILL)
+            await supervisor.all_ended()
+
+    trio.run(main)
+    ((line, then),) = told
+    assert "was ended by SIGKILL" in line
+    assert (then.state, then.pid) == ("dead", None)
 
 
 def test_data_is_kept_and_the_number_of_brokers_with_it(
