@@ -112,6 +112,8 @@ class Broker:
         self.doomed_because = ""
         self._suspects: dict[int, float] = {}
         self._publishing = trio.Lock()
+        self._lacks_room = trio.Event()
+        """Set when a log could not be made since its disk was full."""
         self._nursery: trio.Nursery | None = None
 
     def start(self, nursery: trio.Nursery) -> None:
@@ -119,6 +121,7 @@ class Broker:
         self._nursery = nursery
         nursery.start_soon(self.isr.run)
         nursery.start_soon(self.directories.run)
+        nursery.start_soon(self._await_room)
 
     def start_soon(self, fn: Any, *args: Any) -> None:
         """Run a task of the broker's own."""
@@ -185,20 +188,43 @@ class Broker:
                     image.broker_configs(None), image.broker_configs(self.node_id)
                 )
                 self.quotas.configure(self.config)
-            await self.fetchers.release(found)
-            opened = await self.replicas.prepare(image, found, self.config)
-            gone = self.replicas.commit(image, found, opened)
-            self.image = image
-            self.fetchers.follow(opened, found)
-            self.directories.follow(opened, found)
-            for follow in self.followers:
-                follow(image, found)
-            self.purgatory.touch(MetadataImage)
-            await self.replicas.retire(gone)
+            await self._react(image, found)
+
+    async def _react(self, image: MetadataImage, found: Changes) -> None:
+        await self.fetchers.release(found)
+        opened = await self.replicas.prepare(image, found, self.config)
+        gone = self.replicas.commit(image, found, opened)
+        self.image = image
+        self.fetchers.follow(opened, found)
+        self.directories.follow(opened, found)
+        for follow in self.followers:
+            follow(image, found)
+        self.purgatory.touch(MetadataImage)
+        await self.replicas.retire(gone)
+        if self.replicas.lacking_room(image):
+            self._lacks_room.set()
+
+    async def _await_room(self) -> None:
+        """Make the logs for which there was no room on the disk, once there is, though no image comes that asks for it."""
+        wait_s = ROOM_RETRY_S
+        while True:
+            await self._lacks_room.wait()
+            await trio.sleep(wait_s)
+            self._lacks_room = trio.Event()
+            async with self._publishing:
+                late = self.replicas.lacking_room(self.image)
+                await self._react(self.image, Changes(partitions=late))
+            wait_s = (
+                min(2 * wait_s, ROOM_RETRY_MAX_S) if self._lacks_room.is_set() else ROOM_RETRY_S
+            )
 
 
 VERDICT_S = 0.25
 """How long a lost connection counts: the controller, whose own broke too, needs some hundredths of that to find out."""
+
+ROOM_RETRY_S = 1.0
+ROOM_RETRY_MAX_S = 16.0
+"""How long it takes to look again whether a full disk has room: the first time, and later."""
 
 EVICTION_MS = 120_000
 """How long a fetch session must have been idle to make room for another (KIP-227)."""

@@ -83,8 +83,8 @@ class Replicas:
         self.clock = clock
         self._start_soon = start_soon
         self._doom = doom
-        self._offline: dict[TopicPartition, PartitionChange] = {}
-        """Partitions whose logs could not be opened. Tried again with each image while their directory works."""
+        self._offline: dict[TopicPartition, tuple[PartitionChange, KafkaError]] = {}
+        """Partitions whose logs could not be opened, and why. Tried again with each image while their directory works."""
         self._lost: dict[TopicPartition, bytes] = {}
         """Partitions, with their topics' ids, whose logs lie in a directory that had failed at the start. An empty log
         in another directory would be no replacement."""
@@ -180,8 +180,9 @@ class Replicas:
                 some, await offload(self._open, some, configs, progress), strict=True
             ):
                 if isinstance(log, KafkaError):
-                    self._offline[change.tp] = change
-                    logger.error("%s is offline: %s", change.tp, log)
+                    if change.tp not in self._offline:
+                        logger.error("%s is offline: %s", change.tp, log)
+                    self._offline[change.tp] = change, log
                     if isinstance(log, StorageError):
                         self.storage_failed(log)
                 else:
@@ -207,7 +208,7 @@ class Replicas:
     ) -> list[PartitionChange]:
         """What was offline and is not asked for by the image's changes; the rest is forgotten."""
         again: list[PartitionChange] = []
-        for tp, change in list(self._offline.items()):
+        for tp, (change, _) in list(self._offline.items()):
             topic, new = image.topics.get(tp.topic), image.partition(*tp)
             if (
                 topic is None
@@ -219,6 +220,14 @@ class Replicas:
             elif tp not in wanted and self._dirs.usable:
                 again.append(PartitionChange(topic, None, new))
         return again
+
+    def lacking_room(self, image: MetadataImage) -> list[PartitionChange]:
+        """What could not be made or opened since its disk was full, as if it were new in `image`."""
+        return [
+            change
+            for change in self._to_try_again(image, set())
+            if isinstance(error := self._offline[change.tp][1], StorageError) and error.disk_full
+        ]
 
     def commit(
         self, image: MetadataImage, found: Changes, opened: list[Partition]

@@ -46,7 +46,7 @@ def test_1_one_item_failed_and_the_others_were_done(at: Run, fresh: Fresh) -> No
         (("topcis", "list"), "did you mean topics"),
         (("topics", "list", "--colums", "topic"), "did you mean --columns"),
         (("topics", "list", "--columns", "topc"), "did you mean topic"),
-        (("topics", "list", "--where", "topik = 1"), "did you mean topic?"),
+        (("topics", "list", "--where", "topik = 1"), "did you mean topic or topic_id?"),
         (("topics", "list", "-f", "jsn"), "did you mean json"),
         (("topics", "list", "-X", "retry.backof.ms=1"), "did you mean retry.backoff.ms"),
         (("topics", "list", "--profile", "nope"), "There is no profile 'nope'"),

@@ -19,6 +19,7 @@ from pk.core.record.build import build_batch
 from pk.core.values import NO_LEADER
 from pk.core.wire.messages.broker_registration import BrokerRegistrationRequest
 from pk.core.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -424,3 +425,27 @@ async def test_one_node_with_a_controllers_listener_takes_other_brokers_in() -> 
         assert sorted(first.broker.image.brokers) == [1, 2]
         second.stop()
         first.stop()
+
+
+@trio_test
+async def test_a_replica_for_which_a_disk_had_no_room_is_made_once_there_is() -> None:
+    async with running_cluster(2, replica__lag__time__max__ms="500") as cluster:
+        disk = cluster.disks[2]
+        disk.bytes_max = 0
+        async with caller_of(cluster.nodes[1]) as caller:
+            assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=[1, 2])
+            topic = CreatableTopic(
+                name="t", num_partitions=-1, replication_factor=-1, assignments=[assignment]
+            )
+            answer = await caller.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7)
+            assert answer.topics[0].error_code == 0, answer
+        await produce(cluster, b"x", acks=1)
+        left = await cluster.until(lambda _: state(cluster).isr == (1,))
+        broker = cluster.nodes[2].broker
+        assert await broker.purgatory.until(
+            lambda: broker.image.offset >= left.offset, (MetadataImage,), trio.current_time() + 10
+        )
+        assert broker.replicas.find("t", 0) is None
+        disk.bytes_max = None
+        await cluster.until(lambda _: state(cluster).isr == (1, 2))  # and no image came but this
+        assert broker.replicas.partition("t", 0).log.log_end_offset == 1
