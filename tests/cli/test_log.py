@@ -30,6 +30,12 @@ from pk.core.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from pk.core.wire.messages.transaction_topic import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from pk.core.wire.versioned import encode_key, encode_versioned
 from pk.net.node import Node
 
 Run = Callable[..., Any]
@@ -156,6 +162,48 @@ def test_internal_topics_are_decoded(pk: Run, written: Path) -> None:
     assert {"event": "TopicCreated", "name": "orders"}.items() <= next(
         e for e in events if e.get("name") == "orders"
     ).items()
+
+
+def test_the_state_of_transactions_is_decoded(pk: Run, tmp_path: Path) -> None:
+    path = tmp_path / "__transaction_state-3"
+    path.mkdir()
+    log = Log.open(
+        RealDisk(),
+        str(path),
+        TopicPartition("__transaction_state", 3),
+        LogConfig(),
+        topic_id=bytes(16),
+        clean=False,
+        now_ms=0,
+    )
+    partitions = [PartitionsSchema(topic="orders", partition_ids=[0, 2])]
+    value = TransactionLogValue(
+        producer_id=7,
+        producer_epoch=1,
+        transaction_timeout_ms=60_000,
+        transaction_status=1,
+        transaction_partitions=partitions,
+        client_transaction_version=2,
+    )
+    key = encode_key(TransactionLogKey(transactional_id="payments"))
+    said = [encode_versioned(value, 1), encode_versioned(TransactionLogValue(producer_id=8), 0)]
+    append(log, build_batch([(0, key, content, ()) for content in [*said, None]]))
+    log.close()
+    rows = pk("log", "dump", str(path), "--records", "-f", "json").json
+    assert [row["key"] for row in rows] == [
+        {"type": "transaction_log", "transactional_id": "payments"}
+    ] * 3
+    first, second, gone = [row["value"] for row in rows]
+    assert {
+        "version": 1,
+        "producer_id": 7,
+        "transaction_status": 1,
+        "transaction_partitions": [{"topic": "orders", "partition_ids": [0, 2]}],
+        "client_transaction_version": 2,
+    }.items() <= first.items()
+    assert (second["version"], second["producer_id"], gone) == (0, 8, None)
+    shown = pk("log", "cat", str(path), "-o", "0..1", "-f", "%k %v\n").text
+    assert shown.startswith('{"type": "transaction_log", "transactional_id": "payments"}')
 
 
 def test_small_files_are_dumped(pk: Run, written: Path) -> None:
