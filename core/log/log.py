@@ -544,9 +544,12 @@ class Log(StoredLog):
             raise StorageError(self.directory, "read aborted transactions", e) from e
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where every transaction is decided, at most the high watermark. Raises StorageError at first use."""
+        """Up to where every transaction is decided, at most the high watermark, and the start of the log where one is open
+        that began before. Raises StorageError at first use."""
         first = self.producers.first_unstable_offset(high_watermark)
-        return high_watermark if first is None or first > high_watermark else first
+        if first is None or first > high_watermark:
+            return high_watermark
+        return max(first, self.log_start_offset)
 
     @property
     def size(self) -> int:

@@ -44,6 +44,17 @@ def test_the_last_stable_offset_waits_for_the_oldest_transaction() -> None:
     assert log.last_stable_offset(6) == 6
 
 
+def test_the_last_stable_offset_is_not_below_the_start_of_the_log() -> None:
+    log = open_log()
+    for sequence in range(3):
+        send(log, 1, sequence)
+    append(log)
+    log.delete_before(2)
+    assert log.last_stable_offset(4) == 2
+    end_transaction(log, 1, commit=True)
+    assert log.last_stable_offset(5) == 5
+
+
 def test_aborted_transactions_are_told_where_they_overlap() -> None:
     log = open_log()
     send(log, 1)  # 0

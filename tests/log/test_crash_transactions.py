@@ -1,0 +1,130 @@
+"""The power goes at every change that a log with transactions makes to the disk: afterwards it is known what was aborted.
+
+As test_crash_everywhere.py, with producers whose transactions begin, grow, commit and abort, over several segments. After
+the next start the index names every aborted transaction of which something is left, and nothing else; and readers of
+committed records stop before the first one that is open.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from log.cutting import CuttingDisk, PowerCut
+from log.support import NOW, TOPIC_ID, TP, append, end_transaction, headers_of, make_batch
+from log.test_crash_everywhere import CONFIG, open_dirs
+
+from pk.core.log import aborted
+from pk.core.log.log import Log
+from pk.core.record.batch import records
+from pk.core.record.build import ControlType, control_type
+
+PRODUCERS = [7, 8, 9]
+
+
+def run(disk: CuttingDisk, seed: int) -> None:
+    random = Random(seed)
+    dirs = open_dirs(disk)
+    log = dirs.open_log(TP, TOPIC_ID, CONFIG, NOW)
+    sequences = dict.fromkeys(PRODUCERS, 0)
+    for _ in range(random.randrange(10, 30)):
+        what = random.choice(
+            ["send"] * 4 + ["end"] * 4 + ["flush", "flush", "roll", "retain", "note"]
+        )
+        producer_id = random.choice(PRODUCERS)
+        if what == "send":
+            batch = make_batch(
+                producer_id=producer_id,
+                producer_epoch=0,
+                sequence=sequences[producer_id],
+                transactional=True,
+            )
+            sequences[producer_id] += 1
+            append(log, batch)
+        elif what == "end":
+            end_transaction(log, producer_id, commit=random.random() < 0.3)
+        elif what == "flush":
+            log.flush()
+        elif what == "roll":
+            log.roll(NOW)
+        elif what == "retain":
+            log.delete_before(random.randint(log.log_start_offset, log.log_end_offset) // 2)
+            log.remove_deleted()
+        else:
+            dirs.write_recovery_points()
+            dirs.write_log_start_offsets()
+    dirs.close({})
+
+
+def expected(log: Log) -> tuple[dict[tuple[int, int], int], int]:
+    """What lies in the log: (producer, offset of its abort) → first offset there is of that transaction; and where the
+    oldest open one begins, or the end."""
+    found: dict[tuple[int, int], int] = {}
+    begun: dict[int, int] = {}
+    for header in headers_of(log):
+        if header.last_offset < log.log_start_offset:
+            continue
+        if not header.is_control:
+            begun.setdefault(header.producer_id, header.base_offset)
+            continue
+        segment = next(s for s in reversed(log.segments) if s.base_offset <= header.base_offset)
+        place = segment.locate(header.base_offset)
+        assert place is not None
+        marker = next(records(segment.batch_at(place.position, header), header))
+        first = begun.pop(header.producer_id, None)
+        if first is not None and control_type(marker) is ControlType.ABORT:
+            found[header.producer_id, header.base_offset] = first
+    return found, min(begun.values(), default=log.log_end_offset)
+
+
+def check(disk: CuttingDisk) -> None:
+    log = open_dirs(disk).open_log(TP, TOPIC_ID, CONFIG, NOW)
+    end, start = log.log_end_offset, log.log_start_offset
+    due, stable = expected(log)
+    told = {(a.producer_id, a.last_offset): a.first_offset for a in aborted.between(log, 0, end)}
+    assert due.keys() <= told.keys(), "every abort is known"
+    assert all(told[which] == first or told[which] < start for which, first in due.items())
+    for which, first in told.items():
+        assert which in due or first < start, "nothing made up"
+    assert log.last_stable_offset(end) in (stable, start), (
+        "or one is open that began before the log"
+    )
+    log.close()
+
+
+def everywhere(seed: int) -> int:
+    """How many places the history was cut at."""
+    at = 0
+    while True:
+        disk = CuttingDisk()
+        disk.make("/d")
+        disk.sync_dir("")
+        disk.left = at
+        try:
+            run(disk, seed)
+        except PowerCut:
+            disk.left = None
+            random = Random(seed * 1000 + at)
+            disk.crash(
+                random.choice([0, 1 << 20, random.randrange(300)]),
+                names=random.choice(["lost", "kept"]),
+                zeroed=random.random() < 0.3,
+            )
+            check(disk)
+            at += 1
+            continue
+        disk.left = None
+        check(disk)
+        return at
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_power_goes_at_every_operation(seed: int) -> None:
+    assert everywhere(seed) > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(10))
+def test_the_power_goes_at_every_operation_of_many_histories(chunk: int) -> None:
+    for seed in range(100 + chunk * 50, 150 + chunk * 50):
+        everywhere(seed)
