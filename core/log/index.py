@@ -138,13 +138,18 @@ class OffsetIndex(IndexFile):
 
     def lookup(self, offset: int) -> int:
         """The position of the last indexed batch that ends at or before `offset`; 0 if there is none. Raises OSError."""
-        wanted = offset - self.base_offset
+        return self.entry_before(offset)[1]
+
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """The last entry, offset and position, that is not above `offset`; (base offset, 0) if there is none. Raises
+        OSError."""
+        wanted, base = offset - self.base_offset, self.base_offset
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
             i = bisect_right(offsets, wanted, 0, len(positions)) - 1
-            return positions[i] if i >= 0 else 0
+            return (offsets[i] + base, positions[i]) if i >= 0 else (base, 0)
         entry = search(self.file, OFFSET_ENTRY, self._written, wanted)
-        return entry[1] if entry is not None else 0
+        return (entry[0] + base, entry[1]) if entry is not None else (base, 0)
 
     def last(self) -> tuple[int, int]:
         """The last entry's offset and position; (base offset, 0) if there is none. Raises OSError."""
@@ -162,10 +167,15 @@ class OffsetIndex(IndexFile):
 
     def offset_after(self, position: int) -> int | None:
         """An offset before which all batches end that begin before `position`; None if no entry tells. Raises OSError."""
+        entry = self.entry_after(position)
+        return None if entry is None else entry[0]
+
+    def entry_after(self, position: int) -> tuple[int, int] | None:
+        """The first entry, offset and position, of a batch that does not begin before `position`. Raises OSError."""
         offsets, positions = self._offsets, self._positions
         if offsets is not None and positions is not None:
             i = bisect_left(positions, position)
-            return offsets[i] + self.base_offset if i < len(positions) else None
+            return (offsets[i] + self.base_offset, positions[i]) if i < len(positions) else None
         low, high = 0, self._written
         while low < high:
             middle = (low + high) // 2
@@ -178,9 +188,8 @@ class OffsetIndex(IndexFile):
                 high = middle
         if low == self._written:
             return None
-        return (
-            self.base_offset + OFFSET_ENTRY.unpack(self.file.pread(8, low * OFFSET_ENTRY.size))[0]
-        )
+        entry = OFFSET_ENTRY.unpack(self.file.pread(OFFSET_ENTRY.size, low * OFFSET_ENTRY.size))
+        return self.base_offset + entry[0], entry[1]
 
     def truncate(self, offset: int) -> None:
         """Drop the entries of batches that end at or after `offset`; the index is in memory. Raises OSError."""

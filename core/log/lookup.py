@@ -137,7 +137,7 @@ def offset_beyond(segments: list[Segment], fetched: FetchSlice, log_end_offset: 
     """An offset that no record of `fetched` reaches, from the index: not the least one, but near."""
     at = segment_index(segments, fetched.segment_base)
     beyond = segments[at + 1].base_offset if at + 1 < len(segments) else log_end_offset
-    within = segments[at].index.offset_after(fetched.end_position)
+    within = segments[at].offset_after(fetched.end_position)
     return beyond if within is None else min(beyond, within + 1)
 
 

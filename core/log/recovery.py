@@ -128,9 +128,8 @@ def clean_end_offset(found: Found, segments: list[Segment], recovery_point: int)
 def walked_end_offset(segment: Segment) -> int:
     """The end of a log whose last segment can be trusted, from its index and the headers behind. Raises OSError."""
     segment.check_indexes()
-    offset, position = segment.index.last()
-    end = offset if segment.index.entries else segment.base_offset
-    for _, header in segment.headers(position):
+    end = segment.base_offset
+    for _, header in segment.headers_at_end():
         end = header.next_offset
     return end
 

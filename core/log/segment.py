@@ -17,6 +17,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final, NamedTuple, TypeVar
 
+from pk.core.log import reindex
 from pk.core.log.files import Data, Disk, File, WouldWait, patience
 from pk.core.log.index import (
     OFFSET_ENTRY,
@@ -38,10 +39,6 @@ T = TypeVar("T")
 RECENT_MAX: Final = 8192
 READ_BYTES: Final = 8192
 """Of headers at a time: a little more than lies between two entries of the index."""
-
-REBUILD_INTERVAL: Final = 4096
-"""`index.interval.bytes` of an index that is made anew."""
-
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = (
     ".log",
     ".index",
@@ -51,6 +48,8 @@ LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = (
 )
 DELETED: Final = ".deleted"
 """Suffix of a file whose removal is due; found at start it is removed."""
+
+_INT64_MAX: Final = (1 << 63) - 1
 
 _PEEK: Final = Struct(">qi4xb6xi")
 _make_header = BatchHeader._make
@@ -125,6 +124,8 @@ class Segment:
         """The size of the larger index, while active: a full one is a reason to roll."""
         self.recent: list[BatchPlace] = []
         self.sound = Sound(self.size)
+        self._index_proved = not self.size
+        """Whether the offset index was made, or held against the log, since this was opened."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -274,7 +275,7 @@ class Segment:
         self._bytes_since_index = self.index_bytes = 0
         self.first_timestamp = None
         self.recent = []
-        self.active = True
+        self._index_proved = self.active = True
 
     def write_indexes(self) -> None:
         """Bring the index files up to date, without syncing them."""
@@ -353,7 +354,7 @@ class Segment:
         if recent and offset >= recent[0][1]:
             i = bisect_left(recent, (offset,))
             return recent[i] if i < len(recent) else None
-        position = self._ask_index(lambda: self.index.lookup(offset))
+        position = self._begin_at(offset)
         end, read = self.size, self.file.pread
         chunk, chunk_at, at_once, next_offset = b"", position, READ_BYTES, self.base_offset
         while position + HEADER_BYTES <= end:
@@ -453,6 +454,17 @@ class Segment:
             # Where batches are large, what follows a header is no other header.
             at_once = chunk_bytes if length < chunk_bytes else HEADER_BYTES
 
+    def offset_after(self, position: int) -> int | None:
+        """An offset before which all batches end that begin before `position`; None if the index does not tell."""
+        entry = self._ask_index(lambda: self.index.entry_after(position))
+        if entry is None or not (self._index_proved or self._is_batch(entry[1], entry[0])):
+            return None
+        return entry[0]
+
+    def headers_at_end(self) -> Iterator[tuple[int, BatchHeader]]:
+        """As `headers`, from the last batch on that is indexed."""
+        return self.headers(self._begin_at(_INT64_MAX))
+
     def batch_at(self, position: int, header: BatchHeader) -> bytes:
         """The bytes of the batch at `position`."""
         return self.file.pread(header.size, position)
@@ -462,11 +474,11 @@ class Segment:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """The batches, in order, that end at or after `from_offset` and hold something not earlier than `timestamp`."""
         # Taken first: the indexes may grow meanwhile.
-        position = self._ask_index(lambda: self.index.last()[1])
+        position = self._begin_at(_INT64_MAX)
         entry = self._ask_index(lambda: self.time_index.first_from(timestamp))
         if entry is not None:
             wanted = max(entry.offset - 1, from_offset)
-            position = self._ask_index(lambda: self.index.lookup(wanted))
+            position = self._begin_at(wanted)
         for at, header in self.headers(position):
             if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
                 yield at, header
@@ -517,29 +529,10 @@ class Segment:
 
     def _rebuild(self) -> None:
         """Both indexes from the headers, as far as those can be read. Readers have the old ones meanwhile."""
-        index = OffsetIndex(self.index.file, self.base_offset, 0)
-        time_index = TimeIndex(self.time_index.file, self.base_offset, 0)
-        index.start()
-        time_index.start()
-        latest, unindexed = TimestampOffset(-1, self.base_offset), 0
-        try:
-            for position, header in self.headers(chunk_bytes=1 << 16):
-                if header.max_timestamp > latest.timestamp:
-                    latest = TimestampOffset(header.max_timestamp, header.last_offset)
-                if unindexed > REBUILD_INTERVAL:
-                    index.append(header.last_offset, position)
-                    time_index.maybe_append(*latest)
-                    unindexed = 0
-                unindexed += header.size
-        except CorruptBatch as e:
-            logger.error("%s: what lies behind it is not indexed", e.message)
-        time_index.maybe_append(*latest)
-        for each in (index, time_index):
-            each.file.close()  # it may be of a name that is gone
-            each.write()
-            each.unload()
-        self.index, self.time_index = index, time_index
-        self._max_timestamp = latest
+        self.index, self.time_index, self._max_timestamp = reindex.made_anew(
+            self.headers(chunk_bytes=1 << 16), self.index, self.time_index
+        )
+        self._index_proved = True
 
     def _ask_index(self, ask: Callable[[], T]) -> T:
         """What an index says; where its file has gone or is cut short, it is made anew."""
@@ -549,6 +542,36 @@ class Segment:
         except (FileNotFoundError, StructError):
             self._indexes_lost()
         return ask()
+
+    def _begin_at(self, offset: int) -> int:
+        """The position of a batch from which on `offset` is to be found: what the index says, if a batch lies there that
+        it can mean. Else readers would pass over records and never know."""
+        entry, position = self._ask_index(lambda: self.index.entry_before(offset))
+        if not position or self._index_proved or self._is_batch(position, entry):
+            return position
+        self._judge_index(position)
+        return self._ask_index(lambda: self.index.lookup(offset)) if self._index_proved else 0
+
+    def _is_batch(self, position: int, offset_max: int) -> bool:
+        """Whether a batch lies at `position` that begins at `offset_max` or before."""
+        head = self.file.pread(_PEEK.size, position) if 0 < position < self.size else b""
+        if len(head) < _PEEK.size:
+            return False
+        base, length, magic, _ = _PEEK.unpack(head)
+        return magic == MAGIC and self.base_offset <= base <= offset_max and length > 0
+
+    def _judge_index(self, position: int) -> None:
+        """The index and the log do not agree at `position`: make it anew, if it is the index that is wrong. If not, it is of
+        use as it is: it leads to what lies behind the damage."""
+        if patience.spent:
+            raise WouldWait
+        if self.active:
+            return
+        with self._lock:
+            if reindex.is_wrong_at(position, self.headers(chunk_bytes=1 << 16)):
+                logger.warning("%s is wrong: it is made anew", self.index.file.path)
+                self._rebuild()
+            self._index_proved = True
 
     def _indexes_lost(self) -> None:
         """Make the indexes of a segment at rest anew. Raises FileNotFoundError where the segment has gone too."""
@@ -569,7 +592,7 @@ class Segment:
     def _find_max_timestamp(self) -> TimestampOffset:
         """After a truncation: the time index's last entry, and what is behind it."""
         found = self.time_index.last()
-        for _, header in self.headers(self.index.lookup(found.offset)):
+        for _, header in self.headers(self._begin_at(found.offset)):
             if header.max_timestamp > found.timestamp:
                 found = TimestampOffset(header.max_timestamp, header.last_offset)
         return found

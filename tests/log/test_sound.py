@@ -273,3 +273,28 @@ def test_snapshots_and_dropped_files_that_somebody_removed_are_not_missed(tmp_pa
     append(log)
     log.close()
     assert log.dead is None
+
+
+@pytest.mark.parametrize("active", [False, True], ids=["at rest", "active"])
+@pytest.mark.parametrize("gap", [1, 3])
+def test_an_index_that_points_elsewhere_leads_nobody_astray(active: bool, gap: int) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config=CONFIG)
+    for base in range(0, END, gap):
+        log.append_as_follower(make_batch(timestamp=NOW + base, size=40, base_offset=base), NOW)
+    assert log.log_end_offset == END
+    log.close()
+    path = log.segments[-1 if active else 1].index.file.path
+    first = log.segments[-1 if active else 1].base_offset
+    sound = disk.read(path)
+    assert len(sound) > 16
+    for at in range(len(sound)):
+        harmed = bytearray(sound)
+        harmed[at] ^= 1 << at * 3 % 8
+        disk.write(path, bytes(harmed))
+        log = reopened(disk)
+        if active:
+            log.segments[-1].activate()
+        for offset in range(first, min(first + 40, END)):
+            due = -(-offset // gap) * gap
+            assert log.read(offset, 1, END).base_offset == due, at
