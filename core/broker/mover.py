@@ -75,8 +75,12 @@ class Mover:
         self._moves: dict[TopicPartition, Move] = {}
 
     def moves(self, directory: LogDir) -> list[Move]:
-        """The moves into a directory."""
-        return [move for move in self._moves.values() if move.directory is directory]
+        """The moves into a directory, without one that has just come to its end."""
+        return [
+            move
+            for move in self._moves.values()
+            if move.directory is directory and move.future is not move.partition.log
+        ]
 
     def move(self, topic: str, number: int, path: str) -> None:
         """Begin to move a partition's log to the directory at `path`; a move under way to another one ends, and one to

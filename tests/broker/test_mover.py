@@ -1,5 +1,8 @@
 """Logs move between directories while they are written to."""
 
+import threading
+from typing import Any
+
 import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
@@ -94,6 +97,35 @@ async def test_a_log_moves_under_writes_and_stays_there() -> None:
     async with running_node(disk, **DIRS) as node:
         assert node.broker.replicas.partition("t", 0).log.log_dir.path == target
         assert values(node) == [b"%d" % i for i in range(10, 605)]
+
+
+class Waiting(MemoryDisk):
+    """A disk that takes its time with the recovery points."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def write(self, path: str, data: bytes, **how: Any) -> None:
+        if path.endswith("/recovery-point-offset-checkpoint"):
+            assert self.go_on.wait(20)
+        super().write(path, data, **how)
+
+
+@trio_test
+async def test_a_log_that_has_just_come_is_not_on_its_way_too() -> None:
+    disk = Waiting()
+    async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        append(node, 5)
+        target = other(node)
+        disk.go_on.clear()
+        assert await ask(caller, target) == ErrorCode.NONE
+        await moved(node, target)
+        found = await places(caller)
+        disk.go_on.set()
+        assert found == [(target, False, 0)]
 
 
 @trio_test
