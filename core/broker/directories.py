@@ -2,7 +2,8 @@
 
 The controller places replicas on brokers, not in directories; where a broker has several, it says afterwards which it chose,
 and again when a replica has moved. A directory that fails is told by the heartbeat (`Replicas.offline_directories`): then the
-controller knows which replicas went with it. A broker with one directory has nothing to tell.
+controller knows which replicas went with it. A broker with one directory has nothing to tell, unless it had others once: the
+controller waits for what lay there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import trio
 from pk.core.broker.partition import Partition
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.meta.image import Changes
+from pk.core.meta.partitions import SOMEWHERE
 from pk.core.values import Uuid
 from pk.core.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -56,8 +58,6 @@ class DirectoryReports:
     def follow(self, opened: Iterable[Partition], found: Changes) -> None:
         """An image is in force: report what it has in another directory than it is in."""
         replicas = self._broker.replicas
-        if len(replicas.directories) < 2:
-            return
         for partition in opened:
             self._compare(partition)
         for change in found.partitions:
@@ -75,12 +75,16 @@ class DirectoryReports:
             self._more.set()
 
     def _is_due(self, partition: Partition) -> bool:
-        image = partition.image
+        image, node_id = partition.image, self._broker.node_id
+        replicas = self._broker.replicas
+        if image is None or node_id not in image.replicas:
+            return False
+        known = image.directory(node_id)
+        if known in SOMEWHERE and len(replicas.directories) < 2:
+            return False
         return (
-            image is not None
-            and self._broker.node_id in image.replicas
-            and self._broker.replicas.find(*partition.tp) is partition
-            and image.directory(self._broker.node_id) != partition.log.log_dir.directory_id
+            known != partition.log.log_dir.directory_id
+            and replicas.find(*partition.tp) is partition
         )
 
     async def run(self) -> None:

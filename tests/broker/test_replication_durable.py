@@ -7,7 +7,8 @@ from broker.cluster import FETCH, Cluster, running_cluster
 from group.brokers import simulated
 
 from pk.core.errors import ErrorCode
-from pk.core.values import OFFSETS_TOPIC
+from pk.core.meta.image import PartitionImage
+from pk.core.values import OFFSETS_TOPIC, ZERO_UUID
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -278,6 +279,34 @@ class TestDirectories:
             await cluster.until(told)
 
     @simulated
+    async def test_who_has_one_left_tells_what_was_made_anew_in_it(self) -> None:
+        """Or the controller would wait for the directory that is gone, and never take the replica for one in sync."""
+        async with running_cluster(TWO_DIRS, brokers=2) as cluster:
+            await cluster.create(1, 2)
+            assert await cluster.produce(1, b"a") == NONE
+            await cluster.until(lambda: first(cluster).directory(2) != ZERO_UUID)
+            gone = cluster.partition(2).log.log_dir.path
+            await cluster.stop(2)
+            await cluster.change(isr=(1,))
+            cluster._config["log.dirs"] = "/a" if gone == "/b" else "/b"
+            await cluster.start(2)
+            await cluster.until(lambda: set(cluster.isr()) == {1, 2})
+            here = cluster.partition(2).log.log_dir
+            assert (here.path, first(cluster).directory(2)) != (gone, ZERO_UUID)
+            assert first(cluster).directory(2) == here.directory_id
+            assert cluster.values(2) == [b"a"]
+
+    @simulated
+    async def test_who_never_had_more_than_one_tells_nothing(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2)
+            assert await cluster.produce(1, b"a") == NONE
+            await cluster.stop(2)
+            await cluster.start(2)
+            await cluster.settled(1, 2)
+            assert cluster.assigned == []
+
+    @simulated
     async def test_a_failed_one_is_told_by_the_heartbeat(self) -> None:
         async with running_cluster(TWO_DIRS, brokers=1) as cluster:
             await cluster.create(1, partitions=2, configs={"flush.messages": "1"})
@@ -311,6 +340,12 @@ class TestDirectories:
             cluster.heal()
             await cluster.until(lambda: partition.log.log_dir.path == other)
             await cluster.settled(1, 2)
+
+
+def first(cluster: Cluster) -> PartitionImage:
+    found = cluster.image.partition("t", 0)
+    assert found is not None
+    return found
 
 
 def partition_directory(cluster: Cluster, node: int, path: str) -> Any:
