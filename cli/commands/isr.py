@@ -78,21 +78,21 @@ _ISR = (
 )
 
 
-async def isr(context: Context) -> None:
+async def isr(context: Context) -> int | None:
     """`pk isr`."""
     args = context.args
     admin = await context.admin()
     if args.watch:
         from pk.cli.commands.isr_watch import watch
 
-        await watch(context, admin)
-        return
+        return await watch(context, admin)
     partitions = await chosen(context, admin)
     wanted = ailing(partitions, args, await needed_replicas(admin, args, partitions))
     if not wanted:
         tell_none(context, partitions)
     rows = await isr_rows(context, admin, wanted)
     context.show(Listing(_ISR, rows, partition_style))
+    return None
 
 
 async def isr_rows(context: Context, admin: Admin, wanted: Partitions) -> list[dict[str, Any]]:

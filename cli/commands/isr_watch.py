@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 import trio
 
 from pk.cli.commands.common import partition_style
+from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.commands.isr import lags, log_ends, show_behind
 from pk.cli.commands.isr_since import witnesses
 from pk.cli.commands.partition_view import Partitions, ailing, needed_replicas
 from pk.cli.commands.reassign_state import is_pattern, named_topics
 from pk.cli.context import Context
 from pk.cli.event_table import Cell, EventTable
+from pk.cli.exits import Exit
 from pk.cli.output import Column, plain, title
 from pk.cli.times import show_span, show_time
 from pk.core.values import TopicPartition
@@ -171,8 +173,19 @@ def _cell(column: Column, width: int) -> Cell:
     return Cell(head, width, lambda row: show(row[column.key]), right=column.right, cut=False)
 
 
-async def watch(context: Context, admin: Admin) -> None:
-    """Shows changes until it is interrupted."""
+async def watch(context: Context, admin: Admin) -> int:
+    """Shows changes until it is interrupted.
+
+    Ctrl-C is waited for: an exception that comes at any line may come where nobody lets it through, as in a finalizer.
+    """
+    with listen_for_interrupts() as interrupts:
+        interrupted = await interrupts.or_until(lambda: _watch(context, admin))
+    if interrupted and context.streams.err_terminal:
+        context.say()
+    return Exit.INTERRUPTED if interrupted else Exit.OK
+
+
+async def _watch(context: Context, admin: Admin) -> None:
     from pk.cli.resolve import now_ms
 
     history = History()
