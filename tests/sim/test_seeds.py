@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EVERYDAY = 5
 FOUND = re.compile(r"trace ([0-9a-f]{8})")
 
-KEPT = (4, 18, 24, 27, 33, 39, 1091, 1249, 1338, 20009)
+KEPT = (4, 18, 24, 27, 33, 39, 1091, 1249, 1338, 8787, 20009)
 """Seeds that once failed (docs/simulator.md says by what; each bug has a test of its own where it was)."""
 
 
