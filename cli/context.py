@@ -201,8 +201,12 @@ class Context:
         """The admin client for the command's cluster; the session closes it. Raises ConfigError."""
         assert self.session is not None
         if self.about is None:
-            return await self.session.admin(self.settings)
-        return await self.session.admin(self.settings, self.about)
+            found = await self.session.admin(self.settings)
+        else:
+            found = await self.session.admin(self.settings, self.about)
+        # A change that is planned without what one broker knows is another change; nor is half a topic read.
+        whole = "yes" in self.args.values() or self.about is not None
+        return self.session.thorough(found) if whole else found
 
     def allow(self) -> None:
         """Returns if the profile lets anything be changed: for commands that act without asking. Raises Refused."""

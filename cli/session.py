@@ -50,6 +50,12 @@ class Session:
                 self._admins[key] = found
         return found
 
+    def thorough(self, admin: Admin) -> Admin:
+        """The same client for who needs every answer, and rather waits until another broker can give it."""
+        found = Admin(admin.cluster, admin.config)
+        found.thorough = True
+        return found
+
     def opened(self, settings: Settings) -> Admin | None:
         """An admin client for a cluster that is open already; None where nobody needed one."""
         for (bootstrap, _), admin in self._admins.items():

@@ -151,6 +151,8 @@ class Output:
             self._write(self._head)
         self.break_off()
         if self._context.streams.err_terminal:
+            if self.mid_line:
+                self._context.say()
             self._context.say(f"{count(self.shown, 'record')}.")
 
     def break_off(self) -> None:

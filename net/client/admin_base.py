@@ -82,6 +82,8 @@ class AdminBase:
 
         self.config = config
         self.together = Together(cluster)
+        self.thorough = False
+        """Whether a straggler is asked again, and whoever may have taken over from it: until `default.api.timeout.ms`."""
 
     async def _any(self, request: Any, *, low: int = 0, high: int = 32767) -> Any:
         """Ask whichever broker answers, for what changes nothing."""
@@ -187,7 +189,9 @@ class AdminBase:
             if error.code in _NOT_THERE:
                 return attempts < _UNKNOWN_ATTEMPTS
             return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
-        return isinstance(error, ClientError) and not isinstance(error, NoBrokers | Straggler)
+        if isinstance(error, Straggler):
+            return self.thorough
+        return isinstance(error, ClientError) and not isinstance(error, NoBrokers)
 
     def _route_leaders(self, partitions: list[TopicPartition]) -> Routed[TopicPartition]:
         """Each partition to its leader, by the metadata at hand."""

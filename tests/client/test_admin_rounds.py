@@ -120,3 +120,19 @@ def test_a_change_is_waited_for_however_long_the_others_have_answered() -> None:
 
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
     assert answers == {"a": "done", "b": "done"}
+
+
+def test_who_needs_every_answer_asks_again_and_another_where_another_took_over() -> None:
+    leaders = [HANGING, HANGING, 3]
+
+    async def route(todo: list[str]) -> Any:
+        by_node: dict[int, list[str]] = {1: ["a"]} if "a" in todo else {}
+        return by_node | {leaders.pop(0): ["b"]}, {}
+
+    async def main() -> dict[str, Any]:
+        client = admin(pk_straggler_timeout_ms=3000)
+        client.thorough = True
+        return await client._batches(["a", "b"], route, ask)
+
+    answers = trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert answers == {"a": "from 1", "b": "from 3"}
