@@ -183,7 +183,6 @@ class Cluster:
                 raise
             link.backoff.reset()
             link.not_before = trio.current_time() + link.backoff.first_ms / 1000
-            self._reached_once = True
             return link.connection
 
     async def any_connection(self, besides: Connection | None = None) -> Connection:
@@ -213,6 +212,7 @@ class Cluster:
                 self._all_failed_since = trio.current_time()
             raise
         self._all_failed_since = None
+        self._reached_once = True
         return connection
 
     async def _first_of(self, candidates: Sequence[Node]) -> Connection:
