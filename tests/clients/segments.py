@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,14 @@ class BatchOnDisk(NamedTuple):
 
 def segments(log_dir: Path, topic: str, partition: int = 0) -> list[Path]:
     """The segment files of a partition, oldest first, wherever below `log_dir` it lies."""
-    return sorted(log_dir.rglob(f"{topic}-{partition}/*.log"))
+    # `walk` does not mind directories of deleted topics that go away meanwhile.
+    return sorted(
+        Path(where) / name
+        for where, _, names in os.walk(log_dir)
+        if Path(where).name == f"{topic}-{partition}"
+        for name in names
+        if name.endswith(".log")
+    )
 
 
 def batches(segment: Path) -> list[BatchOnDisk]:
