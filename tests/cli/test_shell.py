@@ -177,6 +177,21 @@ def test_ctrl_c_ends_the_command_and_not_the_shell(shell: Session) -> None:
     assert one.end() == 0
 
 
+def test_ctrl_c_commits_what_a_member_has_shown_and_takes_it_out_of_its_group(
+    shell: Session, at: Run, fresh: Fresh
+) -> None:
+    one, topic = shell
+    group = fresh("members")
+    one.line(f"consume {topic} -g {group} --from-beginning -X auto.commit.interval.ms=600000")
+    one.wait_for("three")
+    at("produce", topic, "-p", "1", "four")
+    one.wait_for("four")  # so the three are behind it
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: prompt(text).endswith(">"))
+    (state,) = at("groups", "describe", group, "--state", "-f", "json").json
+    assert state["state"] == "Empty" and state["lag"] <= 1
+
+
 def test_a_pipe_whose_reader_has_gone_is_no_error(shell: Session) -> None:
     """And it is the pipe's own affair: what the shell writes goes on to the terminal."""
     one, topic = shell
