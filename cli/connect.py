@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import trio
 
-from pk.cli.commands.interrupts import sigterm_interrupts
+from pk.cli.commands.interrupts import signals_cancel
 from pk.cli.context import Context, Handler
 from pk.cli.left_behind import tell_left_throttles
 from pk.cli.session import open_session
@@ -17,7 +17,7 @@ async def _main(handler: Handler, context: Context) -> int:
     async with open_session() as session:
         context.session = session
         code = 0
-        with trio.CancelScope() as scope, sigterm_interrupts(scope):
+        with trio.CancelScope() as scope, signals_cancel(scope):
             code = int(await handler(context) or 0)
         if scope.cancelled_caught:
             raise KeyboardInterrupt

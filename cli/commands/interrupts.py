@@ -85,22 +85,35 @@ def listen_for_interrupts() -> Iterator[Interrupts]:
 
 
 @contextmanager
-def sigterm_interrupts(scope: trio.CancelScope) -> Iterator[None]:
-    """Makes SIGTERM do what Ctrl-C does, so that what a command does last (a commit, a note) is done then, too: in the
-    middle of our own code it raises KeyboardInterrupt, elsewhere it cancels `scope`. The second ends the process."""
+def signals_cancel(scope: trio.CancelScope) -> Iterator[None]:
+    """Makes SIGTERM do what Ctrl-C does, so that what a command does last (a commit, a note) is done then, too; and
+    neither meets a task of a client's, which the last words still need: in the middle of this task's own code they raise
+    KeyboardInterrupt, elsewhere they cancel `scope`. The second SIGTERM ends the process; the second Ctrl-C is trio's."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    token = trio.lowlevel.current_trio_token()
+    token, here = trio.lowlevel.current_trio_token(), trio.lowlevel.current_task()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def terminated(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        if not trio.lowlevel.currently_ki_protected():
+    def end(number: int, frame: object) -> None:
+        after = signal.SIG_DFL if number == signal.SIGTERM else before[signal.SIGINT]
+        signal.signal(number, after)
+        if _is_running(here) and not trio.lowlevel.currently_ki_protected():
             raise KeyboardInterrupt
         token.run_sync_soon(scope.cancel)
 
-    before = signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, end)
+    if callable(before[signal.SIGINT]):  # a command in the background of a script ignores it
+        signal.signal(signal.SIGINT, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_running(task: trio.lowlevel.Task) -> bool:
+    try:
+        return trio.lowlevel.current_task() is task
+    except RuntimeError:
+        return False
