@@ -282,6 +282,9 @@ class ManyToElect:
     async def admin(self, *_: object) -> "ManyToElect":
         return self
 
+    def thorough(self, admin: "ManyToElect") -> "ManyToElect":
+        return admin
+
     async def describe_topics(self, names: list[str]) -> dict[str, TopicDescription]:
         partitions = tuple(PartitionDescription(n, 2, 5, (1, 2), (1, 2)) for n in range(50))
         return {name: TopicDescription(name, ZERO_UUID, False, partitions) for name in names}
