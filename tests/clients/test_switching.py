@@ -198,7 +198,7 @@ def ours_on_both() -> Iterator[ParameterSet]:
         yield pytest.param(line, "apache", id=f"apache-{line.label}", marks=marks)
 
 
-@pytest.mark.parametrize(("line", "world"), ours_on_both(), indirect=["world"])
+@pytest.mark.parametrize(("line", "world"), list(ours_on_both()), indirect=["world"])
 def test_ours(line: Line, world: World) -> None:
     words, stdin = world.words(line.command)
     assert words[0] == "pk"
@@ -234,7 +234,7 @@ def theirs() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("line", theirs())
+@pytest.mark.parametrize("line", list(theirs()))
 def test_theirs(line: Line, apache: Kafka, apache_world: World) -> None:
     apache_world.prepare()
     apache_world.changed = True
