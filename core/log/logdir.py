@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import re
+import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -69,6 +70,9 @@ class LogDir:
         self.logs: dict[TopicPartition, OpenLog] = {}
         self.futures: dict[TopicPartition, str] = {}
         """Logs that are being moved here → their directories until they are complete."""
+        self._checkpoints = threading.RLock()
+        """One at a time writes a checkpoint, from what it reads to the last byte: several threads may come at once, and
+        what the later one read must not be replaced by what the earlier one did."""
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -169,38 +173,42 @@ class LogDir:
 
     def write_recovery_points(self) -> None:
         """Bring `recovery-point-offset-checkpoint` up to date. Raises StorageError."""
-        for tp, log in list(self.logs.items()):
-            self.recovery_points[tp] = log.recovery_point
-        self._write(RECOVERY_POINTS, self.recovery_points)
-        self.write_cleaner_offsets()
+        with self._checkpoints:
+            for tp, log in list(self.logs.items()):
+                self.recovery_points[tp] = log.recovery_point
+            self._write(RECOVERY_POINTS, self.recovery_points)
+            self.write_cleaner_offsets()
 
     def write_cleaner_offsets(self) -> None:
         """Bring `cleaner-offset-checkpoint` up to date, where that changed. Raises StorageError."""
-        now = {
-            tp: log.first_dirty_offset
-            for tp, log in list(self.logs.items())
-            if log.first_dirty_offset is not None
-        }
-        changed = {**self.cleaner_offsets, **now}
-        if changed != self.cleaner_offsets:
-            self.cleaner_offsets = changed
-            self._write(CLEANER_OFFSETS, changed)
+        with self._checkpoints:
+            now = {
+                tp: log.first_dirty_offset
+                for tp, log in list(self.logs.items())
+                if log.first_dirty_offset is not None
+            }
+            changed = {**self.cleaner_offsets, **now}
+            if changed != self.cleaner_offsets:
+                self.cleaner_offsets = changed
+                self._write(CLEANER_OFFSETS, changed)
 
     def write_log_start_offsets(self) -> None:
         """Bring `log-start-offset-checkpoint` up to date: logs that start inside a segment. Raises StorageError."""
-        for tp, log in list(self.logs.items()):
-            if log.starts_inside_segment:
-                self.log_start_offsets[tp] = log.log_start_offset
-            else:
-                self.log_start_offsets.pop(tp, None)
-        self._write(LOG_START_OFFSETS, self.log_start_offsets)
+        with self._checkpoints:
+            for tp, log in list(self.logs.items()):
+                if log.starts_inside_segment:
+                    self.log_start_offsets[tp] = log.log_start_offset
+                else:
+                    self.log_start_offsets.pop(tp, None)
+            self._write(LOG_START_OFFSETS, self.log_start_offsets)
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Bring `replication-offset-checkpoint` up to date. Raises StorageError."""
-        for tp in list(self.logs):
-            if tp in high_watermarks:
-                self.high_watermarks[tp] = high_watermarks[tp]
-        self._write(HIGH_WATERMARKS, self.high_watermarks)
+        with self._checkpoints:
+            for tp in list(self.logs):
+                if tp in high_watermarks:
+                    self.high_watermarks[tp] = high_watermarks[tp]
+            self._write(HIGH_WATERMARKS, self.high_watermarks)
 
     def forget(self, tp: TopicPartition) -> None:
         """Drop what the checkpoints say of a log that is gone."""

@@ -19,6 +19,22 @@ SHORT = {
 """Sessions short enough that a test need not wait for them long."""
 
 
+def wait_for_candidates(server: ZooKeeperServer, count: int, path: str = "/cluster") -> None:
+    """Waits until so many nodes stand for the controller's office, who holds it among them."""
+    zk = KazooClient(server.address)
+    zk.start()
+
+    def ask() -> bool:
+        names: Any = zk.get_children(f"{path}/candidates")
+        return len(names) == count
+
+    try:
+        wait_until(f"{count} candidates", ask)
+    finally:
+        zk.stop()
+        zk.close()
+
+
 def controller_in(server: ZooKeeperServer, path: str = "/cluster") -> int:
     """The id of the controller that ZooKeeper knows; waits until there is one."""
     zk = KazooClient(server.address)

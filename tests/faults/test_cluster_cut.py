@@ -20,7 +20,7 @@ from clients.pk_cluster import PkCluster
 from clients.readers import read_records
 from clients.topics import wait_until
 from clients.wires import Wires
-from faults.cluster import SHORT, controller_in
+from faults.cluster import SHORT, controller_in, wait_for_candidates
 from nodes import Caller
 from zookeeper_server import ZooKeeperServer, skip_without_zookeeper
 
@@ -173,6 +173,7 @@ def test_a_controller_that_is_cut_off_from_zookeeper_is_replaced(wires: Wires) -
         wires.heal()
         wait_in_sync(cluster.bootstrap, TOPIC, 3, 3)
         # The old one stands again, and is elected once the others are gone.
+        wait_for_candidates(server, 3)
         for broker in others:
             assert cluster.stop(broker) == 0, cluster.logs()
             cluster.start(broker)

@@ -51,6 +51,26 @@ def open_dirs(
     )
 
 
+def test_several_threads_that_write_a_checkpoint_take_turns(tmp_path: Path) -> None:
+    """As followers of several leaders do, whose logs are cut at the same time."""
+    dirs = open_dirs(RealDisk(), str(tmp_path))
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    append(log)
+    log.flush()
+
+    def write(_: int) -> None:
+        for _ in range(4):
+            dirs.write_recovery_points()
+            dirs.write_log_start_offsets()
+            dirs.write_high_watermarks({A: 1})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    written = (tmp_path / "recovery-point-offset-checkpoint").read_bytes()
+    assert written == b"0\n1\na 0 1\n"
+    dirs.close({})
+
+
 def test_a_clean_restart_finds_everything_again() -> None:
     disk = MemoryDisk()
     dirs = open_dirs(disk)
