@@ -218,6 +218,7 @@ def test_confluent_groups(kafka: Kafka) -> None:
     with Member(Kind("confluent-kafka"), kafka.bootstrap, topic, group) as member:
         wait_for_shares(kafka, group, [2])
         wait_for_commit(kafka, group, 2, 5)
+        wait_until("what it read", lambda: len(member.seen) >= 4)  # it tells of it by a pipe
         assert sorted(member.seen) == [(p, o) for p in range(2) for o in (3, 4)]
         described = client.describe_consumer_groups([group])[group].result(TIMEOUT_S)
         assert (described.partition_assignor, len(described.members)) == ("range", 1)
