@@ -1,6 +1,13 @@
 """A disk that loses power in the middle of what is done to it."""
 
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
 from pk.core.log.disk import MemoryDisk
+
+Told = TypeVar("Told")
+"""What a history was told is durable."""
 
 
 class PowerCut(Exception):
@@ -25,3 +32,36 @@ class CuttingDisk(MemoryDisk):
             if self.left == 0:
                 raise PowerCut
             self.left -= 1
+
+
+def cut_everywhere(
+    seed: int,
+    told: Callable[[], Told],
+    run: Callable[[CuttingDisk, int, Told], None],
+    check: Callable[[CuttingDisk, Told], None],
+) -> tuple[int, CuttingDisk, Told]:
+    """Run the history of a seed again and again; the power goes one operation later each time, and what is left is checked.
+
+    How many places it was cut at, and the disk and what was told of the run that came to its end.
+    """
+    at = 0
+    while True:
+        disk, so_far = CuttingDisk(), told()
+        disk.make("/d")
+        disk.sync_dir("")
+        disk.left = at
+        try:
+            run(disk, seed, so_far)
+        except PowerCut:
+            disk.left = None
+            random = Random(seed * 1000 + at)
+            disk.crash(
+                random.choice([0, 1 << 20, random.randrange(300)]),
+                names=random.choice(["lost", "kept"]),
+                zeroed=random.random() < 0.3,
+            )
+            check(disk, so_far)
+            at += 1
+            continue
+        disk.left = None
+        return at, disk, so_far

@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 from log.compaction import SMALL, Write, compact, keyed, records_of
-from log.cutting import CuttingDisk, PowerCut
+from log.cutting import CuttingDisk, cut_everywhere
 from log.support import NOW, TOPIC_ID, TP
 from log.test_crash_everywhere import open_dirs
 
@@ -122,27 +122,9 @@ def check_keys(log: Log, told: Told, end: int) -> None:
 
 
 def everywhere(seed: int) -> tuple[int, int]:
-    """How many places the history was cut at, and how many rounds of compaction it had when it ran to its end."""
-    at = 0
-    while True:
-        disk, told = CuttingDisk(), Told()
-        disk.make("/d")
-        disk.sync_dir("")
-        disk.left = at
-        try:
-            run(disk, seed, told)
-        except PowerCut:
-            disk.left = None
-            random = Random(seed * 1000 + at)
-            disk.crash(
-                random.choice([0, 1 << 20, random.randrange(300)]),
-                names=random.choice(["lost", "kept"]),
-                zeroed=random.random() < 0.3,
-            )
-            check(disk, told)
-            at += 1
-            continue
-        return at, told.rounds
+    """How many places the history was cut at, and how many rounds of compaction it had."""
+    at, _, told = cut_everywhere(seed, Told, run, check)
+    return at, told.rounds
 
 
 def test_the_power_goes_at_every_operation_of_a_compacted_log() -> None:

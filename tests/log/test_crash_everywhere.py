@@ -10,7 +10,7 @@ from itertools import pairwise
 from random import Random
 
 import pytest
-from log.cutting import CuttingDisk, PowerCut
+from log.cutting import CuttingDisk, cut_everywhere
 from log.support import NOW, TOPIC_ID, TP, headers_of, make_batch
 
 from pk.core.log.config import LogConfig
@@ -107,26 +107,7 @@ def check(disk: CuttingDisk, told: Told) -> None:
 
 def everywhere(seed: int) -> int:
     """How many places the history was cut at."""
-    at = 0
-    while True:
-        disk, told = CuttingDisk(), Told()
-        disk.make("/d")
-        disk.sync_dir("")
-        disk.left = at
-        try:
-            run(disk, seed, told)
-        except PowerCut:
-            disk.left = None
-            random = Random(seed * 1000 + at)
-            disk.crash(
-                random.choice([0, 1 << 20, random.randrange(300)]),
-                names=random.choice(["lost", "kept"]),
-                zeroed=random.random() < 0.3,
-            )
-            check(disk, told)
-            at += 1
-            continue
-        return at
+    return cut_everywhere(seed, Told, run, check)[0]
 
 
 @pytest.mark.parametrize("seed", range(12))

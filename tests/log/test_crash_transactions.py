@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from log.cutting import CuttingDisk, PowerCut
+from log.cutting import CuttingDisk, cut_everywhere
 from log.support import NOW, TOPIC_ID, TP, append, end_transaction, headers_of, make_batch
 from log.test_crash_everywhere import CONFIG, open_dirs
 
@@ -94,28 +94,11 @@ def check(disk: CuttingDisk) -> None:
 
 def everywhere(seed: int) -> int:
     """How many places the history was cut at."""
-    at = 0
-    while True:
-        disk = CuttingDisk()
-        disk.make("/d")
-        disk.sync_dir("")
-        disk.left = at
-        try:
-            run(disk, seed)
-        except PowerCut:
-            disk.left = None
-            random = Random(seed * 1000 + at)
-            disk.crash(
-                random.choice([0, 1 << 20, random.randrange(300)]),
-                names=random.choice(["lost", "kept"]),
-                zeroed=random.random() < 0.3,
-            )
-            check(disk)
-            at += 1
-            continue
-        disk.left = None
-        check(disk)
-        return at
+    at, disk, _ = cut_everywhere(
+        seed, lambda: None, lambda disk, seed, _: run(disk, seed), lambda disk, _: check(disk)
+    )
+    check(disk)
+    return at
 
 
 @pytest.mark.parametrize("seed", range(2))
