@@ -1,5 +1,9 @@
 # What the scripts share: the virtual environment at the root, made once and renewed when pyproject.toml changes.
 
+# Tests start pk some hundred times, and import every test file in each worker: compiled once, not each time, whatever
+# the settings of whoever calls.
+unset PYTHONDONTWRITEBYTECODE
+
 say() { printf '\033[2m%s\033[0m\n' "$*" >&2; }
 
 find_python() {
