@@ -277,7 +277,7 @@ class Partition:
             self._tell_watchers(wake=True)
         if self._flushing:
             return
-        if log.log_end_offset - log.recovery_point >= self.config.flush_messages:
+        if log.log_end_offset - log.durable_offset >= self.config.flush_messages:
             self._flushing = True
             self._owner.flush(self)
             return
@@ -523,7 +523,7 @@ class Partition:
     def must_flush(self) -> bool:
         """Whether `flush.messages` asks for a sync before the leader may count on what was appended last."""
         log = self.log
-        return log.log_end_offset - log.recovery_point >= self.config.flush_messages
+        return log.log_end_offset - log.durable_offset >= self.config.flush_messages
 
     def truncated(self) -> None:
         """The log was cut, or begun anew: nothing may be claimed beyond its end."""

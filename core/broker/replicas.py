@@ -293,7 +293,7 @@ class Replicas:
         except StorageError as e:
             self.fail_directory(partition.log.log_dir, e)
             return
-        partition.flushed(end if log.is_abandoned else min(end, log.recovery_point))
+        partition.flushed(end if log.is_abandoned else min(end, log.durable_offset))
 
     async def off_loop(
         self, partition: Partition, work: Callable[..., object], *args: object

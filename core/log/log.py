@@ -325,7 +325,8 @@ class Log(StoredLog):
             try:
                 segment.txn_index.append(aborted)
             except OSError as e:
-                raise self._die("write the index of aborted transactions", e) from e
+                if not (refused := self._refuse("write the index of aborts", e)).undone:
+                    raise refused from e  # else it is made anew when there is room
 
     def _undo(self, segment: Segment, position: int, cause: OSError) -> None:
         """Take back a write that failed; raises, always."""

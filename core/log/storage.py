@@ -5,8 +5,11 @@ written there.
 """
 
 import contextlib
+import errno
+import logging
 import threading
 import zlib
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Final, Self
 
@@ -22,6 +25,8 @@ from pk.core.log.producers import EMPTY_SNAPSHOT_BYTES, Producers
 from pk.core.log.segment import DELETED, LOG, SNAPSHOT, Segment, file_name
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.values import TopicPartition, Uuid
+
+logger = logging.getLogger("pk.log")
 
 INT32_MAX: Final = (1 << 31) - 1
 
@@ -51,6 +56,9 @@ class StoredLog:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.recovery_point = 0
+        """Where recovery begins: below it the log, and all that is derived from it, is on the disk."""
+        self.durable_offset = 0
+        """Below it the records are on the disk; at or after the recovery point."""
         self.recovered: recovery.Cut | None = None
         """What recovery had to cut, if the log was not closed cleanly."""
         self.dead: StorageError | None = None
@@ -129,7 +137,7 @@ class StoredLog:
             )
             if not clean and not new:
                 self._rebuild(recovery_point)
-            self.recovery_point = min(recovery_point, self.log_end_offset)
+            self.recovery_point = self.durable_offset = min(recovery_point, self.log_end_offset)
             return self
 
     def _recover(self, recovery_point: int, progress: recovery.Progress | None) -> None:
@@ -182,6 +190,8 @@ class StoredLog:
                 raise self._refuse("close", e) from e
             if changed:  # not for a new epoch alone: 10,000 partitions get one at every start, most write nothing
                 self.flush(force=True)
+                if self.recovery_point < self.log_end_offset:
+                    raise self._refuse("close", OSError(errno.ENOSPC, "no room for indexes"))
             for segment in self.segments:
                 segment.close()
 
@@ -402,6 +412,7 @@ class StoredLog:
         if self.first_dirty_offset is not None:
             self.first_dirty_offset = min(self.first_dirty_offset, offset)
         self.recovery_point = min(self.recovery_point, offset)
+        self.durable_offset = min(self.durable_offset, offset)
         self._remove_snapshots([snapshot for snapshot in self.snapshots if snapshot > offset])
         self._touched = True
         self._set_roll_time()
@@ -420,7 +431,9 @@ class StoredLog:
         """Make the log durable up to `up_to` (its end, if None) and move the recovery point there.
 
         May run in a thread while the loop appends; several at once wait for each other, and those that come late find
-        their work done. With `force` also when the recovery point is there already. Raises StorageError.
+        their work done. With `force` also when the recovery point is there already. Where a full disk has no room for what
+        is written beside the records, these are durable all the same, and the recovery point waits for the next flush.
+        Raises StorageError.
         """
         with self._flush_lock:
             if self._abandoned:
@@ -435,27 +448,37 @@ class StoredLog:
             due = [
                 segment
                 for segment, following in zip_longest(segments, segments[1:])
-                if (force and following is None)
-                or (
-                    segment.base_offset < target
-                    and (following is None or following.base_offset >= self.recovery_point)
+                if (segment.size or segment.active)
+                and (
+                    (force and following is None)
+                    or (
+                        segment.base_offset < target
+                        and (following is None or following.base_offset >= self.recovery_point)
+                    )
                 )
             ]
-            self._write_behind(due)
+            whole = self._write_behind(due)
             try:
                 for segment in due:
-                    self._sync_segment(segment)
+                    with self._unless_dropped(segment):
+                        segment.sync()
                 self._sync_state()
             except OSError as e:
                 raise self._die("sync", e) from e
-            self.recovery_point = max(self.recovery_point, min(target, self.log_end_offset))
+            target = min(target, self.log_end_offset)
+            self.durable_offset = max(self.durable_offset, target)
+            if whole:
+                self.recovery_point = max(self.recovery_point, target)
 
-    def _write_behind(self, segments: list[Segment]) -> None:
-        """Write what was not written when it happened: index entries and leader epochs. In a thread, perhaps."""
+    def _write_behind(self, segments: list[Segment]) -> bool:
+        """Write what was not written when it happened: index entries and leader epochs. In a thread, perhaps. False where
+        the disk has no room for all of it. Raises StorageError."""
         epochs = self._epochs
         try:
             for segment in segments:
                 segment.write_indexes()
+                with self._unless_dropped(segment):
+                    aborted.keep(self, segment)
             if epochs is not None and epochs.dirty:
                 content, epochs.dirty = epochs.format(), False
                 try:
@@ -466,14 +489,16 @@ class StoredLog:
                     epochs.dirty = True
                     raise
         except OSError as e:
-            raise self._refuse("write indexes and epochs", e) from e
+            if not (refused := self._refuse("write indexes and epochs", e)).undone:
+                raise refused from e
+            logger.warning("%s; its recovery point stays at %d", refused, self.recovery_point)
+            return False
+        return True
 
-    def _sync_segment(self, segment: Segment) -> None:
-        if not segment.size and not segment.active:
-            return
+    @contextlib.contextmanager
+    def _unless_dropped(self, segment: Segment) -> Iterator[None]:
         try:
-            aborted.keep(self, segment)
-            segment.sync()
+            yield
         except FileNotFoundError:
             if segment in self.segments:
                 raise

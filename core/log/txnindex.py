@@ -67,14 +67,16 @@ class TxnIndex:
 
     def append(self, aborted: AbortedTxn) -> None:
         """Add an entry; they come in the order of their markers. One that is lost is left alone: who makes it anew finds
-        the marker in the log. Raises OSError."""
+        the marker in the log. Raises OSError; it is lost then."""
         with self.lock:
             if self.lost or aborted.last_offset <= self._last:
                 return
             if not self.intact:
                 self.lost = True
                 return
+            self.lost = True  # unless it is written, whole
             self.file.pwrite(ENTRY.pack(VERSION, *aborted), self._size)
+            self.lost = False
             self._size += ENTRY.size
             self._last = aborted.last_offset
             self.dirty = True

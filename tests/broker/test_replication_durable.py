@@ -1,5 +1,6 @@
 """What must not be lost: syncs that are promised, watermarks over restarts, coordinators that move, logs that move."""
 
+import errno
 from typing import Any
 
 import trio
@@ -144,6 +145,25 @@ class TestFailingDisks:
             await trio.sleep(5)
             assert len([r for _, _, r in cluster.asked if r.API_KEY == FETCH]) <= 11
             assert await cluster.produce(1, b"b", number=1) == NONE, "the other directory works"
+
+    @simulated
+    async def test_a_full_disk_that_a_sync_meets_costs_no_directory(self) -> None:
+        async with running_cluster(brokers=2) as cluster:
+            await cluster.create(1, 2, configs={"flush.messages": "1"})
+            for node in (1, 2):
+                cluster.disk(node).fail_next(
+                    "write", errno.ENOSPC, suffix="/leader-epoch-checkpoint.tmp"
+                )
+            assert await cluster.produce(1, b"a") == NONE, "what must be durable is"
+            logs = [cluster.partition(node).log for node in (1, 2)]
+            assert [log.durable_offset for log in logs] == [1, 1]
+            assert [log.recovery_point for log in logs] == [0, 0]
+            assert await cluster.produce(1, b"b") == NONE
+            assert [log.recovery_point for log in logs] == [2, 2], "there is room again"
+            for node in (1, 2):
+                await cluster.crash(node)
+            await cluster.start(2)
+            assert cluster.values(2) == [b"a", b"b"]
 
 
 class TestRestarts:

@@ -56,7 +56,7 @@ def test_a_full_disk_refuses_produces_and_the_broker_goes_on_when_there_is_room(
         BrokerInside(disk, data, {"offsets.topic.num.partitions": "1"}) as broker,
     ):
         kafka = Kafka("pk", broker.bootstrap, data)
-        create_topic(kafka, TOPIC, 2, {"segment.bytes": str(1 << 20)})
+        create_topic(kafka, TOPIC, 2, {"segment.bytes": str(1 << 20), "flush.ms": "20"})
         with Load(broker.bootstrap, TOPIC, 2, value_bytes=2000) as load:
             load.wait_for(2_000)
             disk.fill(leave_bytes=300_000)
@@ -98,7 +98,7 @@ def test_a_directory_that_goes_away_takes_its_partitions_and_no_others(tmp_path:
         BrokerInside(disk, good, {"log.dirs": f"{good},{bad}"}) as broker,
     ):
         kafka = Kafka("pk", broker.bootstrap, good)
-        create_topic(kafka, TOPIC, 2, {"segment.bytes": str(1 << 20)})
+        create_topic(kafka, TOPIC, 2, {"segment.bytes": str(1 << 20), "flush.ms": "20"})
         here = next(p for p in range(2) if (good / f"{TOPIC}-{p}").exists())
         there = disk.outside / "bad" / f"{TOPIC}-{1 - here}"
         assert there.exists()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log.support import NOW, PATH, append, headers_of, make_batch, open_log
+from log.support import NOW, PATH, append, durable, headers_of, make_batch, open_log
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
@@ -409,6 +409,31 @@ def test_a_full_disk_refuses_and_the_log_goes_on_when_there_is_room() -> None:
     again = open_log(disk, clean=True, recovery_point=log.recovery_point)
     assert again.log_end_offset == end + 1
     assert len(headers_of(again)) == end + 1
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", "leader-epoch-checkpoint.tmp"])
+def test_records_are_durable_though_a_full_disk_has_no_room_for_what_is_beside_them(
+    suffix: str,
+) -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, config=LogConfig(index_interval_bytes=0))
+    for timestamp in range(3):
+        append(log, make_batch(timestamps=[timestamp]), epoch=timestamp)
+    disk.fail_next("write", errno.ENOSPC, suffix=suffix, times=2)
+    log.flush()
+    assert (log.durable_offset, log.recovery_point, log.dead) == (3, 0, None)
+    with pytest.raises(StorageError) as raised:
+        log.close()
+    assert raised.value.disk_full and not disk.faults, "not a clean end"
+    durable(disk)
+    disk.crash()
+    again = open_log(disk, recovery_point=log.recovery_point, clean=False)
+    assert [h.leader_epoch for h in headers_of(again)] == [0, 1, 2]
+    found = again.offset_for_time(2)
+    assert found is not None and found.offset == 2
+    append(again)
+    again.flush()
+    assert again.recovery_point == again.durable_offset == 4, "there is room again"
 
 
 def test_flush_moves_the_recovery_point_as_far_as_asked() -> None:

@@ -1,5 +1,6 @@
 """The last stable offset and the list of aborted transactions, as far as a log knows them."""
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from log.support import PATH, append, durable, end_transaction, make_batch, open
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import MemoryDisk, RealDisk
+from pk.core.log.failures import StorageError
 from pk.core.log.files import WouldWait
 from pk.core.log.log import Log
 from pk.core.log.verify import PartitionCheck
@@ -118,6 +120,23 @@ def test_transactions_are_still_known_after(how: str) -> None:
     assert log.last_stable_offset(5) == 2
     assert log.segments[0].txn_index.all() == [(1, 0, 1, 2)]
     assert log.segments[1].txn_index.all() == [(3, 3, 4, 2)]
+
+
+def test_an_abort_for_whose_index_there_is_no_room_is_still_told() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    send(log, 1)  # 0
+    disk.fail_next("write", errno.ENOSPC, suffix=".txnindex", after_bytes=7, times=3)
+    end_transaction(log, 1, commit=False)  # 1
+    with pytest.raises(StorageError):
+        aborted(log, 0)
+    log.flush()
+    assert (log.durable_offset, log.recovery_point, log.dead) == (2, 0, None)
+    assert not disk.faults
+    durable(disk)
+    disk.crash()
+    log = open_log(disk, clean=False, recovery_point=log.recovery_point)
+    assert aborted(log, 0) == [(1, 0)]
 
 
 # --- indexes that are lost ---
