@@ -59,6 +59,7 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     "core/cbor.py": frozenset({"cbor2"}),
     "core/record/columns.py": frozenset({"numpy", "pyarrow"}),
     "core/log/disk.py": frozenset({"os"}),
+    "core/log/page_cache.py": frozenset({"os"}),
     "core/broker/clock.py": frozenset({"time"}),
 }
 """File → what it alone may import beyond its stratum."""

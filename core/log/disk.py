@@ -1,4 +1,4 @@
-"""The real disk: the only file of the log that knows `os`.
+"""The real disk: with page_cache.py the only file of the log that knows `os`.
 
 Open files. 10,000 partitions have 30,000 files and more, a process has perhaps 1,024 descriptors. So a `RealFile` opens
 at first use, and the disk closes those that were not used lately, when more than 60 % of RLIMIT_NOFILE (its soft limit
@@ -12,7 +12,6 @@ lock between finding the descriptor and using it.
 """
 
 import contextlib
-import errno
 import fcntl
 import os
 import resource
@@ -20,7 +19,8 @@ import shutil
 import threading
 from collections import deque
 
-from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, WouldWait, patience
+from pk.core.log import page_cache
+from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, patience
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.slices import FileSlice
 
@@ -40,10 +40,8 @@ SHARE_OF_DESCRIPTORS = 0.6
 """Of RLIMIT_NOFILE; the rest is for connections."""
 
 _DESCRIPTORS_MAX = 1 << 20
-_PROBE_BYTES = 32 * 1024
 _FULLFSYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 """macOS: there fsync leaves the bytes in the drive's cache."""
-_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 def raise_descriptor_limit() -> int:
@@ -99,7 +97,7 @@ class RealFile:
     def pread(self, length: int, position: int) -> bytes:
         descriptor = self._descriptor()
         if patience.spent:
-            return _pread_resident(descriptor.fd, length, position)
+            return page_cache.pread(descriptor.fd, length, position)
         data = os.pread(descriptor.fd, length, position)
         while len(data) < length:
             more = os.pread(descriptor.fd, length - len(data), position + len(data))
@@ -180,24 +178,7 @@ class RealFile:
                 self._closing = False
 
     def resident(self, position: int, length: int) -> bool:
-        """Linux answers a read that must not wait with EAGAIN where a page is missing (and begins to fetch it). One
-        byte every 32 kB is asked for: pages come and go in larger runs than that."""
-        if not _NOWAIT or not hasattr(os, "preadv"):
-            return False
-        fd = self._descriptor().fd
-        byte = (bytearray(1),)
-        last = position + length - 1
-        try:
-            for at in range(position, last, _PROBE_BYTES):
-                os.preadv(fd, byte, at, _NOWAIT)
-            os.preadv(fd, byte, max(last, position), _NOWAIT)
-        except BlockingIOError:
-            return False
-        except OSError as e:
-            if e.errno in (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL):
-                return False
-            raise
-        return True
+        return page_cache.resident(self._descriptor().fd, position, length)
 
     def slice(self, position: int, length: int) -> FileSlice:
         return FileSlice(self, position, length)
@@ -209,28 +190,6 @@ class RealFile:
         self._used = True
         descriptor = self._open
         return descriptor if descriptor is not None else self._disk.reopen(self)
-
-
-def _pread_resident(fd: int, length: int, position: int) -> bytes:
-    """What the page cache has. Raises WouldWait where it has not all of it, or nobody can tell."""
-    if not _NOWAIT or not hasattr(os, "preadv"):
-        raise WouldWait
-    data = bytearray(length)
-    got = 0
-    with memoryview(data) as view:
-        while got < length:
-            try:
-                count = os.preadv(fd, (view[got:],), position + got, _NOWAIT)
-            except BlockingIOError:
-                raise WouldWait from None
-            except OSError as e:
-                if e.errno in (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL):
-                    raise WouldWait from None
-                raise
-            if not count:
-                break
-            got += count
-    return bytes(data) if got == length else bytes(data[:got])
 
 
 class _RealLock:

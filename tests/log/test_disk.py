@@ -1,12 +1,14 @@
 """Both disks keep one contract; the memory disk can also lose, tear and refuse."""
 
 import errno
+import mmap
 import os
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
+from pk.core.log import page_cache
 from pk.core.log.disk import Disk, LockHeld, MemoryDisk, RealDisk, this_process
 from pk.core.log.slices import BytesSlice, FileSlice
 
@@ -143,7 +145,24 @@ def test_pinning_what_is_gone_leaves_no_pin(tmp_path: Path) -> None:
     assert file.fileno() is None
 
 
+@pytest.fixture(params=["counted", "probed"])
+def asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to ask the kernel what is in memory, where it knows both."""
+    if request.param == "probed":
+        monkeypatch.setattr(page_cache, "_cached_pages", lambda: None)
+    elif page_cache._cached_pages() is None:  # pyright: ignore[reportPrivateUsage]
+        pytest.skip("this kernel has no cachestat")
+
+
+def drop_pages(path: Path, position: int = 0, length: int = 0) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, position, length, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
 @pytest.mark.skipif(not hasattr(os, "RWF_NOWAIT"), reason="no RWF_NOWAIT on this platform")
+@pytest.mark.usefixtures("asked")
 def test_what_was_just_written_is_resident(tmp_path: Path) -> None:
     file = RealDisk().open(f"{tmp_path}/a")
     file.pwrite(bytes(300_000), 0)
@@ -152,23 +171,28 @@ def test_what_was_just_written_is_resident(tmp_path: Path) -> None:
     except OSError as e:
         pytest.skip(f"the file system refuses RWF_NOWAIT: {e}")
     assert file.resident(0, 300_000)
+    assert file.resident(1, 299_999)
     assert file.resident(299_999, 1)
 
 
+@pytest.mark.usefixtures("asked")
 def test_pages_that_were_dropped_are_not_resident(tmp_path: Path) -> None:
+    path, size, gap = tmp_path / "a", 1 << 20, 512 * 1024
+    file = RealDisk().open(str(path))
     if not hasattr(os, "RWF_NOWAIT"):
-        assert not RealDisk().open(f"{tmp_path}/a").resident(0, 1)
+        assert not file.resident(0, 1)
         return
-    file = RealDisk().open(f"{tmp_path}/a")
-    file.pwrite(bytes(1 << 20), 0)
-    file.sync()
-    descriptor = os.open(f"{tmp_path}/a", os.O_RDONLY)
-    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    os.close(descriptor)
-    if file.resident(0, 1 << 20):
+    for position in range(
+        0, size, mmap.PAGESIZE
+    ):  # one by one: what lies in one folio goes at once
+        file.pwrite(bytes(mmap.PAGESIZE), position)
+    drop_pages(path, gap, 128 * 1024)
+    if file.resident(0, size):
         pytest.skip("the file system keeps its pages")
-    assert len(file.pread(1 << 20, 0)) == 1 << 20
-    assert file.resident(0, 1 << 20)
+    assert not file.resident(gap - 100_000, 100_001), "the last byte is missing, no more"
+    assert file.resident(0, gap)
+    assert len(file.pread(size, 0)) == size
+    assert file.resident(0, size)
 
 
 # --- the memory disk's faults ---
