@@ -145,16 +145,43 @@ def parse_range(text: str, now_ms: int, zone: tzinfo | None = None) -> Range:
         left, _, right = text.partition("..")
     elif ":" in text and "@" not in text:
         left, _, right = text.partition(":")
+    elif hint := _dotted(text, now_ms, zone):
+        raise ValueError(f"not a position: {text!r}; a range with a time in it is written {hint}")
     else:
         return Range(parse_position(text, now_ms, zone))
     if not left.strip() and not right.strip():
         raise ValueError(f"a range without a side: {text!r}; everything is start..end")
     begin = parse_position(left, now_ms, zone) if left.strip() else START
     end = parse_position(right, now_ms, zone) if right.strip() else None
-    result = Range(begin, end)
-    if end is not None and begin.anchor is end.anchor and begin.value > end.value:
+    if end is not None and _inverted(begin, end):
         raise ValueError(f"the range {text!r} ends before it begins")
-    return result
+    return Range(begin, end)
+
+
+def _inverted(begin: Position, end: Position) -> bool:
+    """Whether no partition can hold a record in the range: nothing lies before the start, and nothing after the end.
+    (`5..5`, `start..start` and their like hold nothing either, but say so.)"""
+    if begin.anchor is end.anchor:
+        return begin.value > end.value
+    return begin == END or end == START
+
+
+def _dotted(text: str, now_ms: int, zone: tzinfo | None) -> str | None:
+    """`@-1h:end` as it is written here; None where `text` is a position, or no range with a colon for its dots."""
+    try:
+        parse_position(text, now_ms, zone)
+        return None
+    except ValueError:
+        pass
+    for colon in re.finditer(":", text):
+        sides = text[: colon.start()], text[colon.end() :]
+        try:
+            for side in filter(None, sides):
+                parse_position(side, now_ms, zone)
+        except ValueError:
+            continue
+        return "..".join(sides)
+    return None
 
 
 def _split(text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The one grammar for positions, and times as people type them."""
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -112,6 +113,13 @@ def test_positions_by_partition() -> None:
         ":",
         "9..5",
         "@-1h..@-2h",
+        "end..start",
+        "end..5",
+        "end..@now",
+        "-5..start",
+        "@-1h..start",
+        "committed..start",
+        "0=end..start",
         "1=2,1=3",
         "0=,1=2",
         "committed*2",
@@ -137,7 +145,9 @@ positions = st.one_of(
 
 @given(positions, st.one_of(st.none(), positions))
 def test_what_a_range_prints_reads_as_itself(begin: Position, end: Position | None) -> None:
-    if end is not None and begin.anchor is end.anchor and begin.value > end.value:
+    if end is not None and (begin.anchor is end.anchor and begin.value > end.value):
+        begin, end = end, begin
+    if end is not None and begin.anchor is not end.anchor and (begin == END or end == START):
         begin, end = end, begin
     made = Range(begin, end)
     assert parse_range(str(made), NOW) == made
@@ -180,6 +190,26 @@ def test_a_time(text: str, zone: timezone, expected: int) -> None:
 def test_a_time_without_its_sign_is_understood_as_a_mistake(text: str) -> None:
     with pytest.raises(ValueError, match="a time is written @" + text.partition("..")[0]):
         parse_positions(text, NOW, UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("@-1h:end", "@-1h..end"),
+        ("@-1h:", "@-1h.."),
+        ("0=@2026-01-01T10:00:@now", "@2026-01-01T10:00..@now"),
+    ],
+)
+def test_a_range_with_a_time_is_shown_how_it_is_written(text: str, written: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"is written {written}")):
+        parse_positions(text, NOW, UTC)
+
+
+@pytest.mark.parametrize(
+    "text", ["start..end", "5..5", "end..end", "start..start", "-5..+3", "-2..5", "end.."]
+)
+def test_a_range_that_may_hold_something_or_says_that_it_does_not(text: str) -> None:
+    assert parse_range(text, NOW, UTC)
 
 
 @pytest.mark.parametrize(
