@@ -27,7 +27,7 @@ A position says where in a partition: it is the value of -o/--offset, --to and t
   N                    offset N
   -N                   N before the end, in each partition
   +N                   N after the start, in each partition
-  committed            what the group has committed; committed+N, committed-N relative to it
+  committed            what the group of -g has committed; committed+N, committed-N relative to it
   @TIME                the first record at or after TIME
 
   A..B                 from A up to, not including, B; then the command ends by itself:

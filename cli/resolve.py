@@ -25,7 +25,7 @@ class Place(NamedTuple):
     """The offset after its last record."""
 
     note: str = ""
-    """`clamped …`, `no commit …`, `nothing after …`, or empty."""
+    """`clamped …`, `no commit …`, `nothing after …`, `ends …` of a range that is the wrong way round here, or empty."""
 
 
 Committed = Mapping[TopicPartition, int | None]
@@ -78,7 +78,7 @@ async def resolve(
     Raises Unusable where `positions` speaks of commits and there is no group.
     """
     if committed is None and positions.uses(Anchor.COMMITTED):
-        raise Unusable("The position `committed` wants a group: -g GROUP.")
+        raise Unusable("The position `committed` wants a group.")
     wanted = [tp for tp in partitions if positions.of(tp.partition) is not None]
     starts = await admin.list_offsets(dict.fromkeys(wanted, r.EARLIEST), isolation=isolation)
     ends = await admin.list_offsets(dict.fromkeys(wanted, r.LATEST), isolation=isolation)
@@ -131,6 +131,8 @@ def place(positions: Positions, partition: int, bounds: Bounds) -> Place:
     if asked.end is None:
         return Place(begin, None, bounds.start, bounds.latest, note)
     end, _ = _offset(asked.end, bounds)
+    if end < begin:
+        note = f"ends at {end}, before it begins at {begin}"
     return Place(begin, max(end, begin), bounds.start, bounds.latest, note)
 
 

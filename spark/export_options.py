@@ -45,8 +45,10 @@ class ExportOptions:
     directory: Path
     client: Mapping[str, str] = field(default_factory=dict)
     mode: Mode = "new"
-    key: Kind = "bytes"
-    value: Kind = "bytes"
+    key: Kind | None = None
+    value: Kind | None = None
+    """What keys and values become; None: as in the export that is resumed, bytes in a new one."""
+
     key_schema: str | None = None
     value_schema: str | None = None
     sample: int = SAMPLE
@@ -75,9 +77,9 @@ class ExportOptions:
             ("key", self.key, self.key_schema),
             ("value", self.value, self.value_schema),
         ):
-            if kind not in ("bytes", "string", "json"):
+            if kind not in (None, "bytes", "string", "json"):
                 raise OptionError(f"{what} must be bytes, string or json, is {kind!r}")
-            if schema is not None and kind != "json":
+            if schema is not None and kind != "json" and self.mode != "resume":
                 raise OptionError(f"a schema of the {what} is only for json")
 
 

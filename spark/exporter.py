@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import trio
 
 from pk.core.values import TopicPartition, uuid_text
 from pk.net.client.admin import open_admin
 from pk.spark.errors import DataLost, DirectoryRefused, OptionError, SparkFailed
-from pk.spark.export_options import ExportOptions, Progress, Summary
+from pk.spark.export_options import ExportOptions, Kind, Progress, Summary
 from pk.spark.java import require_pyspark
 from pk.spark.job import Job
 from pk.spark.manifest import (
@@ -71,6 +71,7 @@ def export(
     require_pyspark()
     with open_directory(options.directory.absolute()) as directory, contextlib.ExitStack() as stack:
         before = _before(options, directory)
+        options = _settled(options, before)
         own: OwnSpark | None = None
         lock = (directory.lock,)  # a Spark that outlives us for a moment may still be writing
         cores = options.cores or _cores()
@@ -135,13 +136,23 @@ def _before(options: ExportOptions, directory: ExportDirectory) -> Manifest | No
         ("keys", options.key, before.key),
         ("values", options.value, before.value),
     ):
-        if is_now != was:
+        if is_now not in (None, was):
             raise OptionError(
                 f"the export in {options.directory} has {what} as {was}, not {is_now}"
             )
     if options.key_schema or options.value_schema:
         raise OptionError("an export that is resumed keeps its schema")
     return before
+
+
+def _settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
+    """The options with what was left open: keys and values are as `before` has them, in a new export bytes."""
+    key, value = ("bytes", "bytes") if before is None else (before.key, before.value)
+    settled = replace(
+        options, key=options.key or cast(Kind, key), value=options.value or cast(Kind, value)
+    )
+    settled.check()
+    return settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +242,8 @@ def _manifest(
     return Manifest(
         topic=options.topic,
         topic_id=found.topic_id,
-        key=options.key,
-        value=options.value,
+        key=options.key or "bytes",
+        value=options.value or "bytes",
         columns=columns,
         partitions=partitions,
         runs=(*runs, run) if run.ranges else runs,

@@ -18,6 +18,7 @@ from pk.cli.commands.common import (
     partition_numbers,
     whole,
 )
+from pk.cli.commands.places import check_group, places_of, tell_uncommitted
 from pk.cli.commands.reading import Part, RangeReader, Span, last_records, merged, part_of
 from pk.cli.commands.record_output import Output
 from pk.cli.commands.silence import Silence
@@ -27,7 +28,7 @@ from pk.cli.links import SCHEME, profile_of
 from pk.cli.position import END, START, Anchor, Positions, everywhere
 from pk.cli.progress import Progress
 from pk.cli.record_source import Source
-from pk.cli.resolve import now_ms, positions_option, resolve
+from pk.cli.resolve import positions_option
 from pk.core.errors import KafkaError
 from pk.core.record.batch import Record
 from pk.core.values import TopicPartition
@@ -35,7 +36,7 @@ from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.errors import ClientError
 from pk.net.client.partitioner import partition_for_key
-from pk.net.client.results import IsolationLevel, ListedOffset, OffsetAndMetadata
+from pk.net.client.results import IsolationLevel, ListedOffset
 
 _TICK_MS = 100
 """How often a member looks whether it has reached the end."""
@@ -185,14 +186,11 @@ async def spans_of(
     """What to read of each partition. Raises the first partition's failure."""
     partitions = await _partitions(context, wish)
     admin = await context.admin()
-    committed = None
     if wish.positions.uses(Anchor.COMMITTED):
-        if context.args.group is None:
-            raise Unusable("The position `committed` wants a group: -g GROUP.")
-        answers = await admin.list_group_offsets(context.args.group)
-        committed = {tp: c.offset for tp, c in answers.items() if isinstance(c, OffsetAndMetadata)}
+        check_group(context, wish.positions)
         context.say(f"Reading from the commits of group {context.args.group}, without joining it.")
-    places = await resolve(admin, wish.positions, partitions, now_ms(), isolation, committed)
+    places = await places_of(context, admin, wish.positions, partitions, isolation)
+    tell_uncommitted(context, places)
     spans = {}
     for tp, found in places.items():
         if isinstance(found, Exception):

@@ -22,13 +22,14 @@ from pk.cli.commands.cp_target import (
     target_context,
     target_description,
 )
+from pk.cli.commands.places import check_group, places_of, tell_uncommitted
 from pk.cli.commands.reading import Span
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.guards import guarding
 from pk.cli.links import SCHEME, Link, parse_link, profile_of
 from pk.cli.output import Column, Listing, render
-from pk.cli.position import END, START, Anchor, Positions, everywhere
+from pk.cli.position import END, START, Positions, everywhere
 from pk.cli.record_filter import record_filter
 from pk.cli.resolve import now_ms, positions_option, resolve
 from pk.core.values import TopicPartition
@@ -88,8 +89,7 @@ def _wish(context: Context) -> _Wish:
     positions = everywhere(START)
     if args.offset is not None:
         positions = positions_option(args.offset, "-o")
-    if positions.uses(Anchor.COMMITTED):
-        raise Unusable("A copy knows no group's commits; -o is a place in the log here.")
+    check_group(context, positions)
     if args.once:
         if positions.bounded and args.offset is not None:
             raise Unusable(f"The range {args.offset} ends by itself; --once does not go with it.")
@@ -177,7 +177,8 @@ async def _plan(
         for tp in check_partitions(topic, numbers or [p.partition for p in topic.partitions])
     ]
     isolation = IsolationLevel[args.isolation_level.upper()]
-    places = await resolve(admin, wish.positions, partitions, now_ms(), isolation, None)
+    places = await places_of(context, admin, wish.positions, partitions, isolation)
+    tell_uncommitted(context, places)
     spans, starts = {}, {}
     for tp, found in places.items():
         if isinstance(found, Exception):

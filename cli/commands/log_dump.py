@@ -14,7 +14,7 @@ from pk.cli.output import Column, Listing, Look, Row, narrow, render
 from pk.cli.output import dump as dump_rows
 from pk.cli.specs.log import SHOWN
 from pk.core.log.disk import RealDisk
-from pk.core.log.inspect import Kind, kind_of, survey
+from pk.core.log.inspect import Kind, base_of, kind_of, partition_of, survey
 
 _CHUNK_ROWS = 1000
 """So many rows are lined up as one table: a log may have millions."""
@@ -60,6 +60,8 @@ def dump(context: Context) -> None:
         decoder=args.decoder,
         bare=args.skip_record_metadata,
     )
+    if args.offset is not None:
+        _check_offset(context)
     parts = [part for path in paths for part in _parts(context, path, wish)]
     _show(context, parts)
 
@@ -78,6 +80,29 @@ def _shown(context: Context) -> set[str]:
     return shown
 
 
+def _check_offset(context: Context) -> None:
+    """Raises Unusable where something is to be shown that has no offsets to choose by."""
+    other = _shown(context) - {"batches", "records"}
+    if other:
+        raise Unusable(f"-o chooses batches and records; it does not go with --show {min(other)}.")
+
+
+def _within(context: Context, disk: RealDisk, directory: str, wish: Wish) -> Wish | None:
+    """The wish with the offsets that -o names in the partition of `directory`; None where it names none. Raises Unusable,
+    CommandError."""
+    if context.args.offset is None:
+        return wish
+    from pk.cli.commands.log_places import Log, file_positions
+    from pk.cli.commands.places import tell_inverted
+
+    log = Log(disk, directory)
+    place = log.place(file_positions(context.args.offset))
+    if place is None:
+        return None
+    tell_inverted(context, {log.tp: place})
+    return wish._replace(span=(place.begin, log.end if place.end is None else place.end))
+
+
 def _parts(context: Context, path: str, wish: Wish) -> Iterator[_Part]:
     disk, say = RealDisk(read_only=True), context.say
     if not os.path.isdir(path):
@@ -88,33 +113,55 @@ def _parts(context: Context, path: str, wish: Wish) -> Iterator[_Part]:
             )
         if not os.path.exists(path):
             raise CommandError(f"There is no file {path}.")
-        yield _Part(path, kind.value, columns_of(kind, wish), rows_of(disk, path, kind, wish, say))
+        own = _within(context, disk, path.rpartition("/")[0], wish) if kind is Kind.LOG else wish
+        if own is not None:
+            yield _Part(
+                path, kind.value, columns_of(kind, own), rows_of(disk, path, kind, own, say)
+            )
         return
     found = survey(disk, path)
-    alone = found.partitions == [path]
-    shown = _shown(context) or {"batches"} if alone else _shown(context) or {"segments"}
+    places = found.partitions == [path] or context.args.offset is not None
+    shown = _shown(context) or {"batches" if places else "segments"}
     if "segments" in shown:
         rows = itertools.chain.from_iterable(segment_rows(disk, d) for d in found.partitions)
         yield _Part(path, "segments", SEGMENTS, rows)
-    files = list(found.files)
+    files = [(file, wish) for file in found.files if context.args.offset is None]
     for directory in found.partitions:
-        names = disk.list(directory)
-        files += [f"{directory}/{n}" for n, e in names.items() if not e.is_directory]
-    for file in files:
+        if (
+            directory != path
+            and context.args.offset is not None
+            and partition_of(directory) is None
+        ):
+            continue  # pk's own events, which have no place in a topic
+        own = _within(context, disk, directory, wish)
+        names = [n for n, e in disk.list(directory).items() if not e.is_directory]
+        if own is not None:
+            files += [(f"{directory}/{n}", own) for n in names if not _outside(n, names, own)]
+    for file, own in files:
         kind = kind_of(file.rpartition("/")[2])
         if kind is None:
             continue
         if kind is Kind.LOG:
             for word in ("batches", "records"):
                 if word in shown:
-                    how = wish._replace(records=word == "records")
+                    how = own._replace(records=word == "records")
                     yield _Part(
                         file, word, columns_of(kind, how), rows_of(disk, file, kind, how, say)
                     )
         elif any(kind in _KINDS.get(word, ()) for word in shown):
             yield _Part(
-                file, kind.value, columns_of(kind, wish), rows_of(disk, file, kind, wish, say)
+                file, kind.value, columns_of(kind, own), rows_of(disk, file, kind, own, say)
             )
+
+
+def _outside(name: str, names: list[str], wish: Wish) -> bool:
+    """Whether the segment of this file, among those of its directory, has none of the offsets that are wanted."""
+    if wish.span is None or kind_of(name) is not Kind.LOG:
+        return False
+    begin, end = wish.span
+    base = base_of(name)
+    following = [base_of(n) for n in names if kind_of(n) is Kind.LOG and base_of(n) > base]
+    return base >= end or min(following, default=end) <= begin
 
 
 # --- showing ---

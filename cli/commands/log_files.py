@@ -55,6 +55,9 @@ class Wish(NamedTuple):
     bare: bool = False
     """Only what a record carries, not where it lies."""
 
+    span: tuple[int, int] | None = None
+    """Only batches and records with offsets from the one up to, not including, the other."""
+
 
 def _time(value: Any) -> str:
     return "-" if value is None or value < 0 else show_time(value)
@@ -297,14 +300,20 @@ def _log_rows(disk: Disk, path: str, wish: Wish, say: Say) -> Iterator[Row]:
     scan = Scan(
         disk.open(path), size=wish.max_bytes and min(wish.max_bytes, disk.open(path).size())
     )
+    first, end = wish.span or (0, 2**63)
     for batch in scan:
+        if batch.header.base_offset >= end:
+            return
+        if batch.header.next_offset <= first:
+            continue
         if not wish.records:
             yield batch_row(batch, path)
             continue
         if (error := batch.crc_error) is not None:
             say(f"{path}, position {batch.position}: {error}")
         try:
-            yield from _record_rows(batch, path, tp, decoder)
+            rows = _record_rows(batch, path, tp, decoder)
+            yield from (row for row in rows if first <= row["offset"] < end)
         except KafkaError as e:
             say(f"{path}, position {batch.position}: what is inside cannot be read: {e.message}")
     for problem in scan.problems:

@@ -7,13 +7,14 @@ from typing import Any
 
 from pk.cli.client_config import client_config
 from pk.cli.commands.common import existing_topics, is_unknown, unknown_topic
+from pk.cli.commands.places import check_group, places_of, tell_uncommitted
 from pk.cli.connect import run
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.output import Column, Listing
-from pk.cli.position import END, START, Anchor, Positions, Range, everywhere
+from pk.cli.position import END, START, Positions, Range, everywhere
 from pk.cli.progress import Progress
-from pk.cli.resolve import now_ms, positions_option, resolve
+from pk.cli.resolve import positions_option
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
@@ -42,10 +43,10 @@ def _positions(context: Context) -> Positions:
     """What to export: a lone position is where to begin, and the end is as it is now. Raises Unusable."""
     text = context.args.offset
     if text is None:
+        check_group(context, None)
         return everywhere(START, END)
     positions = positions_option(text, "-o")
-    if positions.uses(Anchor.COMMITTED):
-        raise Unusable("-o: an export has no group, so there is no `committed`.")
+    check_group(context, positions)
 
     def ended(asked: Range) -> Range:
         return asked if asked.end is not None else asked._replace(end=END)
@@ -57,9 +58,10 @@ def _positions(context: Context) -> Positions:
 
 
 async def _resolved(
-    admin: Admin, positions: Positions, partitions: Sequence[TopicPartition]
+    context: Context, admin: Admin, positions: Positions, partitions: Sequence[TopicPartition]
 ) -> Mapping[TopicPartition, tuple[int, int | None]]:
-    places = await resolve(admin, positions, partitions, now_ms())
+    places = await places_of(context, admin, positions, partitions)
+    tell_uncommitted(context, places)
     found: dict[TopicPartition, tuple[int, int | None]] = {}
     for tp, place in places.items():
         if isinstance(place, Exception):
@@ -72,7 +74,7 @@ async def _show_plan(context: Context) -> None:
     admin = await context.admin()
     (topic,) = await existing_topics(context, admin, [context.args.topic])
     tps = [TopicPartition(topic.name, p.partition) for p in topic.partitions]
-    found = await _resolved(admin, _positions(context), tps)
+    found = await _resolved(context, admin, _positions(context), tps)
     rows: list[dict[str, Any]] = [
         {
             "topic": tp.topic,
@@ -121,7 +123,7 @@ def _export(context: Context, positions: Positions) -> None:
     async def place(
         admin: Admin, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, tuple[int, int | None]]:
-        return await _resolved(admin, positions, partitions)
+        return await _resolved(context, admin, positions, partitions)
 
     options = exporter.ExportOptions(
         bootstrap=context.settings.bootstrap,
@@ -133,7 +135,7 @@ def _export(context: Context, positions: Positions) -> None:
         value=args.value,
         key_schema=args.key_schema,
         value_schema=args.value_schema,
-        codec=args.codec,
+        codec=args.compression,
         cores=args.cores,
         fail_on_data_loss=not args.allow_data_loss,
         resolve=place if args.offset is not None else None,

@@ -12,6 +12,7 @@ from pk.cli.commands.common import (
     partition_numbers,
     topic_partitions,
 )
+from pk.cli.commands.places import check_group, lacks_commit, places_of
 from pk.cli.context import Context, count, join
 from pk.cli.exits import Unusable
 from pk.cli.failures import phrase, sentence
@@ -117,7 +118,7 @@ async def _places(context: Context, admin: Admin) -> Mapping[TopicPartition, Pla
     """Where each partition is to begin. Raises Unusable and CommandError."""
     args = context.args
     if args.offset_json_file is not None:
-        if args.topic or args.offset is not None or args.partitions:
+        if args.topic or args.offset is not None or args.partitions or args.group:
             raise Unusable("The file says which partitions and offsets; nothing goes with it.")
         return await _from_json(context, admin, args.offset_json_file)
     if not args.topic:
@@ -127,6 +128,7 @@ async def _places(context: Context, admin: Admin) -> Mapping[TopicPartition, Pla
             "Say with -o where what is kept begins: an offset, -N, @TIME, or end for nothing."
         )
     positions = positions_option(args.offset, "-o")
+    check_group(context, positions)
     if any(asked.end is not None for asked in positions.ranges):
         raise Unusable("-o wants one position, not a range: everything before it is deleted.")
     numbers = partition_numbers(args.partitions, "-p")
@@ -135,7 +137,15 @@ async def _places(context: Context, admin: Admin) -> Mapping[TopicPartition, Pla
         name, own = topic_partitions(word)
         (topic,) = await existing_topics(context, admin, [name])
         wanted += check_partitions(topic, own or numbers or [p.partition for p in topic.partitions])
-    return await resolve(admin, positions, wanted, now_ms())
+    places = await places_of(context, admin, positions, wanted)
+    return {tp: _kept_without_commit(place) for tp, place in places.items()}
+
+
+def _kept_without_commit(place: Place | Exception) -> Place | Exception:
+    """What a group has not committed anything of, it may not have read: nothing of it is trimmed."""
+    if isinstance(place, Exception) or not lacks_commit(place):
+        return place
+    return place._replace(begin=place.start, note="no commit: kept")
 
 
 def _json_offsets(path: str) -> dict[TopicPartition, int]:

@@ -1,13 +1,11 @@
-"""`pk topics list`, `describe` and `offsets`: what looks and changes nothing."""
+"""`pk topics list` and `describe`."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pk.cli.commands.common import (
-    check_partitions,
     describe_topics,
     leader_of,
-    partition_numbers,
     partition_style,
     whole,
 )
@@ -15,7 +13,7 @@ from pk.cli.context import Context, count
 from pk.cli.exits import Unusable
 from pk.cli.names import remember
 from pk.cli.output import Column, Document, Listing, Row, Section
-from pk.core.values import ZERO_UUID, TopicPartition, uuid_text
+from pk.core.values import ZERO_UUID, uuid_text
 from pk.net.client.admin import Admin
 from pk.net.client.results import (
     ConfigEntry,
@@ -210,60 +208,3 @@ def _sections(
     if configs:
         sections.append(Section("", Listing(_CONFIGS[1:], data["configs"])))
     return sections
-
-
-_OFFSETS = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("start", right=True),
-    Column("end", right=True),
-    Column("records", right=True),
-    Column("begin", right=True),
-    Column("until", right=True),
-    Column("leader_epoch", wide=True, right=True),
-)
-
-
-async def offsets(context: Context) -> None:
-    """`pk topics offsets`."""
-    from pk.cli.resolve import now_ms, positions_option, resolve
-    from pk.net.client import results as r
-
-    args = context.args
-    positions = positions_option(args.offset, "-o") if args.offset is not None else None
-    numbers = partition_numbers(args.partitions, "-p")
-    admin = await context.admin()
-    topics = await describe_topics(context, admin, args.topic)
-    wanted: list[TopicPartition] = []
-    for topic in topics:
-        every = [p.partition for p in topic.partitions]
-        wanted += check_partitions(topic, numbers or every)
-    isolation = r.IsolationLevel[args.isolation_level.upper()]
-    starts = await admin.list_offsets(dict.fromkeys(wanted, r.EARLIEST), isolation=isolation)
-    ends = await admin.list_offsets(dict.fromkeys(wanted, r.LATEST), isolation=isolation)
-    places = await resolve(admin, positions, wanted, now_ms(), isolation) if positions else {}
-    rows = []
-    for tp in wanted:
-        start, end = starts[tp], ends[tp]
-        if isinstance(start, Exception) or isinstance(end, Exception):
-            error = start if isinstance(start, Exception) else end
-            assert isinstance(error, Exception)
-            context.failed(error, str(tp))
-            continue
-        row: dict[str, Any] = {
-            "topic": tp.topic,
-            "partition": tp.partition,
-            "start": start.offset,
-            "end": end.offset,
-            "records": end.offset - start.offset,
-            "leader_epoch": end.leader_epoch,
-        }
-        place = places.get(tp)
-        if isinstance(place, Exception):
-            context.failed(place, str(tp))
-            continue
-        if place is not None:
-            row |= {"begin": place.begin, "until": place.end}
-        rows.append(row)
-    columns = [c for c in _OFFSETS if positions is not None or c.key not in ("begin", "until")]
-    context.show(Listing(columns, rows))

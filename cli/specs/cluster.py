@@ -1,7 +1,7 @@
 """`pk configs` and `pk spark-export`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, UNTRACED, WATCHABLE
+from pk.cli.specs.common import CHANGE, COMMITS_OF, CONNECTION, LISTING, UNTRACED, WATCHABLE
 
 _ENTITIES = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
 _KINDS = ("topic", "broker", "broker-logger", "group", "client-metrics", *_ENTITIES)
@@ -205,19 +205,18 @@ SPARK_EXPORT = Command(
             help="What to export: a range A..B, or where to begin (default: start..end).",
             complete="position",
         ),
+        COMMITS_OF,
         Option(
             "--value",
             value="TYPE",
             choices=("bytes", "string", "json"),
-            default="bytes",
-            help="What values become: bytes, string, or json (columns of the objects' fields).",
+            help="What values become: bytes (the default), string, or json (columns of the objects' fields); an export that is resumed keeps what it has.",
         ),
         Option(
             "--key",
             value="TYPE",
             choices=("bytes", "string", "json"),
-            default="bytes",
-            help="What keys become: bytes, string or json.",
+            help="The same for keys.",
         ),
         Option(
             "--value-schema",
@@ -228,6 +227,8 @@ SPARK_EXPORT = Command(
         Option("--resume", help="Go on where the export in DIR ended."),
         Option("--overwrite", help="Replace what is in DIR."),
         Option(
+            "-z",
+            "--compression",
             "--codec",
             value="CODEC",
             choices=("snappy", "zstd", "gzip", "lz4", "none"),

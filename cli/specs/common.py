@@ -165,6 +165,15 @@ NAMED = Option(
 )
 """For commands whose argument is TOPIC: Apache's word for it."""
 
+COMMITS_OF = Option(
+    "-g",
+    "--group",
+    value="GROUP",
+    help="Whose commits the position `committed` means; the group is not joined.",
+    complete="group",
+)
+"""For commands that read no group, but take a position."""
+
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 RECORD_COUNT = Option(

@@ -3,6 +3,7 @@
 from pk.cli.grammar import Argument, Command, Option
 from pk.cli.specs.common import (
     CHANGE,
+    COMMITS_OF,
     COMPRESSIONS,
     CONNECTION,
     FORMAT,
@@ -46,6 +47,7 @@ CP = Command(
             help="Where to begin, or a range to copy (default: start).",
             complete="position",
         ),
+        COMMITS_OF,
         Option("--once", help="Stop at the end as it is when the copy begins; else it goes on."),
         Option(
             "-p",

@@ -65,6 +65,13 @@ DUMP = Command(
             help=f"Of directories: {', '.join(SHOWN)} (default: batches; of a data directory: segments).",
         ),
         Option(
+            "-o",
+            "--offset",
+            value="POSITION",
+            help="Only batches and records there: start, end, N, -N, +N, @TIME, a range A..B, or 0=5,1=9.",
+            complete="position",
+        ),
+        Option(
             "--records",
             "--print-data-log",
             "--deep-iteration",
@@ -115,6 +122,7 @@ DUMP = Command(
     examples=(
         "pk log dump data/orders-0",
         "pk log dump data/orders-0/00000000000000000000.log --records -f jsonl",
+        "pk log dump data/orders-0 --records -o -10..end",
         "pk log dump data/__consumer_offsets-7 --records --where 'key.group = app'",
         "pk log dump data --show checkpoint",
     ),

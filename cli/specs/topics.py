@@ -3,6 +3,7 @@
 from pk.cli.grammar import Argument, Command, Group, Option
 from pk.cli.specs.common import (
     CHANGE,
+    COMMITS_OF,
     CONNECTION,
     DRY_RUN,
     LISTING,
@@ -12,6 +13,10 @@ from pk.cli.specs.common import (
 )
 
 _MODULE = "pk.cli.commands.topics"
+
+_PLACED = (
+    "topic partition:int start:int end:int records:int begin:int? until:int? leader_epoch:int?"
+)
 
 _CONFIG = Option(
     "-c",
@@ -270,9 +275,10 @@ TOPICS = Group(
                     "-o",
                     "--offset",
                     value="POSITION",
-                    help="Where what is kept begins: an offset, -N, @TIME, 0=5,1=9; end keeps nothing.",
+                    help="Where what is kept begins: an offset, -N, @TIME, committed, 0=5,1=9; end keeps nothing.",
                     complete="position",
                 ),
+                COMMITS_OF,
                 PARTITION_NUMBERS,
                 Option(
                     "--offset-json-file",
@@ -288,19 +294,19 @@ TOPICS = Group(
                 "pk topics trim orders -o @-7d --dry-run",
                 "pk topics trim orders -p 0 -o 1000",
                 "pk topics trim orders -o end",
+                "pk topics trim orders -g billing -o committed --dry-run",
             ),
-            notes="Positions: `pk help positions`. What is trimmed is gone; groups that have not read it begin after it.",
+            notes="Positions: `pk help positions`. What is trimmed is gone; groups that have not read it begin after it. A "
+            "partition in which the group of -g has committed nothing keeps all it has.",
         ),
         Command(
             "offsets",
             help="Start, end and any other position of each partition, as offsets.",
-            handler=f"{_MODULE}:offsets",
+            handler="pk.cli.commands.topic_offsets:offsets",
             shows={
                 "": "topic partition:int start:int end:int records:int leader_epoch:int?",
-                "offset": (
-                    "topic partition:int start:int end:int records:int begin:int until:int? "
-                    "leader_epoch:int?"
-                ),
+                "offset": _PLACED,
+                "time": _PLACED,
             },
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
@@ -308,11 +314,16 @@ TOPICS = Group(
                 Option(
                     "-o",
                     "--offset",
-                    "--time",
                     value="POSITION",
-                    help="Also this position: start, end, N, -N, +N, @TIME, or a range.",
+                    help="Also this position: start, end, N, -N, +N, committed, @TIME, or a range.",
                     complete="position",
                 ),
+                Option(
+                    "--time",
+                    value="TIME",
+                    help="Apache's word: earliest, latest, max-timestamp, … (-1 to -6), or milliseconds since 1970.",
+                ),
+                COMMITS_OF,
                 PARTITION_NUMBERS,
                 Option(
                     "--isolation-level",
@@ -324,7 +335,11 @@ TOPICS = Group(
                 *WATCHABLE,
                 *CONNECTION,
             ),
-            examples=("pk topics offsets orders", "pk topics offsets orders -o @-1h..end"),
+            examples=(
+                "pk topics offsets orders",
+                "pk topics offsets orders -o @-1h..end",
+                "pk topics offsets orders -g billing -o committed",
+            ),
         ),
     ),
 )

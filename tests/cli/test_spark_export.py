@@ -28,6 +28,11 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
     assert plan.code == 0
     assert [(r["partition"], r["begin"], r["end"]) for r in plan.json] == [(0, 7, 10), (1, 7, 10)]
     assert not (tmp_path / "out").exists()
+    at("groups", "reset-offsets", f"{topic}-g", "-t", f"{topic}:0", "--to", "4", "-y")
+    words = ("-o", "committed", "-g", f"{topic}-g", "-d", "-f", "json")
+    plan = at("spark-export", topic, "--to", str(tmp_path / "out"), *words)
+    assert [(r["partition"], r["begin"], r["end"]) for r in plan.json] == [(0, 4, 10), (1, 10, 10)]
+    assert f"has no commit in {topic}/1: the end is taken there" in plan.err
 
 
 @pytest.mark.parametrize(
@@ -35,7 +40,9 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
     [
         ((), "--to DIR"),
         (("--to", "x", "--resume", "--overwrite"), "say one"),
-        (("--to", "x", "-o", "committed"), "has no group"),
+        (("--to", "x", "-o", "committed"), "wants a group: -g GROUP"),
+        (("--to", "x", "-g", "billing"), "-o committed"),
+        (("--to", "x", "-o", "end..start"), "ends before it begins"),
         (("--to", "x", "--value", "xml"), "bytes, string, json"),
         (("--to", "x", "-o", "1..x"), "not a position"),
     ],
@@ -71,6 +78,8 @@ def test_a_directory_that_holds_an_export_is_named_as_it_is(
         5,
         "The directory out holds an export of orders, not of payments.\n",
     )
+    other = pk("spark-export", "orders", "--to", "out", "--resume", "--value", "string")
+    assert (other.code, other.err) == (2, "The export in out has values as json, not string.\n")
 
 
 @pytest.mark.slow
@@ -89,6 +98,10 @@ def test_an_export(at: Run, topic: str, tmp_path: Path) -> None:
     assert sorted((r["partition"], r["offset"], r["value"]["n"]) for r in rows) == [
         (p, i, i) for p in range(2) for i in range(2, 10)
     ]
+    at("produce", topic, "-p", "0", json.dumps({"n": 10}))
+    resumed = at("spark-export", topic, "--to", str(out), "--resume", "-f", "json")
+    assert (resumed.code, resumed.json[0]["records"]) == (0, 1), resumed.err
+    assert 10 in [r["value"]["n"] for r in pq.read_table(out).to_pylist()]
     again = at("spark-export", topic, "--to", str(out))
     assert (again.code, "resume" in again.err) == (5, True)
     unknown = at("spark-export", f"{topic}x", "--to", str(tmp_path / "other"))
