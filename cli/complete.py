@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from pk.cli.config_words import KINDS, about, config_words, values_of
 from pk.cli.grammar import Argument, Command, Group, Option
+from pk.cli.specs.groups import GROUP_STATES, GROUP_TYPES
 
 
 class Candidate(NamedTuple):
@@ -146,13 +147,8 @@ _BY_LONG_NAME: dict[tuple[str, str], tuple[Candidate, ...]] = {
     ("console-producer", "--fake"): _FAKE,
     ("produce", "--fake"): _FAKE,
     ("e2e", "--fake"): _FAKE,
-    ("list", "--state"): tuple(
-        map(
-            Candidate,
-            ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assigning", "Dead"),
-        )
-    ),
-    ("list", "--type"): tuple(map(Candidate, ("Classic", "Consumer", "Share", "Streams"))),
+    ("list", "--state"): tuple(map(Candidate, GROUP_STATES)),
+    ("list", "--type"): tuple(map(Candidate, GROUP_TYPES)),
 }
 """Values of options that say nothing of their completion, by the command's name and theirs."""
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 from pk.cli.escapes import escaped_bytes, escaped_lines
 from pk.cli.exits import Exit, Refused
 from pk.cli.grammar import Args
-from pk.cli.output import Column, Document, Listing, Look, check_format, render, render_document
+from pk.cli.output import (
+    Column,
+    Document,
+    Listing,
+    Look,
+    check_format,
+    narrow,
+    render,
+    render_document,
+)
 from pk.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -150,7 +159,22 @@ class Context:
         self.streams.out.flush()
 
     def show(self, listing: Listing) -> None:
-        self.write(render(listing, self.look))
+        look = self.look
+        self.write(render(listing, look))
+        if look.where is not None:
+            self._tell_why_nothing(listing, look)
+
+    def _tell_why_nothing(self, listing: Listing, look: Look) -> None:
+        """Says what may be wrong with a condition that no row meets: to programs only where it looks like a slip, since
+        `state = failed` may well be what is hoped to find nothing."""
+        from pk.cli.where import why_nothing
+
+        if listing.rows and not narrow(listing, look).rows:
+            keys = [column.key for column in listing.columns]
+            rows = [{key: row.get(key) for key in keys} for row in listing.rows]
+            said = why_nothing(look.where or "", rows, all_values=self.streams.err_terminal)
+            if said:
+                self.say(said)
 
     def show_nothing(self, columns: Sequence[Column]) -> None:
         """Shows an empty list to programs, where a person is told in words that there is nothing."""
@@ -158,7 +182,10 @@ class Context:
             self.show(Listing(columns, ()))
 
     def show_document(self, document: Document) -> None:
-        self.write(render_document(document, self.look))
+        look = self.look
+        self.write(render_document(document, look))
+        if look.where is not None:
+            self._tell_why_nothing(document.rows, look)
 
     def say(self, text: str = "") -> None:
         """Writes a line to standard error; on a terminal, a sentence too long for it is parted between words."""

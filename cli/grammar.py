@@ -194,10 +194,11 @@ class Group:
         return self.names[0]
 
     def child(self, word: str) -> "Command | Group | None":
-        for child in self.children:
-            if word in child.names:
-                return child
-        return self.also.child(word) if self.also else None
+        for noun in (self, self.also):
+            for child in noun.children if noun else ():
+                if word in child.names:
+                    return child
+        return None
 
 
 class Args:
@@ -421,7 +422,7 @@ class _Parser:
         words = list(self.plain)
         declared = self.node.arguments
         for i, argument in enumerate(declared):
-            if argument.dest in self.given and (argument.optional or argument.many):
+            if argument.dest in self.given:
                 # Its option of the same name was given instead, or besides.
                 if argument.many and words:
                     named = self.values[argument.dest]

@@ -19,6 +19,8 @@ from pk.cli.specs.topics import TOPICS
 from pk.cli.specs.undo import HISTORY, UNDO
 from pk.cli.specs.wait import WAIT
 
+BROKERS.also = BROKER  # as BROKERS is BROKER's: singular and plural are one noun
+
 VERSION = Option("-V", "--version", help="Show the version and stop.")
 
 ROOT = Group(

@@ -3,7 +3,8 @@
     lag > 100 and topic ~ '^orders'        not internal and partitions in (1, 3)        value.amount >= 9.5
 
 Operators: = (or ==), !=, <, <=, >, >=, ~ and !~ (regular expression found anywhere), contains (in a list or a text),
-in (a, b, …). A field alone asks whether it is there and not false, 0 or empty. Values: numbers, quoted or bare words,
+in (a, b, …). Texts are compared to the letter, but for fields whose values are words of a fixed set, such as a state:
+there `empty` is `Empty`. A field alone asks whether it is there and not false, 0 or empty. Values: numbers, quoted or bare words,
 true, false, null. Dots go into objects; a text that holds JSON is opened for them (`value.user.id`).
 """
 
@@ -27,6 +28,28 @@ _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 MISSING: Final = object()
 _WORD_OPERATORS = frozenset(("contains", "in"))
 _KEYWORDS = frozenset(("and", "or", "not", *_WORD_OPERATORS))
+
+
+WORDS: Final = frozenset(
+    (
+        "check",
+        "codec",
+        "colour",
+        "effect",
+        "event",
+        "guard",
+        "kind",
+        "protocol",
+        "result",
+        "severity",
+        "source",
+        "state",
+        "timestamp_type",
+        "trend",
+        "type",
+    )
+)
+"""Columns of lists whose values are words of a fixed set, and no names that somebody gave."""
 
 
 class WhereError(ValueError):
@@ -122,6 +145,12 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else str(value)
 
 
+def _same_word(value: Any, wanted: Any) -> bool:
+    if isinstance(value, str) and isinstance(wanted, str):
+        return value.casefold() == wanted.casefold()
+    return _equal(value, wanted)
+
+
 def _equal(value: Any, wanted: Any) -> bool:
     if value is MISSING:
         value = None
@@ -169,6 +198,8 @@ class _Parser:
         self.tokens = _tokens(text)
         self.position = 0
         self.fields = fields
+        self.equalled: list[tuple[str, str]] = []
+        """The fields that are to be equal to a text, and that text."""
 
     def peek(self) -> _Token | None:
         return self.tokens[self.position] if self.position < len(self.tokens) else None
@@ -254,20 +285,28 @@ class _Parser:
             return lambda row: _true(look(row, path))
         self.position += 1
         operator = token.text
+        is_word = self.fields is not None and len(path) == 1 and path[0] in WORDS
+        equal = _same_word if is_word else _equal
         if operator == "in":
             wanted = self.values()
-            return lambda row: any(_equal(look(row, path), w) for w in wanted)
+            self.note(path, wanted)
+            return lambda row: any(equal(look(row, path), w) for w in wanted)
         value = self.value()
         if operator in ("=", "=="):
-            return lambda row: _equal(look(row, path), value)
+            self.note(path, (value,))
+            return lambda row: equal(look(row, path), value)
         if operator == "!=":
-            return lambda row: not _equal(look(row, path), value)
+            return lambda row: not equal(look(row, path), value)
         if operator == "contains":
             return lambda row: _contains(look(row, path), value)
         if operator in ("~", "!~"):
             return _matching(path, _text(value), operator == "~")
         test = _ORDERINGS[operator]
         return lambda row: _compare(look(row, path), value, test)
+
+    def note(self, path: tuple[str, ...], wanted: Iterable[Any]) -> None:
+        if len(path) == 1:
+            self.equalled += [(path[0], value) for value in wanted if isinstance(value, str)]
 
 
 def _matching(path: tuple[str, ...], pattern: str, wanted: bool) -> Predicate:
@@ -294,3 +333,30 @@ def parse_where(text: str, fields: Iterable[str] | None = None) -> Predicate:
     if left is not None:
         raise WhereError(f"--where: {left.text!r} is not expected; join conditions with and, or")
     return predicate
+
+
+_VALUES_MAX = 8
+
+
+def why_nothing(text: str, rows: Sequence[Mapping[str, Any]], *, all_values: bool) -> str | None:
+    """Why no row of `rows` meets the condition, where it wants a field to be what it is in none of them: a sentence with
+    what may have been meant, and with `all_values`, else, with what there is. None where there is nothing to say."""
+    from pk.cli.grammar import nearest
+
+    parser = _Parser(text, frozenset(key for row in rows[:1] for key in row))
+    parser.either()
+    for field, wanted in parser.equalled:
+        equal = _same_word if field in WORDS else _equal
+        found = [look(row, (field,)) for row in rows]
+        if any(equal(value, wanted) for value in found):
+            continue
+        known = {v.casefold(): v for v in found if isinstance(v, str)}
+        folded = wanted.casefold()
+        near = [known[v] for v in ([folded] if folded in known else nearest(folded, known))]
+        if near:
+            return f"--where: no {field} is {wanted!r}; did you mean {' or '.join(near)}?"
+        if all_values and 0 < len(known) <= _VALUES_MAX:
+            return (
+                f"--where: no {field} is {wanted!r}; there is {', '.join(sorted(known.values()))}."
+            )
+    return None

@@ -30,6 +30,17 @@ def whole(pattern: str, option: str) -> re.Pattern[str]:
         raise Unusable(f"{option}: not a regular expression: {pattern!r} ({e}).") from None
 
 
+def words_of(given: Iterable[str], known: Sequence[str], option: str) -> list[str]:
+    """The words of `known` that were given, in whatever case. Raises Unusable."""
+    spelt = {word.lower(): word for word in known}
+    for word in given:
+        if word.lower() not in spelt:
+            near = [spelt[n] for n in nearest(word.lower(), spelt)]
+            hint = f"did you mean {' or '.join(near)}?" if near else f"it is {', '.join(known)}."
+            raise Unusable(f"{option}: there is no {word!r}; {hint}")
+    return [spelt[word.lower()] for word in given]
+
+
 def say_table(context: Context, listing: Listing) -> None:
     """Says a listing, on standard error: as a table that is whole, whatever the options say of the answer's own look."""
     look = context.look._replace(

@@ -188,8 +188,9 @@ async def spans_of(
     admin = await context.admin()
     if wish.positions.uses(Anchor.COMMITTED):
         check_group(context, wish.positions)
-        context.say(f"Reading from the commits of group {context.args.group}, without joining it.")
     places = await places_of(context, admin, wish.positions, partitions, isolation)
+    if wish.positions.uses(Anchor.COMMITTED):
+        context.say(f"Reading from the commits of group {context.args.group}, without joining it.")
     tell_uncommitted(context, places)
     spans = {}
     for tp, found in places.items():

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pk.cli import undo
-from pk.cli.commands.common import whole
+from pk.cli.commands.common import whole, words_of
 from pk.cli.commands.groups_state import (
     EMPTY_STATES,
     active_refusal,
+    check_topics,
     commits_of,
     committing_groups,
     describe_existing,
@@ -23,6 +24,7 @@ from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import phrase
 from pk.cli.output import Column, Document, Listing, Section
+from pk.cli.specs.groups import GROUP_STATES, GROUP_TYPES
 from pk.cli.times import show_span
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
@@ -45,8 +47,10 @@ async def list_groups(context: Context) -> None:
     """`pk groups list`."""
     args = context.args
     pattern = whole(args.pattern, "PATTERN") if args.pattern is not None else None
+    states = words_of(args.state, GROUP_STATES, "--state")
+    types = words_of(args.type, GROUP_TYPES, "--type")
     admin = await context.admin()
-    listed = await admin.list_groups(states=args.state, types=args.type)
+    listed = await admin.list_groups(states=states, types=types)
     if args.state or args.type:
         for broker, error in listed.errors.items():
             context.failed(error, f"groups of broker {broker}")
@@ -85,6 +89,8 @@ async def _reading(context: Context, admin: Admin, names: Sequence[str]) -> set[
         topics = {topic for m in g.members for topic in m.subscribed_topics}
         if any(is_selected(tp, wanted) for tp in tps) or topics & wanted.keys():
             found.add(g.group_id)
+    if not found:
+        await check_topics(context, admin, ())
     return found
 
 
@@ -143,6 +149,8 @@ async def describe(context: Context) -> None:
         show_members(context, groups)
         return
     offsets = await offset_rows(context, admin, groups, args.topics, times=True)
+    found = [TopicPartition(r["topic"], r["partition"]) for rows in offsets.values() for r in rows]
+    await check_topics(context, admin, found)
     states = [_state_row(g, offsets[g.group_id]) for g in groups]
     if args.state:
         context.show(Listing(_STATES, states))

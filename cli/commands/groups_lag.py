@@ -12,6 +12,7 @@ import trio
 
 from pk.cli.commands.groups import show_lag_time
 from pk.cli.commands.groups_state import (
+    check_topics,
     committing_groups,
     describe_existing,
     lag_style,
@@ -22,6 +23,7 @@ from pk.cli.exits import CommandError, Unusable
 from pk.cli.output import Column, Listing, Row, narrow
 from pk.cli.session import Session
 from pk.cli.times import show_span
+from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
@@ -140,6 +142,8 @@ async def lag(context: Context) -> None:
     columns = _columns(context, by, groups, rated=before is not None)
     listing = Listing(columns, shown, lag_style)
     context.show(listing)
+    if args.topics and not rows:
+        context.say("There is no commit in what -t names, and nobody is assigned it.")
     if context.look.format in ("table", "wide") and len(rows) > 1 and by != "group":
         _say_totals(context, rows)
     if fails is not None:
@@ -183,6 +187,8 @@ async def _look(
         names = await committing_groups(context, admin)
     groups = await describe_existing(context, admin, names) if names else []
     by_group = await offset_rows(context, admin, groups, args.topics, times=times)
+    found = [TopicPartition(r["topic"], r["partition"]) for rows in by_group.values() for r in rows]
+    await check_topics(context, admin, found)
     if not named and args.topics:
         groups = [g for g in groups if by_group[g.group_id]]
     return groups, [row for g in groups for row in by_group[g.group_id]]

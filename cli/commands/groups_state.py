@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from pk.cli.commands.common import topic_partitions
+from pk.cli.commands.common import check_partitions, existing_topics, topic_partitions
 from pk.cli.context import Context, join
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.failures import phrase
@@ -134,6 +134,15 @@ def selected(topics: Iterable[str]) -> dict[str, list[int] | None]:
         had = wanted.get(name, [])
         wanted[name] = None if numbers is None or had is None else [*had, *numbers]
     return wanted
+
+
+async def check_topics(context: Context, admin: Admin, seen: Iterable[TopicPartition]) -> None:
+    """Returns if what -t names is there, be it only among the commits `seen`: a name that is misspelt must not look like
+    a group without lag. Raises CommandError."""
+    wanted = selected(context.args.topics)
+    missing = sorted(wanted.keys() - {tp.topic for tp in seen})
+    for topic in await existing_topics(context, admin, missing) if missing else ():
+        check_partitions(topic, wanted[topic.name] or ())
 
 
 def is_selected(tp: TopicPartition, wanted: Mapping[str, list[int] | None]) -> bool:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import trio
 
 from pk.cli.commands.groups_state import (
+    check_topics,
     group_names,
     is_absent,
     is_selected,
@@ -15,6 +16,7 @@ from pk.cli.commands.groups_state import (
 from pk.cli.commands.why import answer
 from pk.cli.context import Context
 from pk.cli.diagnosis.why_lag import LagFacts, Member, Read, explain_lag
+from pk.cli.exits import CommandError
 from pk.cli.resolve import now_ms
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -71,6 +73,9 @@ async def _look(
         if isinstance(o, r.OffsetAndMetadata) and is_selected(tp, wanted)
     }
     owned = {tp for m in described.members for tp in m.assignment if is_selected(tp, wanted)}
+    if wanted and not commits and not owned:
+        await check_topics(context, admin, ())
+        raise CommandError(f"Group {name} has no commit in what -t names, and no member reads it.")
     ends = await _offsets(admin, {*commits, *owned}, r.LATEST)
     return _Look(described, commits, ends, trio.current_time())
 

@@ -85,6 +85,7 @@ BROKERS = Group(
 
 CLUSTER = Group(
     "cluster",
+    "clusters",
     help="The cluster as a whole: describe, health, quorum, features.",
     children=(
         Command(

@@ -1,7 +1,7 @@
 """`pk configs` and `pk spark-export`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, COMMITS_OF, CONNECTION, LISTING, UNTRACED, WATCHABLE
+from pk.cli.specs.common import CHANGE, COMMITS_OF, CONNECTION, LISTING, TOPIC, UNTRACED, WATCHABLE
 
 _ENTITIES = ("topics", "brokers", "broker-loggers", "groups", "client-metrics")
 _KINDS = ("topic", "broker", "broker-logger", "group", "client-metrics", *_ENTITIES)
@@ -192,6 +192,7 @@ SPARK_EXPORT = Command(
     blocking=True,
     arguments=(Argument("TOPIC", help="The topic.", complete="topic"),),
     options=(
+        TOPIC,
         Option(
             "--to",
             value="DIR",

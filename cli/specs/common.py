@@ -165,6 +165,25 @@ NAMED = Option(
 )
 """For commands whose argument is TOPIC: Apache's word for it."""
 
+GROUP_NAMED = Option(
+    "-g",
+    "--group",
+    value="GROUP",
+    help="Names the group as the plain word does.",
+    dest="group",
+    complete="group",
+)
+GROUPS_NAMED = Option(
+    "-g",
+    "--group",
+    value="GROUP",
+    repeat=True,
+    help="Names a group as the plain word does; may be given again.",
+    dest="group",
+    complete="group",
+)
+"""For commands whose argument is GROUP."""
+
 COMMITS_OF = Option(
     "-g",
     "--group",

@@ -1,7 +1,7 @@
 """`pk doctor` and `pk why`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CONNECTION, PARTITIONS_OF_TOPICS, WATCHABLE
+from pk.cli.specs.common import CONNECTION, GROUP_NAMED, PARTITIONS_OF_TOPICS, WATCHABLE
 
 CHECK_NAMES = (
     "controller",
@@ -99,6 +99,7 @@ _LAG_WHY = Command(
     handler="pk.cli.commands.why_lag:why_lag",
     arguments=(Argument("GROUP", help="The group.", complete="group"),),
     options=(
+        GROUP_NAMED,
         PARTITIONS_OF_TOPICS,
         Option(
             "--for",

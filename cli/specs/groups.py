@@ -4,6 +4,19 @@ from pk.cli.grammar import Argument, Command, Group, Option
 from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, PARTITIONS_OF_TOPICS, WATCHABLE
 from pk.cli.specs.undo import ANYWAY, UNDO_ID, UNDO_SHOWS
 
+GROUP_STATES = (
+    "Stable",
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "NotReady",
+    "Dead",
+)
+GROUP_TYPES = ("Classic", "Consumer", "Share", "Streams")
+"""Kafka's words for what a group may be, and for its kinds."""
+
 _GROUP = Option(
     "-g",
     "--group",
@@ -254,7 +267,6 @@ _REMOVE_MEMBERS = Command(
         _GROUP,
         Option("-m", "--member", value="ID", repeat=True, dest="members", help="By member id."),
         Option(
-            "-i",
             "--instance",
             "--instance-id",
             value="ID",
@@ -270,7 +282,7 @@ _REMOVE_MEMBERS = Command(
     ),
     examples=(
         "pk groups remove-members billing --all --dry-run",
-        "pk groups remove-members billing -i billing-7 --reason 'host retired' --dry-run",
+        "pk groups remove-members billing --instance billing-7 --reason 'host retired' --dry-run",
     ),
     notes="The group rebalances at once. A member that still runs joins again by itself; what this is for is a static member "
     "whose host is gone, or one that hangs.",

@@ -242,6 +242,7 @@ ADOPT = Command(
 
 LOG = Group(
     "log",
+    "logs",
     help="A broker's files, without the broker: dump, verify, cat, adopt.",
     children=(DUMP, VERIFY, CAT, ADOPT),
 )

@@ -104,6 +104,7 @@ _MOVED = "topic partition:int before:[int] after:[int] result error?"
 
 REASSIGN = Group(
     "reassign",
+    "reassignment",
     "reassignments",
     help="Move replicas between brokers: plan, apply, status, throttle, cancel, rollback.",
     children=(

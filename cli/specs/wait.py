@@ -1,7 +1,7 @@
 """`pk wait`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CONNECTION, PARTITIONS_OF_TOPICS
+from pk.cli.specs.common import CONNECTION, GROUP_NAMED, GROUPS_NAMED, NAMED, PARTITIONS_OF_TOPICS
 
 _TIMEOUT = Option(
     "--timeout",
@@ -26,6 +26,7 @@ WAIT = Group(
             handler="pk.cli.commands.wait:topic",
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
+                NAMED,
                 Option("--gone", help="Until they are deleted."),
                 Option(
                     "-p",
@@ -45,6 +46,7 @@ WAIT = Group(
             handler="pk.cli.commands.wait:isr",
             arguments=(_TOPICS,),
             options=(
+                NAMED,
                 Option("-a", "--all", help="Of every topic: what is meant where none is named."),
                 *_TAIL,
             ),
@@ -64,6 +66,7 @@ WAIT = Group(
                 ),
             ),
             options=(
+                GROUP_NAMED,
                 Option("--max", value="N", kind="int", help="The same, with nothing to quote."),
                 Option(
                     "--max-time",
@@ -84,7 +87,7 @@ WAIT = Group(
             help="Until groups have no members, as before their offsets are reset.",
             handler="pk.cli.commands.wait:group_empty",
             arguments=(Argument("GROUP", many=True, help="The groups.", complete="group"),),
-            options=_TAIL,
+            options=(GROUPS_NAMED, *_TAIL),
             examples=("pk wait group-empty billing --timeout 2m",),
             notes=_NOTES,
         ),
@@ -93,7 +96,7 @@ WAIT = Group(
             help="Until no partition is being moved to other brokers.",
             handler="pk.cli.commands.wait:reassign",
             arguments=(_TOPICS,),
-            options=_TAIL,
+            options=(NAMED, *_TAIL),
             examples=("pk wait reassign", "pk wait reassign orders --timeout 2h"),
             notes=_NOTES,
         ),

@@ -443,6 +443,8 @@ async def groups_of(admin: Admin, broker: int) -> list[r.GroupListing]:
     if response.error_code:
         raise KafkaError(response.error_code, "ListGroups")
     return [
-        r.GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type, broker)
+        r.GroupListing(
+            g.group_id, g.protocol_type, g.group_state, g.group_type.capitalize(), broker
+        )
         for g in response.groups
     ]

@@ -40,7 +40,9 @@ class GroupOperations(AdminBase):
             check(response, "ListGroups")
             node_id = connection.node.node_id
             return [
-                r.GroupListing(g.group_id, g.protocol_type, g.group_state, g.group_type, node_id)
+                r.GroupListing(
+                    g.group_id, g.protocol_type, g.group_state, g.group_type.capitalize(), node_id
+                )
                 for g in response.groups
             ]
 

@@ -150,12 +150,71 @@ LETTERS = {
 }
 
 
+OWN_LETTERS = {
+    "-a": {"--all", "--all-configs"},
+    "-e": {"--exit"},
+    "-F": {"--file"},
+    "-i": {"--internal"},
+    "-m": {"--member", "--members"},
+    "-s": {"--state"},
+    "-v": {"--docs"},
+    "-X": {"--command-property", "-X"},
+    "-Z": {"--tombstone"},
+}
+"""The letters that only some commands have. They, too, mean one thing."""
+
+LONG = {
+    "--key": {"spark-export"},  # what keys become
+    "--header": set(),
+    "--offset": set(),
+    "--num": set(),
+    "--format": set(),
+    "--compression": set(),
+    "--partitions": set(),
+    "--replication-factor": set(),
+    "--topic": set(),
+    "--group": set(),
+    "--yes": set(),
+    "--dry-run": set(),
+    "--watch": set(),
+    "--bootstrap-server": set(),
+    "--config": set(),
+}
+"""Long names that have their letter wherever they are, but for the commands named."""
+
+
 def test_a_letter_means_the_same_everywhere() -> None:
+    letters = LETTERS | OWN_LETTERS
     for path, command in commands(ROOT):
         for option in command.options:
             for name in option.names:
-                if name in LETTERS:
-                    assert option.long_name in LETTERS[name], (path, name)
+                if len(name) == 2:
+                    assert option.long_name in letters[name], (path, name)
+
+
+def test_what_has_a_letter_has_it_everywhere() -> None:
+    letter = {long: name for name, longs in LETTERS.items() for long in longs}
+    for path, command in commands(ROOT):
+        for option in command.options:
+            for name in option.names:
+                if name in LONG and " ".join(path) not in LONG[name]:
+                    assert letter[name] in option.names, (path, name)
+
+
+NOT_BY_OPTION = {
+    "cp": "two kinds of topics: where from, where to",
+    "why config": "a topic, a broker or a group, by --type",
+}
+
+
+def test_what_names_a_topic_or_a_group_may_do_so_by_its_letter() -> None:
+    for path, command in commands(ROOT):
+        names = {name for option in command.options for name in option.names}
+        for argument in command.arguments:
+            letter = {"topic": "-t", "group": "-g"}.get(argument.complete or "")
+            pattern = argument.name == "PATTERN"
+            if letter and not pattern and " ".join(path) not in NOT_BY_OPTION:
+                assert letter in names, (path, letter)
 
 
 @pytest.mark.parametrize(
@@ -173,6 +232,28 @@ def test_a_topic_is_named_by_a_word_or_as_apache_s_tools_do(command: str) -> Non
     assert topics("--topic=a") == ("a",)
     with pytest.raises(UsageError, match="wants a value"):
         topics("-t")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("wait lag -g g <=5", {"group": "g", "condition": "<=5"}),
+        ("wait lag g <=5", {"group": "g", "condition": "<=5"}),
+        ("why lag --group g", {"group": "g"}),
+        ("wait group-empty -g a -g b", {"group": ("a", "b")}),
+        ("wait topic -t a b", {"topic": ("a", "b")}),
+        ("wait isr -t a", {"topic": ("a",)}),
+        ("spark-export -t a --to x -z zstd", {"topic": "a", "compression": "zstd"}),
+    ],
+)
+def test_a_name_may_be_an_option_s_value(words: str, expected: dict[str, object]) -> None:
+    args = parse(ROOT, words.split()).args
+    assert {name: getattr(args, name) for name in expected} == expected
+
+
+def test_a_name_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="takes no further word, got 'h'"):
+        parse(ROOT, ["why", "lag", "-g", "g", "h"])
 
 
 def test_a_topic_is_wanted_however_it_is_named() -> None:

@@ -183,12 +183,12 @@ def test_members_are_listed_and_removed(
         "reader-7",
         2,
     )
-    unknown = at("groups", "remove-members", group, "-i", static[:-1], "-y")
+    unknown = at("groups", "remove-members", group, "--instance", static[:-1], "-y")
     assert (unknown.code, f"did you mean {static}?" in unknown.err) == (1, True)
-    assert at("groups", "remove-members", group, "-i", static).code == 5
+    assert at("groups", "remove-members", group, "--instance", static).code == 5
     assert at("groups", "remove-members", group, "-y").code == 2
     assert [m["member_id"] for m in at(*listing).json] == [shown["member_id"]]
-    removal = ("groups", "remove-members", group, "-i", static, "-y", "-f", "json")
+    removal = ("groups", "remove-members", group, "--instance", static, "-y", "-f", "json")
     (gone,) = check_json(removal, at(*removal).out)
     assert (gone["member_id"], gone["result"]) == (shown["member_id"], "removed")
     # It still runs and may join again, but never as the member that was removed.

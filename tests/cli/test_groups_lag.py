@@ -1,6 +1,7 @@
 """`pk groups lag`: lag in records and in time, summed up, over time, and as an exit code."""
 
 import io
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -148,6 +149,50 @@ def test_where_narrows_what_may_fail(at: Run, group: str) -> None:
 def test_a_group_that_does_not_exist_fails(at: Run, group: str) -> None:
     gone = at("groups", "lag", f"{group}x")
     assert (gone.code, f"did you mean {group}" in gone.err) == (1, True), gone.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "groups lag G -t {}",
+        "groups lag -t {} --fail-if 'lag > 0'",
+        "groups describe G -t {}",
+        "groups list -t {}",
+        "why lag G --for 0 -t {}",
+    ],
+)
+def test_a_topic_that_is_misspelt_is_no_group_without_lag(
+    at: Run, group: str, timed_topic: str, words: str
+) -> None:
+    def run(topic: str) -> Any:
+        return at(*(group if w == "G" else w.format(topic) for w in shlex.split(words)))
+
+    right, wrong = run(timed_topic), run(f"{timed_topic}x")
+    assert right.out and "There is no topic" not in right.err
+    assert (wrong.code, f"did you mean {timed_topic}" in wrong.err) == (1, True), wrong.err
+    beyond = run(f"{timed_topic}:99")
+    assert (beyond.code, "has no partition 99" in beyond.err) == (1, True), beyond.err
+
+
+def test_a_topic_without_commits_is_said(at: Run, group: str, fresh: Fresh) -> None:
+    other = fresh("unread")
+    at("topics", "create", other)
+    ran = at("groups", "lag", group, "-t", other)
+    assert (ran.code, "no commit in what -t names" in ran.err) == (0, True)
+    ran = at("why", "lag", group, "-t", other)
+    assert (ran.code, "no commit in what -t names" in ran.err) == (1, True)
+
+
+def test_states_and_types_are_kafka_s_words(at: Run, group: str) -> None:
+    listed = ("groups", "list", group, "-f", "json")
+    described = ("groups", "describe", group, "-s", "-f", "json")
+    for words in (listed, (*listed, "--state", "empty", "--type", "CLASSIC"), described):
+        assert [(r["state"], r["type"]) for r in at(*words).json] == [("Empty", "Classic")]
+    for option, word, meant in (("--state", "empyt", "Empty"), ("--type", "klassic", "Classic")):
+        ran = at("groups", "list", option, word)
+        assert (ran.code, f"did you mean {meant}?" in ran.err) == (2, True), ran.err
+    missed = at("groups", "list", "--where", f"group = {group.upper()}")
+    assert (missed.code, f"did you mean {group}?" in missed.err) == (0, True), missed.err
 
 
 def test_rates_come_from_two_looks_of_a_session(at: Run, group: str, timed_topic: str) -> None:

@@ -137,6 +137,12 @@ def test_names_are_singular_and_plural() -> None:
             assert isinstance(singular, Group), child.name
             for each in child.children:
                 assert singular.child(each.name) is each, (child.name, each.name)
+                assert child.child(each.name) is each
+    for noun in ("topic", "group", "partition", "config", "broker", "cluster", "producer", "log"):
+        one, many = ROOT.child(noun), ROOT.child(f"{noun}s")
+        assert isinstance(one, Group) and isinstance(many, Group), noun
+        for each in (*one.children, *many.children):
+            assert one.child(each.name) is many.child(each.name) is each, (noun, each.name)
     for path, command in commands(ROOT):
         for verb, alias in (("list", "ls"), ("delete", "rm")):
             if path[-1] == verb:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.cli.where import WhereError, parse_where
+from pk.cli.where import WhereError, parse_where, why_nothing
 
 ROW = {
     "topic": "orders",
@@ -91,6 +91,51 @@ def test_a_condition(condition: str, expected: bool | None) -> None:
 def test_what_is_no_condition(condition: str, said: str) -> None:
     with pytest.raises(WhereError, match=said):
         parse_where(condition, ROW)
+
+
+STATES = (
+    {"group": "billing", "state": "Empty", "type": "Classic"},
+    {"group": "Audit", "state": "Stable", "type": None},
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "found"),
+    [
+        ("state = empty", ["billing"]),
+        ("state == EMPTY", ["billing"]),
+        ("state != empty", ["Audit"]),
+        ("state in (empty, stable)", ["billing", "Audit"]),
+        ("type = classic", ["billing"]),
+        ("type != classic", ["Audit"]),
+        ("group = audit", []),
+        ("group in (Billing)", []),
+        ("state ~ empty", []),
+    ],
+)
+def test_words_of_a_fixed_set_are_known_in_any_case_and_names_are_not(
+    condition: str, found: list[str]
+) -> None:
+    holds = parse_where(condition, STATES[0])
+    assert [row["group"] for row in STATES if holds(row)] == found
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("state = emtpy", "no state is 'emtpy'; did you mean Empty?"),
+        ("state = Dead", "no state is 'Dead'; there is Empty, Stable."),
+        ("group = audit and state = Stable", "no group is 'audit'; did you mean Audit?"),
+        ("group in (billling, x)", "no group is 'billling'; did you mean billing?"),
+        ("state = empty and type = x", "no type is 'x'; there is Classic."),
+        ("state ~ x", None),
+        ("type = null and state = Empty", None),
+    ],
+)
+def test_why_nothing_is_found(condition: str, said: str | None) -> None:
+    assert why_nothing(condition, STATES, all_values=True) == (said and f"--where: {said}")
+    quiet = why_nothing(condition, STATES, all_values=False)
+    assert quiet == (f"--where: {said}" if said and "did you mean" in said else None)
 
 
 @given(st.text(alphabet="ab1 .'\"()=<>!~,andornti", max_size=30))
