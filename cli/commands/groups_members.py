@@ -73,7 +73,7 @@ async def remove(context: Context) -> None:
 
 
 def _named(context: Context, group: r.GroupDescription) -> list[r.MemberDescription]:
-    """The members that -m and -i name. Raises CommandError where there is none of that name."""
+    """The members that -m and --instance name. Raises CommandError where there is none of that name."""
     args = context.args
     by_id = {m.member_id: m for m in group.members}
     by_instance = {m.instance_id: m for m in group.members if m.instance_id is not None}

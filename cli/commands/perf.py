@@ -20,6 +20,10 @@ from pk.cli.commands.perf_report import Comparison, compare, document, now_text
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Exit
 from pk.cli.failures import exit_code, sentence
+from pk.cli.grammar import Command
+from pk.cli.output import Column
+from pk.cli.schema import columns_of
+from pk.cli.specs.perf import PERF
 from pk.core import __version__
 from pk.net.client.admin import Admin
 from pk.net.client.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
@@ -65,7 +69,10 @@ async def _delete(context: Context, admin: Admin, name: str) -> None:
 
 
 def _plan_shown(context: Context, spec: Spec) -> None:
-    """What --dry-run says."""
+    """What --dry-run says; to programs, that there is no result."""
+    command = PERF.child(spec.test)
+    assert isinstance(command, Command)
+    context.show_nothing([Column(name) for name in columns_of(command)])
     args, work = context.args, spec.work
     topic = args.topic or f"a topic of its own, {count(args.partitions, 'partition')}"
     what = f"values of {spec.template}" if spec.template else f"values of {work.size} B"

@@ -6,6 +6,8 @@ time; those are stored in `screens/` and compared. `PK_STORE_SCREENS=1 pytest te
 anew: look at what git says has changed.
 """
 
+import csv
+import io
 import itertools
 import json
 import os
@@ -16,6 +18,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cbor2
+import jsonschema
 import pytest
 from cli_matrix import CASES, LIVE, Case
 from clients.fixtures import Kafka, fresh_name
@@ -26,6 +30,8 @@ from terminal import ESCAPE, SIZES, Shown, Terminal, on_terminal, size_name
 
 from pk.cli.grammar import Command, UsageError, commands, parse
 from pk.cli.main import main
+from pk.cli.schema import columns_of
+from pk.cli.specs.common import DRY_RUN, LISTING
 from pk.cli.tree import ROOT
 
 Run = Callable[..., Any]
@@ -201,6 +207,121 @@ def command_of(case: Case) -> Command | None:
 def assert_sound(case: Case, code: int, text: str) -> None:
     assert "Traceback" not in text and "mistake in pk itself" not in text, text
     assert code == case.code, text
+
+
+# Every format
+
+FORMATS = ("json", "jsonl", "yaml", "csv", "name", "cbor", "table", "wide", "schema")
+PASSING = re.compile(
+    r"(_ms|_rate|_time|_bytes|_percent|_offset)$|^(time|age|trend|zero_s|worst|metadata_offset|topic_id|bytes)$"
+)
+"""Fields that differ from one run to the next."""
+
+
+def firsts() -> list[tuple[str, Case]]:
+    """The first case of each command that shows something and ends with an answer."""
+    found: dict[str, Case] = {}
+    for case in CASES:
+        command = command_of(case)
+        names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
+        if command is None or not command.shows or case.stdin or case.typed or " -f " in case.words:
+            continue
+        if case.code == 0 and not re.search(r"nowhere|--columns|--where", case.words):
+            found.setdefault(
+                " ".join(parse(ROOT, shlex.split(case.words.format(**names))).path), case
+            )
+    return list(found.items())
+
+
+def lasting(value: Any) -> Any:
+    """`value` without what differs from one run to the next."""
+    if isinstance(value, dict):
+        return {k: lasting(v) for k, v in value.items() if not PASSING.search(k)}
+    return [lasting(v) for v in value] if isinstance(value, list) else value
+
+
+def flat(value: Any) -> str:
+    """A value as csv holds it."""
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "true", False: "false"}[value]
+    if isinstance(value, dict):
+        return json.dumps(value, ensure_ascii=False)
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "world",
+    ["pk", pytest.param("apache", marks=pytest.mark.peer)],
+    indirect=True,
+)
+def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Path) -> None:
+    """In one shell, for it is some five hundred commands; each of them tried only, where it would change something."""
+    asked = dict(firsts())
+    lines: list[str] = []
+    narrowed: dict[str, str] = {}
+    for path, case in asked.items():
+        command = command_of(case)
+        assert command is not None
+        words = shlex.join(world.words(case, tmp_path))
+        if DRY_RUN in command.options and " -d" not in words:
+            words += " --dry-run"
+        file = tmp_path / path.replace(" ", "-")
+        lines += [f"{words} -f {form} > {file}.{form}" for form in FORMATS]
+        if set(LISTING) <= set(command.options):
+            first = (
+                columns_of(command, parse(ROOT, shlex.split(words)).args.values())
+                or ["base_offset"]
+            )[0]
+            how = f"--columns {first} --sort -{first} --where \"{first} != 'of no row'\" --limit 1"
+            lines.append(f"{words} {how} -f csv > {file}.narrowed")
+            narrowed[path] = first
+    ran = at_world("shell", stdin="\n".join(lines).encode())
+    assert "mistake in pk" not in ran.err, ran.err
+    for path in asked:
+        rows = check_formats(path, tmp_path / path.replace(" ", "-"))
+        if path in narrowed:
+            one = (tmp_path / f"{path.replace(' ', '-')}.narrowed").read_text().splitlines()
+            assert (one[0], len(one)) == (narrowed[path], min(rows, 1) + 1), path
+    left_out = {" ".join(path) for path, c in commands(ROOT) if c.shows} - asked.keys()
+    assert left_out <= NOT_IN_FORMATS.keys(), left_out - NOT_IN_FORMATS.keys()
+
+
+NOT_IN_FORMATS = {
+    "groups watch": "goes on",
+    "broker status": "no broker: exit code 1",
+    "log adopt": "wants a directory of Apache Kafka's",
+    "spark-export": "wants Spark",
+    "reassign rollback": "nothing to roll back",
+    "profile show": "no profile is chosen",
+}
+
+
+def check_formats(path: str, stem: Path) -> int:
+    """Holds what a command printed in each format to what it printed as JSON; how many rows there were."""
+
+    def file(form: str) -> Path:
+        return stem.with_name(f"{stem.name}.{form}")
+
+    assert file("json").read_bytes(), f"{path} shows no JSON"
+    data = json.loads(file("json").read_bytes())
+    jsonschema.Draft202012Validator(json.loads(file("schema").read_bytes())).validate(data)
+    lines = [json.loads(line) for line in file("jsonl").read_text().splitlines()]
+    assert lasting(lines) == lasting(data), path
+    assert lasting(cbor2.loads(file("cbor").read_bytes())) == lasting(data), path
+    rows = list(csv.DictReader(io.StringIO(file("csv").read_text())))
+    names = file("name").read_text().splitlines()
+    assert names == [next(iter(row.values())) or "-" for row in rows], path
+    if rows and rows[0].keys() == data[0].keys():
+        plain = [{k: flat(v) for k, v in item.items()} for item in data]
+        assert lasting(rows) == lasting(plain), path
+    yaml = file("yaml").read_text()
+    assert len(re.findall(r"^- ", yaml, re.MULTILINE)) == len(data) or yaml == "[]\n", path
+    for form in ("table", "wide"):
+        text = file(form).read_text()
+        assert not ESCAPE.search(text) and not re.search("[─━│┃]|…$", text), (path, form)
+        assert len(text.splitlines()) > len(rows) or not rows, (path, form)
+    return len(rows)
 
 
 # On a terminal
