@@ -278,54 +278,45 @@ def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> li
     return found
 
 
-def _widths(listing: Listing, cells: Sequence[Sequence[str]], room: int) -> list[int]:
-    """How wide each column of a table is shown."""
+def _widths(
+    listing: Listing, cells: Sequence[Sequence[str]], room: int, *, heads_broken: bool = False
+) -> list[int]:
+    """How wide each column of a table is shown; `heads_broken`: with a line for each word of a heading, if need be."""
     from rich.cells import cell_len
 
     heads = [title(column) for column in listing.columns]
-    widest = [
-        max([cell_len(head), *(cell_len(line[k]) for line in cells)])
-        for k, head in enumerate(heads)
+    needed = [
+        max(map(cell_len, h.split()), default=0) if heads_broken else cell_len(h) for h in heads
     ]
+    widest = [max([head, *(cell_len(line[k]) for line in cells)]) for k, head in enumerate(needed)]
     least = [
-        width if column.right else min(width, max(_NARROWEST, cell_len(head)))
-        for width, column, head in zip(widest, listing.columns, heads, strict=True)
+        width if column.right else min(width, max(_NARROWEST, head))
+        for width, column, head in zip(widest, listing.columns, needed, strict=True)
     ]
     return fitting_widths(widest, least, room)
 
 
+def _fits(widths: Sequence[int], room: int) -> bool:
+    return sum(widths) + _GAP * (len(widths) - 1) <= room
+
+
 def rich_table(listing: Listing, look: Look, lit: Callable[[int, int], bool] | None = None) -> str:
-    """The table as a terminal shows it. `lit` says of a row and a column whether that cell is to stand out."""
+    """The table as a terminal shows it; where not even its numbers fit, each row upright, a line for each column. `lit`
+    says of a row and a column whether that cell is to stand out."""
     import io
 
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-        header_style="bold",
-        collapse_padding=True,
-    )
     texts = cells_of(listing, terminal=True)
-    for column, width in zip(listing.columns, _widths(listing, texts, look.width), strict=True):
-        table.add_column(
-            title(column),
-            justify="right" if column.right else "left",
-            overflow="fold",
-            no_wrap=column.right,
-            width=width,
-        )
-    for i, (row, cells) in enumerate(zip(listing.rows, texts, strict=True)):
-        style = listing.style(row) if listing.style else None
-        shown = (
+    cells = [
+        [
             Text(cell, "reverse" if lit is not None and lit(i, k) else "")
-            for k, cell in enumerate(cells)
-        )
-        table.add_row(*shown, style=style)
+            for k, cell in enumerate(line)
+        ]
+        for i, line in enumerate(texts)
+    ]
+    styles = [listing.style(row) if listing.style else None for row in listing.rows]
     buffer = io.StringIO()
     console = Console(
         file=buffer,
@@ -336,8 +327,66 @@ def rich_table(listing: Listing, look: Look, lit: Callable[[int, int], bool] | N
         highlight=False,
         legacy_windows=False,
     )
-    console.print(table)
+    heads = [title(column) for column in listing.columns]
+    widths = _widths(listing, texts, look.width)
+    if not _fits(widths, look.width):
+        import textwrap
+
+        widths = _widths(listing, texts, look.width, heads_broken=True)
+        heads = [
+            "\n".join(textwrap.wrap(head, width, break_long_words=False))
+            for head, width in zip(heads, widths, strict=True)
+        ]
+    if _fits(widths, look.width) or not cells:
+        console.print(_across(listing, heads, widths, cells, styles))
+    else:
+        for number, (line, style) in enumerate(zip(cells, styles, strict=True), 1):
+            console.print(f"── {number} ".ljust(min(look.width, 40), "─"))
+            console.print(_upright(listing, line, style))
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def _across(
+    listing: Listing,
+    heads: Sequence[str],
+    widths: Sequence[int],
+    cells: Sequence[Sequence[Any]],
+    styles: Sequence[str | None],
+) -> Any:
+    """A table of rich's."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        header_style="bold",
+        collapse_padding=True,
+    )
+    for column, head, width in zip(listing.columns, heads, widths, strict=True):
+        table.add_column(
+            head,
+            justify="right" if column.right else "left",
+            overflow="fold",
+            no_wrap=column.right,
+            width=width,
+        )
+    for line, style in zip(cells, styles, strict=True):
+        table.add_row(*line, style=style)
+    return table
+
+
+def _upright(listing: Listing, cells: Sequence[Any], style: str | None) -> Any:
+    """One row of a table that is too wide, as `\\G` shows it in the shell."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(justify="right", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for column, cell in zip(listing.columns, cells, strict=True):
+        grid.add_row(title(column), cell, style=style)
+    return grid
 
 
 def _csv(keys: Sequence[str], rows: Iterable[Row]) -> str:

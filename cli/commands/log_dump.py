@@ -5,7 +5,15 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pk.cli.commands.log_files import SEGMENTS, Wish, columns_of, rows_of, segment_rows
+from pk.cli.commands.log_files import (
+    BATCHES,
+    LESS_ROOM,
+    SEGMENTS,
+    Wish,
+    columns_of,
+    rows_of,
+    segment_rows,
+)
 from pk.cli.commands.log_verify import check_indexes
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
@@ -18,6 +26,9 @@ from pk.core.log.inspect import Kind, base_of, kind_of, partition_of, survey
 
 _CHUNK_ROWS = 1000
 """So many rows are lined up as one table: a log may have millions."""
+
+_ROOMY = 120
+"""From so many columns on a terminal has room for all that is told of a batch."""
 
 _KINDS = {
     "index": {Kind.INDEX},
@@ -203,6 +214,13 @@ def _chunks(rows: Iterable[Row], columns: tuple[Column, ...], look: Look) -> Ite
             yield listing
 
 
+def _with_room(columns: tuple[Column, ...], look: Look) -> tuple[Column, ...]:
+    """The columns, some of them only for -f wide where the terminal is narrow."""
+    if columns != BATCHES or not look.terminal or look.width >= _ROOMY or look.columns:
+        return columns
+    return tuple(c._replace(wide=True) if c.key in LESS_ROOM else c for c in columns)
+
+
 def _of_a_chunk(look: Look) -> Look:
     """The look without its limit and its order: those are not a chunk's."""
     return look._replace(limit=None, sort=())
@@ -214,7 +232,8 @@ def _show_tables(context: Context, parts: list[_Part], look: Look) -> None:
     plain = look._replace(where=None, columns=(), sort=(), limit=None, format="wide")
     for i, part in enumerate(parts):
         title = f"{part.title}\n" if several else ""
-        for listing in _chunks(part.rows, part.columns, look._replace(limit=left)):
+        columns = _with_room(part.columns, look)
+        for listing in _chunks(part.rows, columns, look._replace(limit=left)):
             if left is not None:
                 left -= len(listing.rows)
             context.write((("\n" if i and title else "") + title).encode() + render(listing, plain))

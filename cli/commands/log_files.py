@@ -63,6 +63,11 @@ def _time(value: Any) -> str:
     return "-" if value is None or value < 0 else show_time(value)
 
 
+def _clock(key: str) -> Callable[[Row], str]:
+    """A time as a terminal has room for it: without its zone, which is the terminal's."""
+    return lambda row: _time(row.get(key)).replace("T", " ")[:23]
+
+
 def _nested(value: Any) -> str:
     if value is None:
         return "-"
@@ -80,7 +85,7 @@ BATCHES = (
     _number("position"),
     _number("size", title="BYTES"),
     Column("codec"),
-    Column("max_timestamp", show=_time, title="LATEST TIME"),
+    Column("max_timestamp", show=_time, title="LATEST TIME", on_terminal=_clock("max_timestamp")),
     Column("timestamp_type", wide=True),
     Column("base_timestamp", show=_time, wide=True),
     _number("leader_epoch", title="EPOCH"),
@@ -97,11 +102,14 @@ BATCHES = (
     Column("error", wide=True),
     Column("file", wide=True),
 )
+LESS_ROOM = frozenset(("position", "leader_epoch", "producer_id", "base_sequence", "transactional"))
+"""Columns of batches that a narrow terminal shows with -f wide only."""
+
 RECORDS = (
     Column("topic", wide=True),
     _number("partition", wide=True),
     _number("offset"),
-    Column("timestamp", show=_time, title="TIME"),
+    Column("timestamp", show=_time, title="TIME", on_terminal=_clock("timestamp")),
     Column("timestamp_type", wide=True),
     _number("position", wide=True),
     Column("codec", wide=True),

@@ -104,8 +104,8 @@ _MOVED = "topic partition:int before:[int] after:[int] result error?"
 
 REASSIGN = Group(
     "reassign",
-    "reassignment",
     "reassignments",
+    "reassignment",
     help="Move replicas between brokers: plan, apply, status, throttle, cancel, rollback.",
     children=(
         Command(

@@ -64,6 +64,27 @@ def test_a_terminal_s_table_fits_and_has_no_colour_where_none_is_wanted() -> Non
     assert text.count("t") == 200
 
 
+NUMBERS = Listing(
+    [Column("name"), *(Column(f"some_number_{n}", right=True) for n in range(6))],
+    [
+        {"name": f"row-{i}", **{f"some_number_{n}": 10**9 + 97 * n + i for n in range(6)}}
+        for i in range(2)
+    ],
+)
+
+
+@pytest.mark.parametrize("width", [30, 40, 76, 80, 120, 200])
+def test_no_number_is_ever_cut_off(width: int) -> None:
+    """Where headings are too wide they break; where numbers are, each row is shown upright."""
+    text = shown(Look(terminal=True, width=width), NUMBERS)
+    assert max(map(len, text.splitlines())) <= width
+    for row in NUMBERS.rows:
+        assert all(str(value) in text for value in row.values())
+    upright = "── 2 " in text
+    assert upright == (width < 77)
+    assert ("SOME NUMBER 0" in text) == (upright or width >= 120)
+
+
 def test_colour_on_a_terminal() -> None:
     listing = LISTING._replace(style=lambda row: "red" if row["topic"] == "a" else None)
     assert "\x1b[31m" in shown(Look(terminal=True, colour=True, width=80), listing)
