@@ -117,13 +117,13 @@ def _within(context: Context, disk: RealDisk, directory: str, wish: Wish) -> Wis
 def _parts(context: Context, path: str, wish: Wish) -> Iterator[_Part]:
     disk, say = RealDisk(read_only=True), context.say
     if not os.path.isdir(path):
+        if not os.path.exists(path):
+            raise CommandError(f"There is no file {path}.")
         kind = kind_of(path.rpartition("/")[2])
         if kind is None:
             raise CommandError(
                 f"{path} is no file of a log: neither its name nor its suffix is known."
             )
-        if not os.path.exists(path):
-            raise CommandError(f"There is no file {path}.")
         own = _within(context, disk, path.rpartition("/")[0], wish) if kind is Kind.LOG else wish
         if own is not None:
             yield _Part(
@@ -232,14 +232,17 @@ def _show_tables(context: Context, parts: list[_Part], look: Look) -> None:
     plain = look._replace(where=None, columns=(), sort=(), limit=None, format="wide")
     for i, part in enumerate(parts):
         title = f"{part.title}\n" if several else ""
-        columns = _with_room(part.columns, look)
+        columns, empty = _with_room(part.columns, look), True
         for listing in _chunks(part.rows, columns, look._replace(limit=left)):
+            empty = False
             if left is not None:
                 left -= len(listing.rows)
             context.write((("\n" if i and title else "") + title).encode() + render(listing, plain))
             title = ""
         if title:
             context.write((("\n" if i else "") + title).encode() + b"(nothing)\n")
+        elif empty and not several:
+            context.say(f"{part.title}: nothing to show.")
 
 
 def _show_data(context: Context, parts: list[_Part], look: Look) -> None:

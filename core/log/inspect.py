@@ -409,9 +409,14 @@ class Directory(NamedTuple):
 
 def survey(disk: Disk, path: str) -> Directory:
     """What `path` is or holds: itself if it is a partition's directory; of a data directory its partitions (those that
-    wait to be removed left out), its small files, and pk's metadata. Raises OSError."""
+    wait to be removed left out), its small files, and pk's metadata; of a directory of such, as `pk up` makes one for
+    several brokers, all of theirs. Raises OSError."""
     names = disk.list(path)
-    if partition_of(path) is not None or any(n.endswith(LOG) and n[:20].isdecimal() for n in names):
+    if any(n.endswith(LOG) and n[:20].isdecimal() for n in names):
+        return Directory([path], [])
+    # A data directory may be called like a partition: those of `pk up` are broker-1, broker-2.
+    whole = any(e.is_directory or name == META_PROPERTIES for name, e in names.items())
+    if partition_of(path) is not None and not whole:
         return Directory([path], [])
     found = Directory([], [])
     for name, entry in names.items():
@@ -419,13 +424,20 @@ def survey(disk: Disk, path: str) -> Directory:
         if not entry.is_directory:
             if kind_of(name) is not None:
                 found.files.append(inner)
-        elif name == "pk-metadata":
+        elif name == "pk-metadata" or _is_data_directory(disk, inner):
             below = survey(disk, inner)
             found.partitions.extend(below.partitions)
             found.files.extend(below.files)
         elif partition_of(name) is not None and not name.endswith("-delete"):
             found.partitions.append(inner)
     return found
+
+
+def _is_data_directory(disk: Disk, path: str) -> bool:
+    try:
+        return META_PROPERTIES in disk.list(path)
+    except OSError:  # removed meanwhile, or somebody else's: lost+found
+        return False
 
 
 class SegmentFiles(NamedTuple):

@@ -219,6 +219,13 @@ def test_small_files_are_dumped(pk: Run, written: Path) -> None:
     assert (times[-1]["timestamp"], times[-1]["offset"]) == (T0 + 4002, 14)
 
 
+def test_a_log_without_records_says_so(pk: Run, written: Path) -> None:
+    ran = pk("log", "dump", str(written / "orders-1"))
+    assert (ran.code, ran.out) == (0, b"")
+    assert ran.err == f"{written}/orders-1/{LOG}: nothing to show.\n"
+    assert pk("log", "dump", str(written / "orders-1"), "-f", "json").json == []
+
+
 def test_a_data_directory_shows_its_segments(pk: Run, written: Path) -> None:
     rows = pk("log", "dump", str(written), "--where", "topic = orders", "-f", "json").json
     assert [(r["partition"], r["base_offset"], r["bytes"] > 0) for r in rows] == [
@@ -234,6 +241,7 @@ def test_a_data_directory_shows_its_segments(pk: Run, written: Path) -> None:
     [
         ((), 2, "Name a file"),
         (("NO",), 1, "There is no file"),
+        (("/nowhere",), 1, "There is no file"),
         (("DATA/orders-0", "--show", "bathces"), 2, "did you mean batches"),
         (("DATA/orders-0", "--show", "batches,index", "--limit", "1"), 2, "several kinds"),
         (("DATA/orders-0", "--columns", "nope"), 2, "no column 'nope'"),
@@ -255,6 +263,34 @@ def test_verify_finds_nothing_wrong_with_what_a_broker_wrote(pk: Run, written: P
     assert (ran.code, ran.out) == (0, b""), ran.text
     assert "nothing is wrong" in ran.err
     assert pk("log", "verify", str(written), "-f", "json").json == []
+
+
+def test_a_data_directory_called_like_a_partition_is_verified_whole(
+    pk: Run, written: Path, tmp_path: Path
+) -> None:
+    """`pk up --brokers 3` calls them broker-1, broker-2, broker-3: none is partition 1 of a topic `broker`."""
+    broker = shutil.copytree(written, tmp_path / "broker-1")
+    whole, named = pk("log", "verify", str(written)), pk("log", "verify", str(broker))
+    assert (named.code, named.err) == (0, whole.err)
+    log = broker / "orders-0" / LOG
+    log.write_bytes(log.read_bytes()[:-1])
+    assert pk("log", "verify", str(broker)).code == 1
+    every = pk("log", "verify", str(tmp_path))
+    assert every.code == 1 and f"{log}" in every.text
+
+
+def test_the_checkpoints_of_one_broker_say_nothing_of_the_logs_of_another(
+    pk: Run, data: Path, tmp_path: Path
+) -> None:
+    """A directory of `pk up` with several brokers: each has its own, and a follower may be behind."""
+    other = shutil.copytree(data, tmp_path / "broker-2")
+    shutil.rmtree(other / "orders-0")
+    checkpoint = other / "recovery-point-offset-checkpoint"
+    checkpoint.write_text("0\n1\norders 0 1000000\n")
+    ran = pk("log", "verify", str(tmp_path))
+    assert (ran.code, ran.out) == (0, b""), ran.text
+    (data / checkpoint.name).write_bytes(checkpoint.read_bytes())
+    assert pk("log", "verify", str(tmp_path)).code == 1
 
 
 def test_verify_names_the_place(pk: Run, data: Path) -> None:
