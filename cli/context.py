@@ -124,6 +124,10 @@ class Context:
         """The kind of client that -X is for, where it is not the admin client."""
 
         self.failures: list[BaseException] = []
+        self.spoke = False
+        """Whether anything was written, said or asked yet."""
+
+        self._whispered = False
         self._settings: Settings | None = None
 
     @property
@@ -155,6 +159,8 @@ class Context:
 
     def write(self, data: bytes) -> None:
         """Writes data to standard output: as it is, but for what a terminal would act on."""
+        self.hush()
+        self.spoke = True
         self.streams.out.write(escaped_bytes(data) if self.streams.out_terminal else data)
         self.streams.out.flush()
 
@@ -189,8 +195,24 @@ class Context:
 
     def say(self, text: str = "") -> None:
         """Writes a line to standard error; on a terminal, a sentence too long for it is parted between words."""
+        self.hush()
+        self.spoke = True
         self.streams.err.write(f"{self.painted(self.streams.folded(escaped_lines(text)))}\n")
         self.streams.err.flush()
+
+    def whisper(self, text: str) -> None:
+        """Writes a line on the terminal that standard error is, which the next word takes the place of."""
+        line = escaped_lines(text)[: _columns(self.streams.err) - 1]
+        self.streams.err.write(f"\r{line}\x1b[K")
+        self.streams.err.flush()
+        self._whispered = True
+
+    def hush(self) -> None:
+        """Takes away what was whispered."""
+        if self._whispered:
+            self._whispered = False
+            self.streams.err.write("\r\x1b[K")
+            self.streams.err.flush()
 
     def fail(self, error: BaseException) -> None:
         """Notes that an item failed; the command goes on and ends with an exit code that says so."""
@@ -203,12 +225,10 @@ class Context:
     def failed(self, error: BaseException, what: str) -> None:
         """Notes that `what` failed and says so on standard error; of a broker that is silent, once for all it knows."""
         from pk.cli.failures import sentence
-        from pk.net.client.errors import Straggler
+        from pk.net.client.errors import Straggler, Unanswered
 
-        if isinstance(error, Straggler):
-            told = any(
-                isinstance(f, Straggler) and f.node_id == error.node_id for f in self.failures
-            )
+        if isinstance(error, Straggler | Unanswered):
+            told = any(type(f) is type(error) and str(f) == str(error) for f in self.failures)
             self.fail(error)
             if not told:
                 self.say(sentence(error))
@@ -279,6 +299,8 @@ class Context:
         """A line from the terminal, waited for without holding up the loop. Empty at the end of input."""
         import trio
 
+        self.hush()
+        self.spoke = True
         self.streams.err.write(self.painted(escaped_lines(prompt)))
         self.streams.err.flush()
         fd = self.streams.stdin.fileno()

@@ -14,6 +14,7 @@ from pk.net.client.errors import (
     NoBrokers,
     RequestTimedOut,
     Straggler,
+    Unanswered,
 )
 
 _NOT_AUTHORISED = frozenset(
@@ -126,6 +127,8 @@ def sentence(error: BaseException) -> str:
                 f"{str(error).capitalize()}, though others did; what only it knows is missing here "
                 "(-X pk.straggler.timeout.ms=… waits longer)."
             )
+        case Unanswered():
+            return _unanswered(error)
         case RequestTimedOut():
             return f"No answer in time ({error}); -X request.timeout.ms=… or default.api.timeout.ms=… waits longer."
         case ConfigError():
@@ -142,6 +145,16 @@ def sentence(error: BaseException) -> str:
     text = str(error)
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"This is a mistake in pk itself ({said}); --debug shows where."
+
+
+def _unanswered(error: Unanswered) -> str:
+    if any(node.node_id >= 0 for node in error.nodes):
+        step = "`pk brokers list` shows which brokers do"
+    else:
+        step = "name another with -b HOST:PORT"
+    said = str(error)
+    said = said.replace("broker", "Broker", 1) if said.startswith("broker") else said
+    return f"{said}; {step} (-X default.api.timeout.ms=… waits longer)."
 
 
 def _no_brokers(failures: Sequence[ConnectFailed]) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from datetime import tzinfo
 from typing import NamedTuple, Protocol
 
+import trio
+
 from pk.cli.exits import Unusable
 from pk.cli.position import Anchor, Position, Positions, parse_positions
 from pk.core.values import TopicPartition
@@ -64,6 +66,30 @@ class Bounds(NamedTuple):
     committed: int | None
 
 
+Listed = Mapping[TopicPartition, r.ListedOffset | Exception]
+"""What was told of each partition; or why nothing was."""
+
+
+async def bounds_of(
+    admin: Offsets,
+    partitions: Iterable[TopicPartition],
+    isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
+) -> tuple[Listed, Listed]:
+    """The first offset of each partition, and the one after its last record; both asked for at once."""
+    found: dict[int, Listed] = {r.EARLIEST: {}, r.LATEST: {}}
+    wanted = list(partitions)
+
+    async def ask(moment: int) -> None:
+        asked = dict.fromkeys(wanted, moment)
+        found[moment] = await admin.list_offsets(asked, isolation=isolation)
+
+    if wanted:
+        async with trio.open_nursery() as nursery:
+            for moment in found:
+                nursery.start_soon(ask, moment)
+    return found[r.EARLIEST], found[r.LATEST]
+
+
 async def resolve(
     admin: Offsets,
     positions: Positions,
@@ -80,8 +106,7 @@ async def resolve(
     if committed is None and positions.uses(Anchor.COMMITTED):
         raise Unusable("The position `committed` wants a group.")
     wanted = [tp for tp in partitions if positions.of(tp.partition) is not None]
-    starts = await admin.list_offsets(dict.fromkeys(wanted, r.EARLIEST), isolation=isolation)
-    ends = await admin.list_offsets(dict.fromkeys(wanted, r.LATEST), isolation=isolation)
+    starts, ends = await bounds_of(admin, wanted, isolation)
     times = await _times(admin, positions, wanted, isolation)
     places: dict[TopicPartition, Place | Exception] = {}
     for tp in wanted:

@@ -36,6 +36,10 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
         from pk.cli.guards import guarded
 
         handler = guarded(handler)
+    if seconds is None:
+        from pk.cli.waiting import telling
+
+        handler = telling(handler, parsed.path)
     if how is not None:
         from pk.cli.trace import traced
 

@@ -3,8 +3,9 @@
 Each client lives in a task of its own: whoever asks for it first may be deep inside cancel scopes that end before it does.
 """
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 import trio
 
@@ -12,6 +13,7 @@ from pk.cli.client_config import client_config
 from pk.cli.settings import Settings
 from pk.net.client.admin import Admin, open_admin
 from pk.net.client.config import AdminConfig, ClientConfig
+from pk.net.client.results import Node
 
 _ADMIN_TIMEOUT_MS = "15000"
 _STRAGGLER_MS = "3000"
@@ -62,6 +64,25 @@ class Session:
             if bootstrap == settings.bootstrap:
                 return admin
         return None
+
+    def silent(self, for_s: float) -> list[Node]:
+        """Brokers that were asked and have not answered for so many seconds, the longest first."""
+        return [node for admin in self._admins.values() for node in admin.cluster.silent(for_s)]
+
+    @contextmanager
+    def beside(self, task: Callable[..., Awaitable[None]], *args: Any) -> Iterator[None]:
+        """Runs `task` beside the block, and ends it with the block."""
+        scope = trio.CancelScope()
+
+        async def run() -> None:
+            with scope:
+                await task(*args)
+
+        self._nursery.start_soon(run)
+        try:
+            yield
+        finally:
+            scope.cancel()
 
 
 async def _hold(

@@ -7,8 +7,6 @@ thousand groups take no more round trips than two.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import trio
-
 from pk.cli.commands.common import check_partitions, existing_topics, topic_partitions
 from pk.cli.context import Context, join
 from pk.cli.exits import CommandError, Refused, Unusable
@@ -16,7 +14,7 @@ from pk.cli.failures import phrase
 from pk.cli.grammar import nearest
 from pk.cli.names import remember
 from pk.cli.output import Row
-from pk.cli.resolve import now_ms
+from pk.cli.resolve import bounds_of, now_ms
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -29,7 +27,6 @@ WITHOUT_COMMITS = frozenset(("Share",))
 _WITHIN_MS = 500
 """How exact a time lag is; what is closer together was mostly sent in one batch."""
 
-Listed = Mapping[TopicPartition, r.ListedOffset | Exception]
 Commits = Mapping[TopicPartition, r.OffsetAndMetadata | Exception]
 
 
@@ -188,21 +185,6 @@ async def offset_rows(
     if times:
         await add_time_lag(admin, [row for found in rows.values() for row in found])
     return rows
-
-
-async def bounds_of(admin: Admin, partitions: Iterable[TopicPartition]) -> tuple[Listed, Listed]:
-    """The first offset of each partition, and the one after its last record; both asked for at once."""
-    found: dict[int, Listed] = {r.EARLIEST: {}, r.LATEST: {}}
-    wanted = list(partitions)
-
-    async def ask(moment: int) -> None:
-        found[moment] = await admin.list_offsets(dict.fromkeys(wanted, moment))
-
-    if wanted:
-        async with trio.open_nursery() as nursery:
-            for moment in found:
-                nursery.start_soon(ask, moment)
-    return found[r.EARLIEST], found[r.LATEST]
 
 
 def _row(

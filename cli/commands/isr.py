@@ -6,7 +6,6 @@ when it was last seen, and about how much it has missed.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from datetime import date
 from typing import Any
 
@@ -15,19 +14,20 @@ import trio
 from pk.cli.commands.common import leader_of, partition_style
 from pk.cli.commands.isr_since import Witness, witnesses
 from pk.cli.commands.partition_view import Partitions, ailing, chosen, needed_replicas, tell_none
-from pk.cli.context import Context, join
+from pk.cli.context import Context
 from pk.cli.output import Column, Listing
 from pk.cli.times import show_time
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import ClientError, Straggler
 
 _DEBUGGING_REPLICA = -2
 _CONSUMER = -1
-_ANSWER_S = 3.0
-"""A broker that has not answered by then leaves a gap: it may be stopped and hold its connections open."""
+_ANSWER_MS = 3000
+"""A broker that has not answered by then leaves a gap, where pk.straggler.timeout.ms says nothing else: it may be stopped
+and hold its connections open."""
 
 Ends = dict[TopicPartition, dict[int, int]]
 """Partition → broker → the log end offset of the replica there."""
@@ -103,15 +103,12 @@ async def isr_rows(context: Context, admin: Admin, wanted: Partitions) -> list[d
     for tp, p in wanted.items():
         if p.leader_id >= 0:
             by_leader.setdefault(p.leader_id, []).append(tp)
-    silent: set[int] = set()
+    failed: dict[int, Exception] = {}
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_ask_all, admin, by_leader, _CONSUMER, watermarks, silent)
-        nursery.start_soon(_ask_all, admin, _by_broker(wanted), _DEBUGGING_REPLICA, ends, silent)
-    if silent:
-        names = join([str(b) for b in sorted(silent)])
-        who = f"Broker {names}" if len(silent) == 1 else f"Brokers {names}"
-        what = "it knows" if len(silent) == 1 else "they know"
-        context.say(f"{who} did not answer; what only {what} is left open.")
+        nursery.start_soon(_ask_all, admin, by_leader, _CONSUMER, watermarks, failed)
+        nursery.start_soon(_ask_all, admin, _by_broker(wanted), _DEBUGGING_REPLICA, ends, failed)
+    for broker, error in sorted(failed.items()):
+        context.failed(error, f"broker {broker}")
     ailing = {tp: p for tp, p in wanted.items() if p.under_replicated}
     seen = await witnesses(admin, ailing, ends) if ailing else {}
     return [
@@ -178,7 +175,7 @@ def _missed(witness: Witness | None) -> int | None:
 async def log_ends(admin: Admin, partitions: Partitions) -> Ends:
     """Where the log of each replica ends, as far as its broker answers."""
     ends: Ends = {}
-    await _ask_all(admin, _by_broker(partitions), _DEBUGGING_REPLICA, ends, set())
+    await _ask_all(admin, _by_broker(partitions), _DEBUGGING_REPLICA, ends, {})
     return ends
 
 
@@ -196,22 +193,26 @@ async def _ask_all(
     by_broker: Mapping[int, list[TopicPartition]],
     replica_id: int,
     offsets: Ends,
-    silent: set[int],
+    failed: dict[int, Exception],
 ) -> None:
-    """Asks brokers for the latest offsets of partitions; those that do not answer in time are added to `silent`."""
+    """Asks brokers for the latest offsets of partitions; why one did not answer is put into `failed`."""
 
-    async def ask(broker: int, tps: list[TopicPartition]) -> None:
-        silent.add(broker)
-        with trio.move_on_after(_ANSWER_S), suppress(ClientError, KafkaError):
-            for tp, offset in (await latest(admin, broker, tps, replica_id)).items():
-                offsets.setdefault(tp, {})[broker] = offset
-            answered.add(broker)
+    async def ask(broker: int) -> bool:
+        try:
+            told = await latest(admin, broker, by_broker[broker], replica_id)
+        except (ClientError, KafkaError) as e:
+            failed[broker] = e
+            return False
+        for tp, offset in told.items():
+            offsets.setdefault(tp, {})[broker] = offset
+        return True
 
-    answered: set[int] = set()
-    async with trio.open_nursery() as nursery:
-        for broker, tps in by_broker.items():
-            nursery.start_soon(ask, broker, tps)
-    silent.difference_update(answered)
+    limit_ms = admin.config.pk_straggler_timeout_ms
+    limit_ms = _ANSWER_MS if limit_ms < 0 else limit_ms
+    limit_s = limit_ms / 1000
+    for broker in await admin.together.ask(by_broker, ask, then_s=limit_s, first_s=limit_s):
+        node = admin.cluster.node(broker)
+        failed[broker] = Straggler(broker, node.address if node else "?", limit_ms)
 
 
 async def latest(

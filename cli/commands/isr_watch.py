@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from pk.cli.commands.common import partition_style
+from pk.cli.commands.common import existing_topics, partition_style
 from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.commands.isr import lags, log_ends, show_behind
 from pk.cli.commands.isr_since import witnesses
@@ -139,7 +139,8 @@ class History:
                     del self._since[gone]
 
 
-async def _look(context: Context, admin: Admin) -> Partitions:
+async def _look(context: Context, admin: Admin, *, first: bool) -> Partitions:
+    """The partitions as they are now. Raises CommandError where the first look does not find a topic that was named."""
     args = context.args
     names: list[str] | None = None
     if args.topic:
@@ -147,6 +148,8 @@ async def _look(context: Context, admin: Admin) -> Partitions:
         plain = [word for word in args.topic if not is_pattern(word)]
         patterns = [word for word in args.topic if is_pattern(word)]
         names = plain + (await named_topics(context, admin, patterns) if patterns else [])
+        if first:
+            await existing_topics(context, admin, plain)
     described = await admin.describe_topics(names)
     return {
         TopicPartition(topic.name, p.partition): p
@@ -194,7 +197,7 @@ async def _watch(context: Context, admin: Admin) -> None:
     lost = False
     while True:
         try:
-            partitions = await _look(context, admin)
+            partitions = await _look(context, admin, first=table is None)
         except ClientError:
             if table is None:
                 raise

@@ -17,10 +17,9 @@ from pk.cli.context import Context, count, join
 from pk.cli.exits import Unusable
 from pk.cli.failures import phrase, sentence
 from pk.cli.output import Column, Listing
-from pk.cli.resolve import Place, now_ms, positions_option, resolve
+from pk.cli.resolve import Place, bounds_of, now_ms, positions_option, resolve
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
-from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 
@@ -45,8 +44,7 @@ _TRIM = (
 async def records_in(admin: Admin, partitions: Iterable[TopicPartition]) -> int | None:
     """How many offsets there are in partitions; None where not all of their leaders answer."""
     wanted = list(partitions)
-    starts = await admin.list_offsets(dict.fromkeys(wanted, r.EARLIEST))
-    ends = await admin.list_offsets(dict.fromkeys(wanted, r.LATEST))
+    starts, ends = await bounds_of(admin, wanted)
     total = 0
     for tp in wanted:
         start, end = starts[tp], ends[tp]

@@ -10,7 +10,7 @@ from pk.cli.context import Context
 from pk.cli.exits import Unusable
 from pk.cli.output import Column, Listing
 from pk.cli.position import Positions
-from pk.cli.resolve import Place, positions_option
+from pk.cli.resolve import Place, bounds_of, positions_option
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -68,13 +68,13 @@ async def offsets(context: Context) -> None:
         every = [p.partition for p in topic.partitions]
         wanted += check_partitions(topic, numbers or every)
     isolation = r.IsolationLevel[args.isolation_level.upper()]
-    starts = await admin.list_offsets(dict.fromkeys(wanted, r.EARLIEST), isolation=isolation)
-    ends = await admin.list_offsets(dict.fromkeys(wanted, r.LATEST), isolation=isolation)
+    starts, ends = await bounds_of(admin, wanted, isolation)
+    answered = [tp for tp in wanted if isinstance(ends[tp], r.ListedOffset)]
     found: Mapping[TopicPartition, Found] = {}
     if positions is not None:
-        found = await _of_positions(context, admin, positions, wanted, isolation)
+        found = await _of_positions(context, admin, positions, answered, isolation)
     elif moment is not None:
-        found = await _of_time(admin, moment, wanted, isolation)
+        found = await _of_time(admin, moment, answered, isolation)
     rows: list[dict[str, Any]] = []
     for tp in wanted:
         start, end, also = starts[tp], ends[tp], found.get(tp)

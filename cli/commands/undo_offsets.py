@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from pk.cli import undo as store
-from pk.cli.commands.groups_state import EMPTY_STATES, active_refusal, bounds_of
+from pk.cli.commands.groups_state import EMPTY_STATES, active_refusal
 from pk.cli.commands.moves import Move, ask, commit, effect, preview, report
 from pk.cli.context import Context, count, join
 from pk.cli.exits import Refused
 from pk.cli.failures import phrase
+from pk.cli.resolve import bounds_of
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

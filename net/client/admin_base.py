@@ -21,6 +21,7 @@ from pk.net.client.errors import (
     NoBrokers,
     RequestTimedOut,
     Straggler,
+    Unanswered,
 )
 from pk.net.client.results import CoordinatorType
 from pk.net.client.together import Together
@@ -134,12 +135,14 @@ class AdminBase:
         order = remaining
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         attempts = 0
+        asked: dict[K, int] = {}
         with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
             while remaining and attempts <= self.config.retries:
                 if attempts:
                     await trio.sleep(backoff.next_ms() / 1000)
                 attempts += 1
                 routed = await self._retry(lambda todo=remaining: route(todo), "routing")
+                asked = {item: node_id for node_id, items in routed[0].items() for item in items}
                 await self._ask_all(routed, ask, answers, patient=changes)
                 failed = [item for item in remaining if isinstance(answers.get(item), Exception)]
                 remaining = [i for i in failed if self._worth_retrying(answers[i], attempts)]
@@ -148,10 +151,19 @@ class AdminBase:
                         late = isinstance(answers[item], Straggler)
                         if late or self._worth_retrying(answers[item], attempts):
                             on_failure(item, answers[item])
-        timed_out = RequestTimedOut(
-            f"not settled within default.api.timeout.ms ({self.config.default_api_timeout_ms} ms)"
-        )
-        return {item: answers.get(item, timed_out) for item in order}
+        return {
+            item: answers[item] if item in answers else self._unanswered(asked.get(item))
+            for item in order
+        }
+
+    def _unanswered(self, node_id: int | None) -> RequestTimedOut:
+        """The error where the time ran out: of this broker, else of whoever was asked who that is."""
+        limit_ms = self.config.default_api_timeout_ms
+        node = None if node_id is None else self.cluster.node(node_id)
+        silent = [node] if node is not None else self.cluster.silent()
+        if silent:
+            return Unanswered(silent, limit_ms)
+        return RequestTimedOut(f"not settled within default.api.timeout.ms ({limit_ms} ms)")
 
     async def _ask_all(
         self,
@@ -308,5 +320,7 @@ class AdminBase:
         # One round: what a broker that is down would answer is not worth waiting for.
         with trio.move_on_after(self.config.default_api_timeout_ms / 1000):
             await self._ask_all(({b: [b] for b in wanted}, {}), ask_broker, answers)
-        timed_out = RequestTimedOut("no answer within default.api.timeout.ms")
-        return {broker: answers.get(broker, timed_out) for broker in wanted}
+        return {
+            broker: answers[broker] if broker in answers else self._unanswered(broker)
+            for broker in wanted
+        }

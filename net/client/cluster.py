@@ -25,6 +25,7 @@ from pk.net.client.errors import (
     Disconnected,
     NoBrokers,
     RequestTimedOut,
+    Unanswered,
 )
 from pk.net.client.metadata import Metadata, TopicInfo
 from pk.net.client.results import CoordinatorType, Node
@@ -81,11 +82,21 @@ class Backoff:
 class _Link:
     """The connection to one address for one purpose, and when it may be tried again."""
 
+    node: Node
     backoff: Backoff
     lock: trio.Lock = field(default_factory=trio.Lock)
     connection: Connection | None = None
     failure: ConnectFailed | None = None
     not_before: float = 0.0
+    connecting_since: float | None = None
+    """When the attempt began that has neither led to a connection nor failed, be it that nobody waits for it any more."""
+
+    @property
+    def silent_since(self) -> float | None:
+        """Since when whoever is there owes an answer; None where nothing is asked."""
+        if self.connecting_since is not None:
+            return self.connecting_since
+        return self.connection.waits_since if self.connection is not None else None
 
 
 class Cluster:
@@ -156,7 +167,9 @@ class Cluster:
             backoff = Backoff(
                 self.config.reconnect_backoff_ms, self.config.reconnect_backoff_max_ms
             )
-            link = self._links[node.address, purpose] = _Link(backoff)
+            link = self._links[node.address, purpose] = _Link(node, backoff)
+        elif link.node.node_id < 0:
+            link.node = node
         if link.connection is not None and link.connection.usable:
             if link.connection.node.node_id < 0 <= node.node_id:
                 link.connection.node = node  # reached by an address given; now it has its name
@@ -169,6 +182,7 @@ class Cluster:
                 self.config.socket_connection_setup_timeout_ms * 2.0**link.backoff.failures,
                 self.config.socket_connection_setup_timeout_max_ms,
             )
+            link.connecting_since = trio.current_time()
             try:
                 link.connection = await connect(
                     node,
@@ -178,12 +192,27 @@ class Cluster:
                     setup_timeout_ms=setup_ms,
                 )
             except ConnectFailed as e:
+                link.connecting_since = None
                 link.failure = e
                 link.not_before = trio.current_time() + link.backoff.next_ms() / 1000
                 raise
+            link.connecting_since = None
             link.backoff.reset()
             link.not_before = trio.current_time() + link.backoff.first_ms / 1000
             return link.connection
+
+    def silent(self, for_s: float = 0.0) -> list[Node]:
+        """Who was asked, or tried to reach, and has not answered for at least so many seconds; the longest first.
+
+        What is meant to wait (Fetch, JoinGroup) goes over connections for a purpose, which do not count.
+        """
+        latest = trio.current_time() - for_s
+        found = [
+            (link.silent_since, link.node)
+            for (_, purpose), link in self._links.items()
+            if not purpose and link.silent_since is not None and link.silent_since <= latest
+        ]
+        return [node for _, node in sorted(found, key=lambda one: one[0])]
 
     async def any_connection(self, besides: Connection | None = None) -> Connection:
         """A connection to whichever broker answers: one in use, else the brokers known, else the addresses given.
@@ -362,6 +391,8 @@ class Cluster:
                 await trio.sleep(backoff.next_ms() / 1000)
         if last is not None:
             raise last
+        if silent := self.silent(min(timeout_ms / 2000, _SLOW_S)):
+            raise Unanswered(silent, timeout_ms)
         raise RequestTimedOut(f"{what}: no answer within {timeout_ms:.0f} ms")
 
     def _worth_retrying(self, error: Exception) -> bool:

@@ -162,6 +162,11 @@ class Connection:
         return len(self._unanswered)
 
     @property
+    def waits_since(self) -> float | None:
+        """When the oldest of the requests in flight was submitted; None where there is none."""
+        return self._unanswered[0].started if self._unanswered else None
+
+    @property
     def waited_s(self) -> float:
         """For how long the oldest of the requests in flight has waited for its answer; 0 where there is none."""
         return trio.current_time() - self._unanswered[0].started if self._unanswered else 0.0
@@ -173,7 +178,7 @@ class Connection:
         """
         api = MESSAGES[api_key]
         theirs = self.api_versions.get(api_key)
-        where = f"broker {self.node.node_id} at {self.node.address}"
+        where = self.node.who
         if theirs is None:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"{where} does not serve {api.name}")
         ours = api.versions
@@ -420,14 +425,11 @@ class Connection:
         name = MESSAGES[late.request.API_KEY].name
         waited_ms = (late.deadline - late.started) * 1000
         self.close(
-            RequestTimedOut(
-                f"broker {self.node.node_id} at {self.node.address} did not answer {name} within"
-                f" {waited_ms:.0f} ms"
-            )
+            RequestTimedOut(f"{self.node.who} did not answer {name} within {waited_ms:.0f} ms")
         )
 
     def _lost(self, why: str) -> Disconnected:
-        return Disconnected(f"broker {self.node.node_id} at {self.node.address}: {why}")
+        return Disconnected(f"{self.node.who}: {why}")
 
     async def agree_on_versions(self) -> None:
         """ApiVersions (KIP-35, KIP-511): ask in our newest version, again in the broker's if that is older."""

@@ -1,6 +1,12 @@
 """What a client can run into besides a `KafkaError` that a broker answered."""
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from pk.core.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pk.net.client.results import Node
 
 
 class ClientError(Exception):
@@ -43,6 +49,18 @@ class Disconnected(ClientError):
 
 class RequestTimedOut(ClientError):
     """No answer within `request.timeout.ms` (or the time given for the whole operation)."""
+
+
+class Unanswered(RequestTimedOut):
+    """The time given for the whole operation passed, and these were asked and did not answer: they may hang with their
+    connections open. Those with a negative id are addresses given, where nobody has said yet which broker that is."""
+
+    def __init__(self, nodes: "Sequence[Node]", waited_ms: float) -> None:
+        named = [f"{n.node_id} at {n.address}" for n in nodes if n.node_id >= 0]
+        who = [f"broker{'s'[: len(named) != 1]} {', '.join(named)}"] if named else []
+        who += [n.address for n in nodes if n.node_id < 0]
+        super().__init__(f"{' and '.join(who)} did not answer within {waited_ms / 1000:g} s")
+        self.nodes = tuple(nodes)
 
 
 class Straggler(RequestTimedOut):

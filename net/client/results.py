@@ -107,6 +107,11 @@ class Node:
     def address(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
+    @property
+    def who(self) -> str:
+        """`broker 2 at host:9092`; the address alone where it was given and nobody has said yet which broker that is."""
+        return f"broker {self.node_id} at {self.address}" if self.node_id >= 0 else self.address
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:

@@ -17,7 +17,9 @@ from pk.net.client.errors import (
     NoBrokers,
     RequestTimedOut,
     Straggler,
+    Unanswered,
 )
+from pk.net.client.results import Node
 
 UNREACHABLE = NoBrokers(
     [ConnectFailed("h:1", "connection refused"), ConnectFailed("h:2", "no such host")]
@@ -36,6 +38,17 @@ UNREACHABLE = NoBrokers(
         (Disconnected("h:1 closed"), 3, "connection was lost"),
         (RequestTimedOut("Metadata"), 124, "waits longer"),
         (Straggler(2, "h:1", 3000), 124, "Broker 2 at h:1 did not answer within 3 s, though"),
+        (
+            Unanswered([Node(2, "h", 1)], 15000),
+            124,
+            "Broker 2 at h:1 did not answer within 15 s; `pk b",
+        ),
+        (Unanswered([Node(-1, "h", 1)], 500), 124, "h:1 did not answer within 0.5 s; name another"),
+        (
+            Unanswered([Node(2, "h", 1), Node(3, "h", 2), Node(-1, "h", 3)], 500),
+            124,
+            "Brokers 2 at h:1, 3 at h:2 and h:3 did not answer",
+        ),
         (BufferExhausted("full"), 124, "full."),
         (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 4, "TOPIC_AUTHORIZATION_FAILED"),
         (KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "bad password"), 4, "bad password"),
@@ -79,9 +92,11 @@ def test_a_broker_that_is_silent_is_told_once_however_much_only_it_knows() -> No
     context = Context(Args({}, frozenset()), (), Streams(out=io.BytesIO(), err=err))
     for partition in range(3):
         context.failed(Straggler(2, "h:2", 3000), f"orders/{partition}")
+        context.failed(Unanswered([Node(1, "h", 1)], 15000), f"orders/{partition}")
     context.failed(Straggler(3, "h:3", 3000), "orders/3")
     assert [line.split(" did")[0] for line in err.getvalue().splitlines()] == [
         "Broker 2 at h:2",
+        "Broker 1 at h:1",
         "Broker 3 at h:3",
     ]
     assert context.exit == Exit.TIMED_OUT

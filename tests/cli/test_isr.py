@@ -190,6 +190,9 @@ def test_topics_by_pattern_and_filters_on_a_live_broker(at: Run, fresh: Fresh) -
     assert {(str(r["behind"]), r["since"]) for r in rows} == {("{}", None)}, rows
     none = at("isr", "no-such-.*")
     assert (none.code, "No topic's whole name matches" in none.err) == (1, True)
+    watched = at("isr", "-w", one, f"{two}x")
+    assert (watched.code, watched.out) == (1, b"")
+    assert f"There is no topic '{two}x'; did you mean {two}" in watched.err
     listed = at("partitions", "list", one, "-f", "json").json
     assert [(p["partition"], p["state"], p["leader"]) for p in listed] == [
         (0, "ok", listed[0]["preferred_leader"]),

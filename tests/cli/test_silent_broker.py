@@ -1,0 +1,215 @@
+"""A broker that was stopped with its connections open: which commands need it, what they say of it, and how they end.
+
+Whoever asks it alone for something ends with 124 and names it; rows of other brokers are shown all the same. Where the
+state of brokers is what was asked for, that it is silent is the answer.
+"""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from client.support import Handler, ScriptedBroker
+from clients.pk_cluster import PkCluster
+from listeners import listening, scripted
+from terminal import on_terminal
+
+from pk.cli import waiting
+from pk.cli.exits import Exit
+from pk.cli.main import main
+from pk.core.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from pk.core.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+Run = Callable[..., Any]
+PATIENCE = ("-X", "pk.straggler.timeout.ms=300", "-X", "default.api.timeout.ms=900")
+SILENT = 2
+
+
+def silent_second(port: int) -> Callable[[ScriptedBroker], Handler]:
+    """A cluster of two, each leading a partition of `orders`; broker 2 listens at `port`, and that is all it does."""
+
+    def answers(broker: ScriptedBroker) -> Handler:
+        async def answer(request: Any, version: int) -> Any:
+            if request.API_KEY == 3:
+                hosts = [(1, broker.port), (SILENT, port)]
+                partitions = [
+                    MetadataResponsePartition(
+                        partition_index=n - 1, leader_id=n, replica_nodes=[1, 2], isr_nodes=[1, 2]
+                    )
+                    for n in (1, SILENT)
+                ]
+                return MetadataResponse(
+                    brokers=[
+                        MetadataResponseBroker(node_id=n, host="127.0.0.1", port=p)
+                        for n, p in hosts
+                    ],
+                    cluster_id="scripted",
+                    controller_id=1,
+                    topics=[MetadataResponseTopic(name="orders", partitions=partitions)],
+                )
+            assert request.API_KEY == 2, request
+            return ListOffsetsResponse(
+                topics=[
+                    ListOffsetsTopicResponse(
+                        name=t.name,
+                        partitions=[
+                            ListOffsetsPartitionResponse(
+                                partition_index=p.partition_index, offset=7
+                            )
+                            for p in t.partitions
+                        ],
+                    )
+                    for t in request.topics
+                ]
+            )
+
+        return answer
+
+    return answers
+
+
+@contextlib.contextmanager
+def half_a_cluster() -> Iterator[ScriptedBroker]:
+    versions = {2: (1, 7), 3: (1, 12)}
+    with listening(lambda _: None) as port, scripted(silent_second(port)) as broker:
+        broker.versions = versions | {18: broker.versions[18]}
+        yield broker
+
+
+@pytest.mark.parametrize(
+    ("words", "rows"), [(("isr", "orders"), 2), (("topics", "offsets", "orders"), 1)]
+)
+def test_what_only_it_knows_is_missing_and_the_command_fails(
+    pk: Run, words: tuple[str, ...], rows: int
+) -> None:
+    with half_a_cluster() as broker:
+        ran = pk(*words, "-b", broker.address, *PATIENCE, "-f", "json")
+    assert ran.code == Exit.TIMED_OUT
+    assert len(ran.json) == rows
+    assert ran.err.count("did not answer") == 1
+    assert re.search(r"Broker 2 at 127.0.0.1:\d+ did not answer within 0.3 s, though", ran.err)
+
+
+def test_a_terminal_says_whom_it_waits_for_until_there_is_more_to_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "_AFTER_S", 0.1)
+    monkeypatch.setattr(waiting, "_EVERY_S", 0.02)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with listening(lambda _: None) as port:
+        patience = ("-X", "default.api.timeout.ms=400")
+        shown = on_terminal(main, ("topics", "list", "-b", f"127.0.0.1:{port}", *patience))
+    assert shown.code == Exit.TIMED_OUT
+    assert f"Waiting for 127.0.0.1:{port}, 0 s; Ctrl-C stops." in shown.raw
+    assert "Waiting" not in shown.screen
+    assert shown.screen.startswith(f"127.0.0.1:{port} did not answer within 0.4 s; name another")
+
+
+def test_what_draws_on_the_terminal_itself_is_there() -> None:
+    from pk.cli.grammar import commands
+    from pk.cli.tree import ROOT
+
+    assert waiting.OWN_WORDS <= {" ".join(path) for path, _ in commands(ROOT)}
+
+
+# A cluster of our own
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[PkCluster]:
+    """Broker 2 of two leads orders/1 and coordinates every group, and is stopped."""
+    config = {
+        "broker.session.timeout.ms": "120000",
+        "replica.lag.time.max.ms": "120000",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+    }
+    with PkCluster(2, config=config) as cluster:
+        at = ("-b", cluster.bootstrap)
+        for words in (
+            ("topics", "create", "orders", "--replica-assignment", "1:2,2:1"),
+            ("groups", "reset-offsets", "app", "-t", "orders", "--to", "start", "-y"),
+            ("reassign", "apply", "--set", "__consumer_offsets/0=2", "-y"),
+            ("wait", "reassign"),
+            ("wait", "isr"),
+        ):
+            shown = on_terminal(main, (*words, *at))
+            assert shown.code == 0, shown.screen
+        cluster.pause(SILENT)
+        yield cluster
+        cluster.resume(SILENT)
+
+
+TIMED_OUT = [
+    "isr",
+    "isr orders",
+    "topics offsets orders",
+    "topics offsets orders -p 1",
+    "topics trim orders -o end -d",
+    "groups list",
+    "groups describe app",
+    "groups describe app -m",
+    "groups members app",
+    "groups lag",
+    "groups lag app",
+    "groups reset-offsets app -t orders --to end -d",
+    "groups delete app -y",
+    "groups delete-offsets app -t orders -y",
+    "groups remove-members app --all -y",
+    "why lag app",
+    "brokers describe 2",
+    "brokers logdirs",
+    "brokers logdirs 2",
+    "configs describe broker 2",
+    "producers describe orders",
+    "cluster features",
+    "reassign status",
+    "reassign throttle",
+]
+FINE = [
+    "topics list",
+    "topics describe orders",
+    "partitions list",
+    "brokers list",
+    "brokers describe 1",
+    "configs describe broker 1",
+    "configs describe topic orders",
+    "configs list",
+    "cluster describe",
+    "cluster quorum",
+    "reassign plan -t orders --rf 1",
+    "why partition orders/1",
+    "why config orders retention.ms",
+    "wait broker",
+    "wait topic orders",
+    "top -n 1",
+]
+"""What others know as well, or whose answer it is that the broker is silent."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [(line, 124) for line in TIMED_OUT]
+    + [(line, 0) for line in FINE]
+    + [("cluster health", 1), ("doctor", 1), ("wait broker 2 --timeout 1s", 124)],
+)
+def test_each_command_beside_it(pk: Run, stopped: PkCluster, line: str, code: int) -> None:
+    ran = pk(*line.split(), "-b", stopped.bootstrap, *PATIENCE)
+    assert ran.code == code, ran.err
+    assert "Traceback" not in ran.err
+    if line in TIMED_OUT:
+        told = re.findall(
+            r"[Bb]roker 2(?: at 127\.0\.0\.1:\d+ did not answer|: no answer)", ran.err
+        )
+        assert told, ran.err
