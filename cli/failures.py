@@ -46,6 +46,7 @@ _NEXT_STEP = {
     ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "`pk reassign status` shows what moves",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "is there a broker for every replica of __consumer_offsets? "
     "offsets.topic.replication.factor says how many it wants",
+    ErrorCode.BROKER_NOT_AVAILABLE: "`pk brokers list` shows which brokers are up",
     ErrorCode.UNSUPPORTED_VERSION: "the broker is too old or too new for this request",
 }
 
@@ -57,7 +58,7 @@ _SENTENCES = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The group's coordinator is not available",
 }
 
-_SAYS_ALL = frozenset({ErrorCode.INVALID_CONFIG})
+_SAYS_ALL = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.BROKER_NOT_AVAILABLE})
 """Errors whose message is a sentence of its own."""
 
 

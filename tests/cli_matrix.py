@@ -128,6 +128,7 @@ CASES: list[Case] = _all(
     Case("configs describe topic {orders}", screen="configs-describe"),
     Case("configs describe topic {orders} -a"),
     Case("configs describe broker {broker}"),
+    Case("configs describe broker 99", code=1, screen="configs-describe-no-broker"),
     Case("configs alter topic {new} -c retention.ms=80000 -d"),
     Case("configs alter topic {new} -c retention.ms=80000 -y"),
     Case("configs alter topic {new} -c retention.mss=80000 -y", code=2),

@@ -9,11 +9,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli.commands.common import is_unknown, unknown_topic
-from pk.cli.commands.configs import altered_listing, remember_keys, resources_of, shown_name
+from pk.cli.commands.configs import (
+    altered_listing,
+    remember_keys,
+    resources_of,
+    shown_name,
+    spoken_name,
+)
 from pk.cli.commands.undo_configs import remember_configs, settle_configs
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.failures import phrase, sentence
+from pk.cli.failures import exit_code, phrase, sentence
 from pk.cli.grammar import nearest
 from pk.cli.settings import read_properties
 from pk.cli.undo import how_to_undo
@@ -121,7 +127,7 @@ async def plan_changes(context: Context, wanted: Wanted) -> ConfigPlan:
         if isinstance(answer, Exception):
             if resource.type is ResourceType.TOPIC and is_unknown(answer):
                 raise CommandError((await unknown_topic(context, admin, resource.name)).said)
-            raise CommandError(f"{shown_name(resource)}: {sentence(answer)}")
+            raise CommandError(f"{spoken_name(resource)}: {sentence(answer)}", exit_code(answer))
         known[resource] = answer
         remember_keys(resource, answer)
         entries = {entry.name: entry for entry in answer}
@@ -177,7 +183,7 @@ async def make_changes(context: Context, plan: ConfigPlan) -> list[dict[str, Any
     for resource in failed:
         error = answers[resource]
         assert error is not None
-        context.failed(error, shown_name(resource))
+        context.failed(error, spoken_name(resource))
         for row in plan.rows:
             if row["resource"] == shown_name(resource):
                 row["result"] = phrase(error)

@@ -22,13 +22,14 @@ from pk.cli.commands.configs import (
     entity_word,
     resources_of,
     shown_name,
+    spoken_name,
 )
 from pk.cli.commands.undo_configs import own_value
 from pk.cli.config_docs import allowed, documentation, in_units, keys_of
 from pk.cli.context import Context, count
 from pk.cli.editor import edit_file
 from pk.cli.exits import CommandError, Refused, Unusable
-from pk.cli.failures import sentence
+from pk.cli.failures import exit_code, sentence
 from pk.cli.paths import make_user_dir
 from pk.core.config_keys import ConfigError, parse_properties
 from pk.core.errors import KafkaError
@@ -153,7 +154,7 @@ async def _entries(context: Context, resource: ConfigResource) -> Entries:
     if isinstance(answer, Exception):
         if is_unknown(answer):
             raise CommandError((await unknown_topic(context, admin, resource.name)).said)
-        raise CommandError(f"{shown_name(resource)}: {sentence(answer)}")
+        raise CommandError(f"{spoken_name(resource)}: {sentence(answer)}", exit_code(answer))
     return {entry.name: entry for entry in sorted(answer, key=lambda e: e.name)}
 
 

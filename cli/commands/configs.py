@@ -69,6 +69,12 @@ def shown_name(resource: ConfigResource) -> str:
     return resource.name or "default"
 
 
+def spoken_name(resource: ConfigResource) -> str:
+    """The name as a sentence begins with it: `broker 2`, where a number alone would say nothing."""
+    numbered = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+    return f"broker {resource.name}" if numbered and resource.name else shown_name(resource)
+
+
 _RESOURCES = (Column("name"), Column("type"))
 
 
@@ -165,7 +171,7 @@ async def describe(context: Context) -> None:
     for resource in resources:
         answer = answers[resource]
         if isinstance(answer, Exception):
-            context.failed(answer, shown_name(resource))
+            context.failed(answer, spoken_name(resource))
             continue
         remember_keys(resource, answer)
         _tell_unknown_keys(context, resource, answer)
@@ -197,7 +203,7 @@ def _tell_unknown_keys(
             known = keys_of(resource.type)
             near = nearest(key, known) if key not in known else []
             hint = f"; did you mean {' or '.join(near)}?" if near else "."
-            context.failed(CommandError(f"There is no config {key!r}{hint}"), shown_name(resource))
+            context.failed(CommandError(f"There is no config {key!r}{hint}"), spoken_name(resource))
 
 
 def prose(rows: Sequence[Row], context: Context, *, several: bool) -> str:

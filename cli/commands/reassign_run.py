@@ -30,7 +30,7 @@ from pk.cli.commands.throttles import (
 )
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Exit
-from pk.cli.failures import phrase, sentence
+from pk.cli.failures import exit_code, phrase, sentence
 from pk.cli.output import Listing
 from pk.cli.paths import make_user_dir
 from pk.core.errors import ErrorCode, KafkaError
@@ -110,7 +110,8 @@ class Moving:
             self.finish("not started")
             what, error = next(iter(failed.items()))
             raise CommandError(
-                f"The throttle cannot be set on {what}, so nothing was moved: {sentence(error)}"
+                f"The throttle cannot be set on {what}, so nothing was moved: {sentence(error)}",
+                exit_code(error),
             )
 
     async def submit(self, most: int) -> None:

@@ -19,6 +19,7 @@ from pk.net.client.errors import (
     ClientError,
     ConnectFailed,
     NoBrokers,
+    NotUp,
     RequestTimedOut,
     Straggler,
     Unanswered,
@@ -196,7 +197,7 @@ class AdminBase:
 
     def _worth_retrying(self, error: Exception, attempts: int) -> bool:
         if isinstance(error, KafkaError):
-            if error.code in _SETTLED:
+            if error.code in _SETTLED or isinstance(error, NotUp):
                 return False
             if error.code in _NOT_THERE:
                 return attempts < _UNKNOWN_ATTEMPTS

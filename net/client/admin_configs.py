@@ -7,6 +7,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client import results as r
 from pk.net.client.admin_base import AdminBase, Failure, Routed, check, failure
 from pk.net.client.connection import Connection
+from pk.net.client.errors import NotUp
 
 _INCREMENTAL_ALTER_CONFIGS = 44
 _LIST_CONFIG_RESOURCES = 74
@@ -184,6 +185,11 @@ class ConfigOperations(AdminBase):
                     node_id = await self._any_node()
             elif resource.name.isdecimal():
                 node_id = int(resource.name)
+                if self.cluster.node(node_id) is None:
+                    await self.cluster.refresh(())
+                if self.cluster.node(node_id) is None:
+                    failed[resource] = NotUp()
+                    continue
             else:
                 failed[resource] = KafkaError(
                     ErrorCode.INVALID_REQUEST, f"a broker's id is a number, not {resource.name!r}"

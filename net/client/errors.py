@@ -73,6 +73,13 @@ class Straggler(RequestTimedOut):
         self.node_id = node_id
 
 
+class NotUp(KafkaError):
+    """A broker is not up that was asked for by its id: nobody else can answer for it."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.BROKER_NOT_AVAILABLE, "it is not up")
+
+
 class Closed(ClientError):
     """The client was used after its `async with` block had ended."""
 

@@ -12,7 +12,7 @@ from pk.net.client.admin_base import AdminBase
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import AdminConfig
 from pk.net.client.connection import Connection
-from pk.net.client.errors import Straggler, Unanswered
+from pk.net.client.errors import NotUp, Straggler, Unanswered
 from pk.net.client.results import Node
 
 HANGING = 2
@@ -58,6 +58,20 @@ def test_a_node_that_hangs_costs_only_what_it_alone_knows() -> None:
     assert isinstance(answers["b"], Unanswered)
     assert str(answers["b"]) == "broker 2 at b:9002 did not answer within 60 s"
     assert isinstance(answers["d"], KafkaError)
+
+
+def test_a_broker_that_is_not_up_is_not_asked_again() -> None:
+    rounds = []
+
+    async def route(todo: list[str]) -> Any:
+        rounds.append(todo)
+        return {}, {"a": NotUp()}
+
+    async def main() -> dict[str, Any]:
+        return await admin()._batches(["a"], route, ask)
+
+    answers = trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert isinstance(answers["a"], NotUp) and rounds == [["a"]]
 
 
 def test_brokers_asked_by_id_answer_for_themselves() -> None:
