@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli.commands.common import is_unknown, unknown_topic
+from pk.cli.commands.config_consequences import consequences
 from pk.cli.commands.configs import (
     altered_listing,
     remember_keys,
@@ -105,7 +106,9 @@ async def alter(context: Context) -> None:
 async def apply_changes(context: Context, wanted: Wanted) -> list[dict[str, Any]]:
     """Shows what would change, asks, changes it, and keeps the way back; a row for each resource and key."""
     plan = await plan_changes(context, wanted)
-    if not context.args.dry_run:
+    if context.args.dry_run:
+        tell_consequences(context, plan)
+    else:
         await check_plan(context, plan)
         tell_plan(context, plan)
         await context.agree(
@@ -167,6 +170,15 @@ def tell_plan(context: Context, plan: ConfigPlan) -> None:
     """Says what would change, before the question."""
     for row in plan.rows:
         context.say(f"{row['resource']}: {row['name']}: {_said(row['from'])} → {_said(row['to'])}")
+    tell_consequences(context, plan)
+
+
+def tell_consequences(context: Context, plan: ConfigPlan) -> None:
+    """Says which records and clients the change concerns."""
+    types = {resource.type for resource in plan.wanted}
+    if types <= {ResourceType.TOPIC, ResourceType.BROKER}:
+        for said in consequences(plan.rows, of_brokers=ResourceType.BROKER in types):
+            context.say(said)
 
 
 async def make_changes(context: Context, plan: ConfigPlan) -> list[dict[str, Any]]:

@@ -15,7 +15,13 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from pk.cli.commands.config_changes import check_key, make_changes, plan_changes, refusals
+from pk.cli.commands.config_changes import (
+    check_key,
+    make_changes,
+    plan_changes,
+    refusals,
+    tell_consequences,
+)
 from pk.cli.commands.configs import (
     ALTERED,
     altered_listing,
@@ -105,6 +111,7 @@ async def _apply(
     try:
         await _check_unchanged(context, resource, before, changes)
         plan = await plan_changes(context, {resource: changes})
+        tell_consequences(context, plan)
         if not context.args.dry_run:
             await context.agree(
                 f"Change this on {context.settings.cluster_name}?", name=shown_name(resource)

@@ -253,11 +253,12 @@ async def _agree(
     context: Context, target: Context, plan: Plan, missing: Sequence[object], state: StateFile
 ) -> None:
     """Shows what is about to be copied, and asks. Raises Refused."""
-    if context.streams.err_terminal and not context.args.yes:
+    if not context.args.yes:
         if len(plan.spans) <= _PLAN_ROWS:
             from pk.cli.output import Look
 
-            look = Look(terminal=True, colour=context.streams.err_colour)
+            streams = context.streams
+            look = Look(terminal=streams.err_terminal, colour=streams.err_colour)
             context.say(render(Listing(_COLUMNS[:-1], _rows(plan, None)), look).decode().rstrip())
         if missing:
             context.say(f"{count(len(missing), 'topic')} will be created.")

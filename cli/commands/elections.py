@@ -84,7 +84,7 @@ async def elect_leaders(context: Context) -> None:
     if args.dry_run:
         rows = [_row(e, "would be elected") for e in elections]
         context.show(Listing(_RESULT, rows))
-        if unclean:
+        if unclean and wanted:
             await _show_loss(context, admin, wanted)
         return
     if wanted:

@@ -81,7 +81,8 @@ def _plan_shown(context: Context, spec: Spec) -> None:
     else:
         much = f"records for {work.duration_s:g} s" if work.duration_s else count(FILL, "record")
     pace = f", {work.rate:g} a second" if work.rate else ""
-    context.say(f"Would {spec.test} {much}{pace}, {what}, in {topic}; nothing was done.")
+    does = "send and read back" if spec.test == "e2e" else spec.test
+    context.say(f"Would {does} {much}{pace}, {what}, in {topic}; nothing was done.")
 
 
 async def produce(context: Context) -> int | None:

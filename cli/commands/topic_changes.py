@@ -187,10 +187,14 @@ async def delete(context: Context) -> None:
             shown = await unknown_topic(context, admin, name) if is_unknown(error) else error
             rows.append(result_row(context, name, shown, ""))
             errors.append((name, shown))
+    if there:
+        await _tell_loss(context, admin, [_described(described[n]) for n in there])
     if args.dry_run:
         rows += [result_row(context, n, None, "would be deleted") for n in there]
     elif there:
-        await _agree_to_delete(context, admin, [_described(described[n]) for n in there])
+        await context.agree(
+            f"Delete on {context.settings.cluster_name}?", name=_what_is_typed(context, there)
+        )
         answers = await admin.delete_topics(there)
         for name in there:
             rows.append(result_row(context, name, answers[name], "deleted"))
@@ -207,10 +211,8 @@ def _described(answer: object) -> TopicDescription:
     return answer
 
 
-async def _agree_to_delete(
-    context: Context, admin: Admin, topics: Sequence[TopicDescription]
-) -> None:
-    """Says what is lost, and asks."""
+async def _tell_loss(context: Context, admin: Admin, topics: Sequence[TopicDescription]) -> None:
+    """Says what a deletion loses."""
     from pk.cli.commands.topic_losses import lost_records, records_in, tell_readers
 
     partitions = [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
@@ -221,9 +223,6 @@ async def _agree_to_delete(
         f"{join(names)}. Nothing brings them back."
     )
     await tell_readers(context, admin, names)
-    await context.agree(
-        f"Delete on {context.settings.cluster_name}?", name=_what_is_typed(context, names)
-    )
 
 
 _GROWTH = (
@@ -245,7 +244,7 @@ def _check_growth(totals: Mapping[str, int], now: Mapping[str, int]) -> None:
 
 
 def _tell_growth(context: Context, totals: Mapping[str, int], now: Mapping[str, int]) -> None:
-    for name, total in totals.items():
+    for name, total in totals.items() if not context.args.dry_run else ():
         context.say(f"Topic {name} grows from {now[name]} to {total} partitions.")
     context.say(
         "Records with a key may from now on go to another partition than before; a topic never shrinks again."
@@ -282,8 +281,8 @@ async def add_partitions(context: Context) -> None:
     now = {t.name: len(t.partitions) for t in topics}
     totals = {name: args.partitions or has + args.num for name, has in now.items()}
     _check_growth(totals, now)
+    _tell_growth(context, totals, now)
     if not args.dry_run:
-        _tell_growth(context, totals, now)
         await context.agree(
             f"Grow on {context.settings.cluster_name}?", name=_what_is_typed(context, totals)
         )
@@ -320,9 +319,11 @@ async def alter(context: Context) -> None:
     changes += [ConfigChange(k, None, ConfigOperation.DELETE) for k in args.delete_config]
     wanted = {ConfigResource(ResourceType.TOPIC, name): changes for name in now} if changes else {}
     plan = await config_changes.plan_changes(context, wanted) if wanted else None
+    if totals:
+        _tell_growth(context, totals, now)
+    if args.dry_run and plan:
+        config_changes.tell_consequences(context, plan)
     if not args.dry_run:
-        if totals:
-            _tell_growth(context, totals, now)
         if plan:
             await config_changes.check_plan(context, plan)
             config_changes.tell_plan(context, plan)

@@ -92,8 +92,17 @@ async def trim(context: Context) -> None:
     places = await _places(context, admin)
     rows = [_row(context, tp, place) for tp, place in places.items()]
     todo = {row["tp"]: row["target"] for row in rows if row["records"]}
-    if not context.args.dry_run and todo:
-        await _agree(context, admin, [row for row in rows if row["records"]])
+    losing = [row for row in rows if row["records"]]
+    if losing:
+        if not context.args.dry_run:
+            _tell_places(context, losing)
+        await _tell_loss(context, admin, losing)
+    if todo and not context.args.dry_run:
+        topics = list(dict.fromkeys(row["topic"] for row in losing))
+        await context.agree(
+            f"Trim on {context.settings.cluster_name}?",
+            name=topics[0] if len(topics) == 1 else context.settings.bootstrap,
+        )
         answers = await admin.delete_records(todo)
         for row in rows:
             answer = answers.get(row["tp"])
@@ -194,9 +203,8 @@ def _row(context: Context, tp: TopicPartition, place: Place | Exception) -> dict
     }
 
 
-async def _agree(context: Context, admin: Admin, rows: Sequence[dict[str, Any]]) -> None:
-    """Says what is lost, and asks."""
-    topics = list(dict.fromkeys(row["topic"] for row in rows))
+def _tell_places(context: Context, rows: Sequence[dict[str, Any]]) -> None:
+    """Says where each partition is to begin."""
     for row in rows[:_SHOWN]:
         context.say(
             f"{row['topic']}/{row['partition']}: {row['start']:,} → {row['target']:,} of {row['end']:,}"
@@ -204,12 +212,13 @@ async def _agree(context: Context, admin: Admin, rows: Sequence[dict[str, Any]])
         )
     if len(rows) > _SHOWN:
         context.say(f"… and {count(len(rows) - _SHOWN, 'partition')} more (--dry-run shows all).")
+
+
+async def _tell_loss(context: Context, admin: Admin, rows: Sequence[dict[str, Any]]) -> None:
+    """Says what is lost, and who reads there."""
+    topics = list(dict.fromkeys(row["topic"] for row in rows))
     lost = sum(row["records"] for row in rows)
     context.say(
         f"This deletes {lost_records(lost)} at the beginning of {join(topics)} for good: nothing brings them back."
     )
     await tell_readers(context, admin, topics)
-    await context.agree(
-        f"Trim on {context.settings.cluster_name}?",
-        name=topics[0] if len(topics) == 1 else context.settings.bootstrap,
-    )
