@@ -4,12 +4,28 @@ import os
 import shlex
 import subprocess
 
-from pk.cli.exits import CommandError
+from pk.cli.exits import CommandError, Refused
+
+_FOR_TERMINALS = frozenset(
+    ("vi", "vim", "nvim", "view", "nano", "pico", "emacs", "joe", "mcedit", "micro", "hx", "kak")
+)
+"""Editors that draw on a terminal; where there is none they fill a log with escape sequences, or hang."""
+
+
+def _editor() -> str:
+    return os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+
+
+def check_editor(instead: str) -> None:
+    """Raises Refused where the editor wants a terminal and there is none; `instead` says what else can be done."""
+    program = os.path.basename(next(iter(_editor().split()), ""))
+    if program in _FOR_TERMINALS and not (os.isatty(0) and os.isatty(1)):
+        raise Refused(f"There is no terminal for {program}, so nothing was changed; {instead}.")
 
 
 def edit_file(path: str) -> None:
     """Opens `path` in $VISUAL, $EDITOR or vi and waits for its end. Raises CommandError where it fails."""
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    editor = _editor()
     try:
         ended = subprocess.run([*shlex.split(editor), path], check=False)
     except (OSError, ValueError) as e:

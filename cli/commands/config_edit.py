@@ -33,7 +33,7 @@ from pk.cli.commands.configs import (
 from pk.cli.commands.undo_configs import own_value
 from pk.cli.config_docs import allowed, documentation, in_units, keys_of
 from pk.cli.context import Context, count
-from pk.cli.editor import edit_file
+from pk.cli.editor import check_editor, edit_file
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.failures import exit_code, sentence
 from pk.cli.paths import make_user_dir
@@ -61,6 +61,8 @@ async def edit(context: Context) -> None:
         )
     if not args.dry_run:
         context.allow()
+    if not args.file:
+        check_editor("--file FILE takes what it would write, `pk configs alter` single keys")
     resource = resources[0]
     before = await _entries(context, resource)
     path = _keep(args.file) if args.file else _write(resource, _text(context, resource, before))

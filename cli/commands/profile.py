@@ -190,17 +190,23 @@ def delete(context: Context) -> None:
             raise Refused("Nothing was changed.")
     document = _document()
     document["profiles"].pop(name)
-    if document.get("use") == name:
+    chosen = document.get("use") == name
+    if chosen:
         document.pop("use")
     _save(document)
+    context.say(
+        f"Profile {name} was removed."
+        + (f" It was the one chosen: commands now use {DEFAULT_BOOTSTRAP}." if chosen else "")
+    )
 
 
 def edit(context: Context) -> None:
     """`pk profile edit`."""
-    from pk.cli.editor import edit_file
+    from pk.cli.editor import check_editor, edit_file
 
-    make_user_dir("config")
     path = profiles_file()
+    check_editor(f"`pk profile add` changes a profile, and the file is {path}")
+    make_user_dir("config")
     if not os.path.exists(path):
         _save(_document())
     edit_file(path)

@@ -41,8 +41,22 @@ def test_a_profile_s_life(pk: Run) -> None:
     assert pk("profile", "show").code == 1
     assert pk("profile", "delete", "prod", "-d").code == 0
     assert pk("profile", "delete", "prod").code == 5
-    assert pk("profile", "delete", "prod", "-y").code == 0
+    pk("profile", "use", "prod")
+    gone = pk("profile", "delete", "prod", "-y")
+    assert (gone.code, "commands now use 127.0.0.1:9092" in gone.err) == (0, True)
     assert pk("profile", "list", "-f", "json").json == []
+
+
+@pytest.mark.parametrize("words", [("profile", "edit"), ("configs", "edit", "topic", "t")])
+def test_no_editor_is_opened_where_there_is_no_terminal(
+    pk: Run, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("VISUAL", raising=False)
+    monkeypatch.setenv("EDITOR", "/usr/bin/vim -n")
+    ran = pk(*words)
+    assert ran.code == 5 and "no terminal for vim, so nothing was changed; " in ran.err
+    monkeypatch.setenv("EDITOR", "true")
+    assert pk("profile", "edit").code == 0
 
 
 def test_comments_in_the_file_survive(pk: Run) -> None:
