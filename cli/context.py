@@ -301,7 +301,9 @@ class Context:
 
         self.hush()
         self.spoke = True
-        self.streams.err.write(self.painted(escaped_lines(prompt)))
+        words = prompt.rstrip(" ")
+        folded = self.streams.folded(escaped_lines(words)) + prompt[len(words) :]
+        self.streams.err.write(self.painted(folded))
         self.streams.err.flush()
         fd = self.streams.stdin.fileno()
         line = bytearray()

@@ -1,0 +1,214 @@
+"""Each guard of a profile holds for each command that changes a cluster: no command can forget it.
+
+`CHANGES` names, for every such command of the tree, a change that it would really make; it is tried under each guard, and
+made under the last. Where nothing may happen, nothing has happened: what the next guard meets is still to be changed.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import confluent_kafka
+import pytest
+from clients.fixtures import Kafka, fresh_name
+from clients.pk_cluster import PkCluster
+from terminal import on_terminal
+
+from pk.cli.grammar import commands
+from pk.cli.main import main
+from pk.cli.tree import ROOT
+
+Run = Callable[..., Any]
+
+
+class Change(NamedTuple):
+    """A change, of a topic {t} with a record and of a group {g} with commits there."""
+
+    words: str
+    typed: str | None = "{t}"
+    """What a guard wants typed: the one thing that is changed, or the profile's name; None where nothing asks, as Apache's
+    tools of that name act at once."""
+
+    before: tuple[str, ...] = ()
+    """Commands that prepare it."""
+
+    refused: str = "guarded as read-only; nothing was changed"
+    """What a profile says that is read-only."""
+
+
+SEVERAL = "guarded"
+"""The name of the profile: what is typed where several things are changed."""
+
+# The second, for the group's commits were the first.
+RESET = "groups reset-offsets {g} -t {t} --to end -y"
+CHANGES = {
+    "topics create": Change("topics create {t}-new", None),
+    "topics alter": Change("topics alter {t} -c retention.ms=70000"),
+    "topics delete": Change("topics delete {t}"),
+    "topics add-partitions": Change("topics add-partitions {t} -n 1"),
+    "topics trim": Change("topics trim {t} -o end"),
+    "console-producer": Change("produce {t} another", None),
+    "cp": Change("cp {t} {t}-copy --once", "{t}-copy", ("topics create {t}-copy",)),
+    "groups reset-offsets": Change("groups reset-offsets {g} -t {t} --to end", "{g}"),
+    "groups undo": Change("groups undo 2", "{g}", (RESET,)),
+    "groups delete": Change("groups delete {g}", "{g}"),
+    "groups delete-offsets": Change("groups delete-offsets {g} -t {t}", "{g}"),
+    "undo": Change("undo 2", "{g}", (RESET,)),
+    "configs alter": Change("configs alter topic {t} -c retention.ms=70000"),
+    "configs edit": Change("configs edit topic {t} --file {edited}"),
+    "perf produce": Change("perf produce -t {t} -n 10", None),
+    "perf consume": Change("perf consume -n 10", None),
+    "perf e2e": Change("perf e2e -n 5", None),
+    "reassign throttle": Change(
+        "reassign throttle --remove",
+        SEVERAL,
+        ("configs alter broker 1 -c leader.replication.throttled.rate=1000000 -y",),
+    ),
+}
+OF_TWO_BROKERS = {
+    "groups remove-members": Change("groups remove-members {member} --all", "{member}"),
+    "partitions elect-leaders": Change(
+        "partitions elect-leaders {t}",
+        "{t}",
+        ("reassign apply --set {t}/0=2,1 -y", "wait isr {t}", "RESTART", "wait isr {t}"),
+    ),
+    "reassign apply": Change("reassign apply --set {t}/0=2", "{t}"),
+    "reassign rollback": Change(
+        "reassign rollback", "{t}", ("reassign apply --set {t}/0=2 -y", "wait reassign")
+    ),
+    "reassign cancel": Change(
+        "reassign cancel {t}", SEVERAL, ("PAUSE", "reassign apply --set {t}/0=2 -y --detach")
+    ),
+}
+ELSEWHERE = {
+    "cluster features": "tests/cli/test_cluster_health.py",
+    "log adopt": "tests/cli/test_log.py",
+    "spark-export": "tests/cli/test_spark_export.py",
+    "profile delete": "tests/cli/test_profiles.py",
+}
+"""What changes no cluster; and features, of which a cluster of ours has none to change."""
+
+
+def test_no_change_is_missing() -> None:
+    changing = {
+        " ".join(path)
+        for path, command in commands(ROOT)
+        if "dry_run" in {option.dest for option in command.options}
+    }
+    assert changing == set(CHANGES) | set(OF_TWO_BROKERS) | set(ELSEWHERE)
+    root = Path(__file__).resolve().parents[2]
+    for words, file in ELSEWHERE.items():
+        assert words.split()[-1] in (root / file).read_text()
+
+
+class World(NamedTuple):
+    """A cluster with a topic and a group to be changed, and a profile for it under each guard."""
+
+    run: Run
+    names: dict[str, str]
+
+    def tried(self, change: Change, guard: str, *more: str) -> Any:
+        self.run("profile", "add", SEVERAL, "--guard", guard)
+        return self.run(*self.words(change), *more, "--profile", SEVERAL)
+
+    def words(self, change: Change) -> list[str]:
+        return change.words.format(**self.names).split()
+
+
+@pytest.fixture
+def world(pk: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], World]:
+    def make(bootstrap: str) -> World:
+        monkeypatch.setenv("PK_BOOTSTRAP_SERVER", bootstrap)
+        monkeypatch.setenv("EDITOR", "true")
+        (tmp_path / "edited").write_text("retention.ms=90000\n")
+        names = {"t": fresh_name("guard"), "g": fresh_name("guard"), "member": fresh_name("guard")}
+        names["edited"] = str(tmp_path / "edited")
+        for words in (
+            "topics create {t}",
+            "produce {t} a-record",
+            "groups reset-offsets {g} -t {t} --to start -y",
+        ):
+            made = pk(*words.format(**names).split())
+            assert made.code == 0, made.err
+        pk("profile", "add", SEVERAL, "-b", bootstrap)
+        return World(pk, names)
+
+    return make
+
+
+def assert_guarded(world: World, change: Change, prepare: Callable[[str], None]) -> None:
+    for words in change.before:
+        prepare(words)
+    readonly = world.tried(change, "readonly", *(("-y",) if change.typed else ()))
+    assert (readonly.code, change.refused in readonly.err) == (5, True), readonly.err
+    if change.typed is not None:
+        for guard in ("confirm", "type-name"):
+            asked = world.tried(change, guard)
+            assert asked.code == 5, (guard, asked.text, asked.err)
+            assert "no terminal to ask on, so nothing was changed" in asked.err
+        words = (*world.words(change), "--profile", SEVERAL)
+        typed = change.typed.format(**world.names)
+        wrong = on_terminal(main, words, typed="yes\n")
+        assert wrong.code == 5, wrong.screen
+        assert f"Type {typed} to go on" in wrong.screen.replace("\n", " "), wrong.screen
+    made = world.tried(change, "none")
+    assert made.code == 0, made.err
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_guard_holds(pk_kafka: Kafka, world: Callable[[str], World], name: str) -> None:
+    here = world(pk_kafka.bootstrap)
+
+    def prepare(words: str) -> None:
+        ran = here.run(*words.format(**here.names).split())
+        assert ran.code == 0, ran.err
+
+    assert_guarded(here, CHANGES[name], prepare)
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[PkCluster]:
+    with PkCluster(2, config={"broker.session.timeout.ms": "60000"}) as cluster:
+        yield cluster
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_TWO_BROKERS)
+def test_every_guard_holds_on_two_brokers(
+    two: PkCluster, world: Callable[[str], World], name: str
+) -> None:
+    here = world(two.bootstrap)
+    with contextlib.ExitStack() as stack:
+
+        def prepare(words: str) -> None:
+            if words == "PAUSE":
+                two.pause(2)
+                stack.callback(two.resume, 2)
+                return
+            if words == "RESTART":  # who led before does not lead again by itself
+                two.stop(2)
+                two.start(2)
+                return
+            ran = here.run(*words.format(**here.names).split())
+            assert ran.code == 0, ran.err
+
+        prepare("reassign apply --set {t}/0=1 -y")
+        if "{member}" in OF_TWO_BROKERS[name].words:
+            stack.enter_context(member_of(two.bootstrap, here.names["member"], here.names["t"]))
+        assert_guarded(here, OF_TWO_BROKERS[name], prepare)
+
+
+@contextlib.contextmanager
+def member_of(bootstrap: str, group: str, topic: str) -> Iterator[None]:
+    """A member that has joined and got its partition; it does not leave when others put it out."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    while consumer.poll(0.1) is None:
+        pass
+    try:
+        yield
+    finally:
+        consumer.close()
