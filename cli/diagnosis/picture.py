@@ -143,6 +143,9 @@ class Picture(NamedTuple):
 
     followers: Sequence[Follower] = ()
     groups: Mapping[str, Group] = {}
+    groups_whole: bool = True
+    """Whether these are all groups that there are: no coordinator was silent."""
+
     directories: Sequence[Directory] = ()
     throttled: str | None = None
     """The brokers and topics with replication throttles, as words; None without any."""

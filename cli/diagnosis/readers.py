@@ -196,6 +196,10 @@ def groups_without_members(picture: Picture) -> Iterator[Finding]:
         )
 
 
+def _empty_or_gone(p: Partition | None) -> bool:
+    return p is None or (p.end is not None and p.end == p.start)
+
+
 def dead_groups(picture: Picture) -> Iterator[Finding]:
     """Groups without members that have nothing to read, or only topics that are gone."""
     bad = [
@@ -203,7 +207,7 @@ def dead_groups(picture: Picture) -> Iterator[Finding]:
         for name, group in sorted(picture.groups.items())
         if group.state in _EMPTY_STATES
         and group.commits
-        and all((p := picture.partition(tp)) is None or p.end == p.start for tp in group.commits)
+        and all(_empty_or_gone(picture.partition(tp)) for tp in group.commits)
     ]
     if bad:
         yield Finding(
@@ -218,6 +222,8 @@ def dead_groups(picture: Picture) -> Iterator[Finding]:
 
 def unread_topics(picture: Picture) -> Iterator[Finding]:
     """Topics with records that no group has committed an offset of, or is assigned."""
+    if not picture.groups_whole:
+        return
     read = {tp.topic for group in picture.groups.values() for tp in group.commits}
     read.update(name for group in picture.groups.values() for name in group.assigned)
     bad = [

@@ -323,6 +323,14 @@ def test_a_replica_that_is_being_added_is_not_missing() -> None:
     assert not [f for f in diagnose(moving) if f.check == "under-replicated"]
 
 
+def test_what_a_silent_broker_alone_knows_is_not_taken_for_nothing() -> None:
+    unheard = topics(orders=topic(whole(1, 2, 3, start=None, end=None, stable=None)))
+    left = picture(topics=unheard, groups=group(0, state="Empty"))
+    assert not [f for f in diagnose(left) if f.check == "dead-groups"]
+    some = picture(topics=holding(0, 200), groups_whole=False)
+    assert not [f for f in diagnose(some) if f.check == "unread-topics"]
+
+
 def test_compacted_topics_lose_nothing_to_time() -> None:
     kept = picture(
         topics=holding(0, 200, retention_ms="1000", cleanup_policy="compact"),
