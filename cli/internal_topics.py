@@ -48,8 +48,38 @@ def _plain(value: Any) -> Any:
         data = bytes(value)
         if len(data) == 16:
             return None if data == ZERO_UUID else uuid_text(data)
-        return {"hex": data.hex()}
+        return _hex(data)
     return value
+
+
+def _hex(data: bytes) -> dict[str, str]:
+    return {"hex": data.hex()}
+
+
+def _members(group: Any) -> list[Any]:
+    """The members of a classic group, with what its consumers said and were told (Java's ConsumerProtocol) as JSON too."""
+    from pk.core.wire.messages.consumer_protocol import (
+        ConsumerProtocolAssignment,
+        ConsumerProtocolSubscription,
+    )
+
+    def read(kind: type[Message], data: bytes) -> Any:
+        version = min(int.from_bytes(data[:2], "big"), kind.VERSIONS[1])
+        if group.protocol_type != "consumer" or len(data) < 2:
+            return _hex(data)
+        try:
+            return {"version": version, **_plain(decode(kind, data, version, 2)[0])}
+        except ProtocolError:
+            return _hex(data)
+
+    return [
+        {
+            **_plain(member),
+            "subscription": read(ConsumerProtocolSubscription, bytes(member.subscription)),
+            "assignment": read(ConsumerProtocolAssignment, bytes(member.assignment)),
+        }
+        for member in group.members
+    ]
 
 
 def _json(value: Any) -> bytes:
@@ -75,9 +105,24 @@ def _decoded(topic: str, record: Record) -> Record:
             version = int.from_bytes(record.value[:2], "big")
             if not value_type.VERSIONS[0] <= version <= value_type.VERSIONS[1]:
                 return record
-            value = _json(
-                {"version": version, **_plain(decode(value_type, record.value, version, 2)[0])}
-            )
+            message = decode(value_type, record.value, version, 2)[0]
+            plain = {"version": version, **_plain(message)}
+            if name == "group_metadata":
+                plain["members"] = _members(message)
+            value = _json(plain)
     except ProtocolError:
         return record
     return record._replace(key=_json(key), value=value)
+
+
+def pairs(found: Sequence[Record]) -> bytes:
+    """Decoded records with their keys, as JSON, a line each. What could not be decoded is in hex."""
+    lines = []
+    for record in found:
+        read = record.key is not None and record.key.startswith(b'{"type": "')
+        key, value = (
+            b"null" if data is None else data if read else _json(_hex(data))
+            for data in (record.key, record.value)
+        )
+        lines.append(b'{"key": %b, "value": %b}\n' % (key, value))
+    return b"".join(lines)

@@ -210,8 +210,8 @@ async def _consume_spans(
     async with open_consumer(context.settings.bootstrap, config) as consumer:
         profile = profile_of(context.settings)
         if args.tail is not None:
-            wanted = output.wanted if output.filters else None
-            for source, record in await last_records(consumer, spans, args.tail, wanted, profile):
+            last = await last_records(consumer, spans, args.tail, output.wanted, profile)
+            for source, record in last:
                 output.put(source, (record,))
             context.streams.out.flush()
             if not args.follow:

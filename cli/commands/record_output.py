@@ -7,7 +7,7 @@ from pk.cli.commands.reading import Part
 from pk.cli.context import Context, count
 from pk.cli.escapes import escaped_bytes
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.internal_topics import DECODED, decoded
+from pk.cli.internal_topics import DECODED, decoded, pairs
 from pk.cli.record_filter import record_filter
 from pk.cli.record_source import Source
 from pk.cli.records import Simple, Writer, apache_writer, formatter, writer
@@ -17,7 +17,8 @@ from pk.core.record.batch import Record
 T = TypeVar("T")
 
 
-def _writer(context: Context) -> Writer:
+def _writer(context: Context) -> tuple[Writer, bool]:
+    """How records are written, and whether nothing on the command line says so."""
     args = context.args
     values = args.values()  # `log cat` knows properties, and no other formatter or file
     from_file = values.get("formatter_config")
@@ -33,11 +34,12 @@ def _writer(context: Context) -> Writer:
     if (properties or named) and args.format:
         raise Unusable("--property and --formatter are Apache's; they do not go with -f.")
     if named:
-        return formatter(named, properties)
+        return formatter(named, properties), False
     if properties:
-        return apache_writer(properties)
+        return apache_writer(properties), False
     streams = context.streams
-    return writer(args.format or "value", terminal=streams.out_terminal, width=streams.width)
+    made = writer(args.format or "value", terminal=streams.out_terminal, width=streams.width)
+    return made, not args.format
 
 
 class Output:
@@ -45,9 +47,12 @@ class Output:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._writer = _writer(context)
+        self._writer, bare = _writer(context)
         self._filter = record_filter(context.args)
         self._decodes = not context.args.raw
+        self._pairs = self._decodes and bare
+        """Whether decoded records are written with their keys, since their values alone do not say whose they are."""
+
         self._lenient: bool = context.args.skip_message_on_error
         plain = self._writer.values if isinstance(self._writer, Simple) else None
         self._values = plain if self._filter is None else None
@@ -71,10 +76,6 @@ class Output:
     @property
     def full(self) -> bool:
         return self.left is not None and self.left <= 0
-
-    @property
-    def filters(self) -> bool:
-        return self._filter is not None
 
     def wanted(self, part: Part) -> Sequence[Record]:
         """The records of `part` that pass the filters, decoded where they are of an internal topic."""
@@ -126,6 +127,8 @@ class Output:
     def _format(self, source: Source, found: Sequence[Record]) -> bytes:
         if not found:
             return b""
+        if self._pairs and source.topic in DECODED:
+            return pairs(found)
         try:
             return self._writer.batch(source, found)
         except ValueError:

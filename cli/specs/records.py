@@ -124,7 +124,9 @@ CONSUME = Command(
         "pk consume pk://orders/0/1 -f jsonl",
         "pk console-consumer --topic orders --from-beginning --property print.key=true",
     ),
-    notes="Positions: `pk help positions`. Formats: `pk help formats`.",
+    notes="""\
+Records of __consumer_offsets and __transaction_state are decoded; without -f each is a line of JSON, its key beside its value.
+Positions: `pk help positions`. Formats: `pk help formats`.""",
 )
 
 PRODUCE = Command(

@@ -279,9 +279,32 @@ def test_internal_topics_are_decoded(at: Run, kafka: Kafka, fresh: Fresh, number
     (line,) = read.lines
     value = json.loads(json.loads(line)["value"])
     assert (value["version"] >= 3, value["offset"]) == (True, 7)
+    # Without -f whose commit it is stands beside it.
+    mine = ("consume", "__consumer_offsets", "--where", f"key.group = {group}")
+    for words in (("-e",), ("--tail", "1"), ("-e", "--merge")):
+        (line,) = at(*mine, *words).lines
+        pair = json.loads(line)
+        assert (pair["key"]["topic"], pair["key"]["partition"]) == (numbers, 0), words
+        assert pair["value"]["offset"] == 7
+    assert at(*mine, "-e", "-f", "value").json["offset"] == 7
+    assert at("consume", "__consumer_offsets", "--tail", "1").text.startswith('{"key": {"type"')
     raw = at("consume", "__consumer_offsets", "-e", "--raw", "-f", r"%k{hex}\n")
     assert any(line.startswith("0001") for line in raw.lines)
     assert kafka.bootstrap
+
+
+def test_what_members_of_a_group_said_and_were_told_is_decoded(
+    at: Run, fresh: Fresh, numbers: str
+) -> None:
+    group = fresh("members")
+    assert at("consume", numbers, "-g", group, "-e").code == 0
+    words = ("--where", f"key.type = group_metadata and key.group = {group}")
+    lines = at("consume", "__consumer_offsets", "-e", *words).lines
+    told = [member for line in lines for member in json.loads(line)["value"]["members"]]
+    assert told and all(member["subscription"]["topics"] == [numbers] for member in told)
+    assert {"topic": numbers, "partitions": [0]} in [
+        partition for member in told for partition in member["assignment"]["assigned_partitions"]
+    ]
 
 
 @pytest.mark.parametrize(
