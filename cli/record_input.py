@@ -18,7 +18,10 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class NewRecord(NamedTuple):
-    """A record to write. `topic`, `partition` and `timestamp` are None where the line does not say."""
+    """A record to write. `topic`, `partition` and `timestamp` are None where the line does not say.
+
+    A timestamp of -1 is that of a record without one: such as 0.9's clients wrote, and as it is written again.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -134,6 +137,8 @@ def _whole(found: Mapping[str, Any], name: str) -> int | None:
 def _bounded(number: int, name: str) -> int:
     if number > TIME_MAX_MS:
         raise BadLine(f"{name} is larger than any can be")
+    if number < -TIME_MAX_MS:
+        raise BadLine(f"{name} is smaller than any can be")
     return number
 
 
@@ -151,14 +156,16 @@ def read_json(line: bytes) -> NewRecord:
             if (
                 (key is None or type(key) is str)
                 and (value is None or type(value) is str)
-                and (timestamp is None or (type(timestamp) is int and timestamp <= TIME_MAX_MS))
+                and (
+                    timestamp is None or (type(timestamp) is int and -1 <= timestamp <= TIME_MAX_MS)
+                )
                 and (topic is None or (type(topic) is str and topic.isascii()))
             ):
                 return NewRecord(
                     None if key is None else key.encode(),
                     None if value is None else value.encode(),
                     _headers(headers) if headers else (),
-                    None if timestamp is None or timestamp < 0 else timestamp,
+                    timestamp,
                     _whole(found, "partition"),
                     topic,
                 )
@@ -192,7 +199,7 @@ def _read_json_carefully(line: bytes) -> NewRecord:
         _field(found, "key"),
         _field(found, "value"),
         _headers(found.get("headers")),
-        None if timestamp is None or timestamp < 0 else timestamp,
+        timestamp,
         _whole(found, "partition"),
         topic,
     )
@@ -369,7 +376,7 @@ def _moment(text: bytes | None) -> int | None:
     word = text.decode()
     return (
         _bounded(int(word), "the timestamp")
-        if word.isascii() and word.isdigit()
+        if word == "-1" or (word.isascii() and word.isdigit())
         else time_ms(word, now_ms())
     )
 

@@ -67,7 +67,7 @@ records = st.tuples(
     blobs,
     blobs,
     st.lists(st.tuples(st.text(max_size=3), blobs), max_size=3),
-    st.integers(0, 1_700_000_000_000),
+    st.integers(-1, 1_700_000_000_000),
 )
 
 

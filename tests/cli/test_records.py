@@ -167,7 +167,7 @@ blobs = st.one_of(
 records = st.builds(
     Record,
     st.integers(0, 2**62),
-    st.integers(0, 2**62),
+    st.integers(-1, 2**62),
     blobs,
     blobs,
     st.lists(st.tuples(names, blobs), max_size=4).map(tuple),
@@ -219,7 +219,9 @@ def test_apache_s_reader(properties: dict[str, str], line: bytes, expected: NewR
         ("%p %T %k %v", b"3 5 a b c", NewRecord(b"a", b"b c", (), 5, 3)),
         ("%t,%h;%v", b"x,a=1,b=2;v", NewRecord(None, b"v", (("a", b"1"), ("b", b"2")), topic="x")),
         ("jsonl", b'{"value": {"a": 1}}', NewRecord(None, b'{"a":1}')),
-        ("jsonl", b' {"value": "a", "timestamp": -1} \r', NewRecord(None, b"a")),
+        ("jsonl", b' {"value": "a", "timestamp": -1} \r', NewRecord(None, b"a", (), -1)),
+        ("jsonl", b'{"value": {"a": 1}, "timestamp": -7}', NewRecord(None, b'{"a":1}', (), -7)),
+        ("%T %v", b"-1 v", NewRecord(None, b"v", (), -1)),
         ("jsonl", b'{"value": "\\ud800"}', NewRecord(None, b"\xed\xa0\x80")),
         (
             "jsonl",
@@ -248,6 +250,7 @@ def test_lines_by_format(form: str, line: bytes, expected: NewRecord) -> None:
         ("jsonl", b'{"headers": [["a"]]}', "a pair"),
         ("jsonl", b'{"timestamp": "x"}', "whole number"),
         ("jsonl", b'{"timestamp": 9223372036854775808}', "larger than any"),
+        ("jsonl", b'{"timestamp": -9223372036854775809}', "smaller than any"),
         ("jsonl", b'{"topic": "\\ud800"}', "topic is no text"),
         ("jsonl", b'{"headers": [["\\ud800", "v"]]}', "name of a header is no text"),
         ("%T %v", b"9223372036854775808 v", "larger than any"),

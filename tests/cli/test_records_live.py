@@ -116,6 +116,7 @@ def test_the_jsonl_of_one_topic_written_to_another_is_the_same(at: Run, fresh: F
             "headers": [["a", "1"], ["a", None], ["a", ""], ["b", {"b64": "/w=="}]],
         },
         {"key": "ключ", "value": "line\nbreak\ttab \u2028", "timestamp": 12345},
+        {"key": "from a client of 0.9, which knew no times", "timestamp": -1},
         {"value": "x" * 5000},
     ]
     assert (
