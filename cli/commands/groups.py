@@ -19,7 +19,7 @@ from pk.cli.commands.groups_state import (
     selected,
     wanted_groups,
 )
-from pk.cli.commands.undo_offsets import KIND, Kept, as_inverse
+from pk.cli.commands.undo_offsets import Kept, remember
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import phrase
@@ -327,7 +327,7 @@ async def keep_deleted(
         return None
     names = list(dict.fromkeys(k.group for k in kept))
     said = f"deleted {count(len(kept), 'committed offset')} of {join(names, 3)}"
-    return await undo.remember(context, admin, KIND, said, as_inverse(kept))
+    return await remember(context, admin, kept, said)
 
 
 def _say_undo(context: Context, kept: str | None, done: bool) -> None:

@@ -123,7 +123,7 @@ def read_csv(path: str) -> dict[str | None, dict[TopicPartition, int]]:
         if path == "-":
             text = sys.stdin.read()
         else:
-            with open(path, encoding="utf-8", newline="") as file:
+            with open(path, encoding="utf-8-sig", newline="") as file:
                 text = file.read()
     except (OSError, UnicodeDecodeError) as e:
         raise Unusable(f"{path} cannot be read: {getattr(e, 'strerror', None) or e}.") from None

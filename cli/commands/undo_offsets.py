@@ -1,10 +1,11 @@
 """Undoing changes to committed offsets: each partition's commit as it was, with its metadata; or none, where there was none.
 
-A commit can be written back only while the group is empty, and is not worth much once the group has read on. So both are
-looked at first. An offset that retention has taken away meanwhile is clamped, as a reset's is.
+A commit can be written back only while the group is empty, and is not worth much once the group has read on, or once the
+topic was deleted and made anew: its offsets are then those of other records. So all that is looked at first. An offset
+that retention has taken away meanwhile is clamped, as a reset's is.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli import undo as store
@@ -15,7 +16,7 @@ from pk.cli.exits import Refused
 from pk.cli.failures import phrase
 from pk.cli.resolve import bounds_of
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.values import TopicPartition
+from pk.core.values import ZERO_UUID, TopicPartition, uuid_text
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
@@ -36,8 +37,27 @@ class Kept(NamedTuple):
     """The offset that the change committed; None: it deleted the commit."""
 
 
+async def remember(
+    context: Context, admin: Admin, kept: Sequence[Kept], text: str, *, undoes: str | None = None
+) -> str | None:
+    """Keeps the way back from a change that is about to be made, which `text` describes; its id."""
+    topics = await _topic_ids(admin, kept)
+    inverse = as_inverse(kept) | {"topics": topics}
+    return await store.remember(context, admin, KIND, text, inverse, undoes=undoes)
+
+
+async def _topic_ids(admin: Admin, kept: Iterable[Kept]) -> dict[str, str]:
+    """The ids of the topics that are there; none from brokers older than 2.8, which know no ids."""
+    found = await admin.describe_topics({k.tp.topic for k in kept})
+    return {
+        name: uuid_text(topic.topic_id)
+        for name, topic in found.items()
+        if isinstance(topic, r.TopicDescription) and topic.topic_id != ZERO_UUID
+    }
+
+
 def as_inverse(kept: Iterable[Kept]) -> dict[str, Any]:
-    """What `pk undo` stores."""
+    """The commits, as `pk undo` stores them."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for k in kept:
         groups.setdefault(k.group, []).append(
@@ -95,7 +115,7 @@ async def keep_moves(
     names = join(list(dict.fromkeys(k.group for k in kept)), 3)
     topics = join(list(dict.fromkeys(k.tp.topic for k in kept)), 3)
     text = f"{said} {count(len(kept), 'offset')} of {names} in {topics}"
-    return await store.remember(context, admin, KIND, text, as_inverse(kept), undoes=undoes)
+    return await remember(context, admin, kept, text, undoes=undoes)
 
 
 async def undo(context: Context, change: store.Change) -> bool:
@@ -112,13 +132,19 @@ async def undo(context: Context, change: store.Change) -> bool:
     ]
     moves = await _moves(context, admin, kept)
     since = list(dict.fromkeys(m.group for m in moves if m.note.startswith("moved since")))
+    before, now = change.inverse.get("topics", {}), await _topic_ids(admin, kept)
+    anew = [name for name in before if now.get(name, before[name]) != before[name]]
     if args.dry_run:
         await preview(context, admin, moves)
         for group in active:
             context.say(str(active_refusal(group, "offsets are set back")))
+        if anew:
+            context.say(_made_anew(anew))
         return False
     if active:
         raise active_refusal(active[0], "offsets are set back")
+    if anew and not args.anyway:
+        raise Refused(f"{_made_anew(anew)} --anyway sets the offsets back all the same.")
     if all(m.error or effect(m) == "stay" for m in moves):
         await preview(context, admin, moves)
         return not any(m.error for m in moves)
@@ -134,6 +160,11 @@ async def undo(context: Context, change: store.Change) -> bool:
     done = await commit(admin, moves)
     report(context, done, again, quiet=False)
     return not any(m.error for m in done)
+
+
+def _made_anew(topics: list[str]) -> str:
+    each = "was" if len(topics) == 1 else "were"
+    return f"{join(topics, 3)} {each} deleted and made anew since: the offsets are those of other records."
 
 
 async def _moves(context: Context, admin: Admin, kept: list[Kept]) -> list[Move]:

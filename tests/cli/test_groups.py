@@ -131,6 +131,9 @@ def test_export_is_apache_s_csv_and_comes_back(
     file.write_bytes(plan.out)
     assert at("groups", "reset-offsets", group, "--from-file", str(file), "-y").code == 0
     assert committed(at, group) == {(timed_topic, 0): 9, (timed_topic, 1): 3}
+    file.write_bytes(b"\xef\xbb\xbf" + plan.out.replace(b",9", b",8").replace(b"\n", b"\r\n"))
+    assert at("groups", "reset-offsets", group, "--from-file", str(file), "-y").code == 0
+    assert committed(at, group) == {(timed_topic, 0): 8, (timed_topic, 1): 3}  # from a spreadsheet
     file.write_text("a,b\n")
     wrong = at("groups", "reset-offsets", group, "--from-file", str(file), "-y")
     assert (wrong.code, "line 1" in wrong.err) == (2, True)

@@ -219,6 +219,27 @@ def test_a_change_of_another_cluster_is_not_undone_here(
     assert committed(at, group) == {(timed_topic, 0): 0, (timed_topic, 1): 0}
 
 
+def test_offsets_of_a_topic_that_was_made_anew_are_refused(at: Run, fresh: Fresh) -> None:
+    topic, group = fresh("anew"), fresh("of-another")
+    at("topics", "create", topic)
+    at("produce", topic, stdin=b"a\nb\nc\n")
+    at("groups", "reset-offsets", group, "-t", topic, "--to", "2", "-y")
+    number = _id(at("groups", "reset-offsets", group, "--to", "end", "-y").err)
+    at("topics", "delete", topic, "-y")
+    gone = at("undo", number, "-y")
+    assert (gone.code, "UNKNOWN_TOPIC_OR_PARTITION" in gone.err + gone.text) == (1, True), gone.err
+    at("topics", "create", topic)
+    at("produce", topic, stdin=b"other\nrecords\nthan\nthose\n")
+    at("groups", "reset-offsets", group, "-t", topic, "--to", "3", "-y")  # as it was left
+    refused = at("undo", number, "-y")
+    said = f"{topic} was deleted and made anew since"
+    assert (refused.code, said in refused.err, "--anyway" in refused.err) == (5, True, True)
+    assert committed(at, group) == {(topic, 0): 3}
+    assert said in at("undo", number, "-d").err
+    assert at("undo", number, "-y", "--anyway").code == 0
+    assert committed(at, group) == {(topic, 0): 2}
+
+
 def test_a_change_is_made_although_it_cannot_be_kept(
     at: Run, fresh: Fresh, timed_topic: str, tmp_path: Path
 ) -> None:
