@@ -369,8 +369,7 @@ class Screen:
         return session
 
     def _changed(self, buffer: Any) -> None:
-        if buffer.text:
-            self._insisted = False
+        self._insisted = False
         if "\n" not in buffer.text:
             self._pasted = False
 
@@ -397,10 +396,10 @@ class Screen:
                 buffer.validate_and_handle()
             elif found.more:
                 buffer.newline(copy_margin=True)
-            elif not buffer.text:
+            else:
                 self._insisted = True
-            elif found.position is not None:
-                buffer.cursor_position = min(found.position, len(buffer.text))
+                if found.position is not None:
+                    buffer.cursor_position = min(found.position, len(buffer.text))
 
         @keys.add("escape", "enter")
         def _(event: Any) -> None:

@@ -1,9 +1,10 @@
 """What the text of the record editor amounts to: records, not yet any, or a mistake at some place. Pure."""
 
+import re
 from typing import NamedTuple
 
 from pk.cli.commands.produce_plan import Plan
-from pk.cli.json_text import BadDocument, Documents, Fault, fault
+from pk.cli.json_text import BadDocument, Documents, fault
 from pk.cli.record_input import BadLine, NewRecord
 
 
@@ -22,7 +23,7 @@ class Reading(NamedTuple):
 class Typed(NamedTuple):
     """A text in the editor. `pasted`: its line ends came with a paste, so lines may be records of their own.
 
-    `insisted`: Enter was pressed once already on the same empty text.
+    `insisted`: Enter was pressed once already on the same text, which was empty, or meant as JSON and is none.
     """
 
     text: str
@@ -40,21 +41,24 @@ def read(plan: Plan, typed: Typed) -> Reading:
         return _records(plan, [text], f"Enter again writes {what}")
     if plan.reads_json:
         return _json(plan, typed)
-    if typed.pasted and "\n" in text and _json_fault(text) is not None:
-        return _records(plan, text.split("\n"))
-    looks = text.lstrip()[:1] in ("{", "[")
-    found = fault(text) if looks and plan.reading.plain else None
+    looks = plan.reading.plain and _MEANT_AS_JSON.match(text) is not None
+    found = fault(text) if looks else None
     if found is not None and found.unfinished and not text.endswith("\n"):
         return Reading(note="Enter goes on: the JSON is not finished", more=True)
-    note = f"as text: {found}" if found is not None else ""
-    return _records(plan, [text.removesuffix("\n")], note)
+    if typed.pasted and "\n" in text and not (looks and found is None):
+        several = _documents(text) if looks else None
+        if found is None or several is not None or typed.insisted:
+            return _records(plan, several or text.split("\n"))
+        return Reading(note=str(found), position=found.position)
+    if found is None:
+        return _records(plan, [text.removesuffix("\n")])
+    if not typed.insisted:
+        return Reading(note=str(found), position=found.position)
+    return _records(plan, [text.removesuffix("\n")], f"Enter again sends it as text: {found}")
 
 
-def _json_fault(text: str) -> Fault | None:
-    """What is wrong with `text` as a JSON document of its own; something is, where it is a mere number or word."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return Fault("no object or array", 0, 1, 1, False)
-    return fault(text)
+_MEANT_AS_JSON = re.compile(r'\s*(?:\{|\[\s*(?:["{\[\]\d-]|true|false|null|$))')
+"""How a text begins that is probably to be a JSON document; `[WARN] disk` is none."""
 
 
 def _json(plan: Plan, typed: Typed) -> Reading:

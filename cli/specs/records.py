@@ -303,7 +303,7 @@ PRODUCE = Command(
         """pk produce orders --fake '{"id": {{seq}}, "user": "{{name}}", "at": "{{now}}"}' -n 100 --rate 50""",
         "pk produce orders --fake orders -n 3 --dry-run",
     ),
-    notes="At a terminal: Enter sends a line, or a JSON document once it is complete; Alt-Enter begins a new line; ↑ brings "
+    notes="At a terminal: Enter sends a line, or a JSON document once it is complete; what begins as JSON and is none is shown where it goes wrong, and sent as text only by a second Enter, with --json not at all; Alt-Enter begins a new line; ↑ brings "
     "earlier records back, also those of the last session; Ctrl-X Ctrl-E opens $EDITOR; Ctrl-D ends. Each record's partition, offset and time to the "
     "acknowledgement are shown; one that failed stands there again to be edited. From a file or a pipe, the first line that "
     "is no record ends it, named by its number, after those before it were sent.",

@@ -77,7 +77,7 @@ def test_the_last_input_is_there_to_be_edited_also_the_next_time(
     terminal: Start, at: Run, kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
     one = edit(terminal, kafka, topic)
-    one.line("one")
+    one.keys("one", "alt-enter", "more", "enter")
     one.wait_for(re.compile(r"p0@0  \d"))
     one.keys("up", "!", "enter")
     one.wait_for(re.compile(r"p0@1  \d"))
@@ -85,12 +85,12 @@ def test_the_last_input_is_there_to_be_edited_also_the_next_time(
     assert one.end() == 0
     one = edit(terminal, kafka, topic)
     one.keys("up")
-    one.wait_for("> one!")
+    one.wait_for(re.compile(r"> one\n.*\| more!"))
     one.keys("?", "enter")
     one.wait_for(re.compile(r"p0@2  \d"))
     one.keys("ctrl-d")
     assert one.end() == 0
-    assert values(at, topic) == ["one", "one!", "one!?"]
+    assert values(at, topic) == ["one\nmore", "one\nmore!", "one\nmore!?"]
     (history,) = tmp_path.rglob("*.history")
     assert history.stat().st_mode & 0o777 == 0o600
 
@@ -244,6 +244,23 @@ def test_json_that_is_wrong_is_not_sent_also_without_colour(
     one.keys("ctrl-d")
     assert one.end() == 0
     assert values(at, topic) == ['{"a": true}']
+
+
+def test_json_that_is_mistyped_is_sent_as_text_only_by_a_second_enter(
+    terminal: Start, at: Run, kafka: Kafka, topic: str
+) -> None:
+    one = edit(terminal, kafka, topic)
+    one.line('{"a": tru}')
+    one.wait_for("Enter again sends it as text: not JSON at column 7")
+    one.keys("delete", "delete", "delete", "1", "enter")  # at the mistake
+    one.wait_for(re.compile(r"p0@0  \d"))
+    one.line("{b}")
+    one.wait_for("Enter again sends it as text")
+    one.keys("enter")
+    one.wait_for(re.compile(r"p0@1  \d"))
+    one.keys("ctrl-d")
+    assert one.end() == 0
+    assert values(at, topic) == ['{"a": 1}', "{b}"]
 
 
 def test_a_dumb_terminal_has_apache_s_prompt(

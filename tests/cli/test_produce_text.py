@@ -28,7 +28,16 @@ def sent(found: Any) -> list[bytes | None]:
         ((), Typed("two\nlines", pasted=True), [b"two", b"lines"]),
         ((), Typed('{"a":\n1}', pasted=True), [b'{"a":\n1}']),
         ((), Typed("[WARN] disk"), [b"[WARN] disk"]),
-        ((), Typed("{\n"), [b"{"]),
+        ((), Typed("[1, 2]"), [b"[1, 2]"]),
+        ((), Typed("{\n", insisted=True), [b"{"]),
+        ((), Typed('{"a": x}', insisted=True), [b'{"a": x}']),
+        ((), Typed('{"a":\n1}\n{"b": 2}', pasted=True), [b'{"a":\n1}', b'{"b": 2}']),
+        (
+            (),
+            Typed('{"a": 1}\n[WARN] disk', pasted=True, insisted=True),
+            [b'{"a": 1}', b"[WARN] disk"],
+        ),
+        ((), Typed("[WARN] a\n[WARN] b", pasted=True), [b"[WARN] a", b"[WARN] b"]),
         ((), Typed("", insisted=True), [b""]),
         (("-Z",), Typed("", insisted=True), [None]),
         (("--json",), Typed('{"a": 1}'), [b'{"a": 1}']),
@@ -44,7 +53,7 @@ def test_records(words: tuple[str, ...], typed: Typed, values: list[bytes | None
 
 @pytest.mark.parametrize(
     ("words", "text"),
-    [((), '{"a": 1,'), (("--json",), "[1,"), (("-f", "jsonl"), '{"value":')],
+    [((), '{"a": 1,'), ((), "["), (("--json",), "[1,"), (("-f", "jsonl"), '{"value":')],
 )
 def test_an_unfinished_document_goes_on(words: tuple[str, ...], text: str) -> None:
     found = read(plan(*words), Typed(text))
@@ -76,6 +85,22 @@ def test_an_empty_text_wants_enter_twice() -> None:
     assert read(plan("--json"), Typed("", insisted=True)).records == ()
 
 
-def test_text_that_looks_like_json_and_is_none_is_sent_as_text_and_says_so() -> None:
-    found = read(plan(), Typed('{"a": x}'))
-    assert sent(found) == [b'{"a": x}'] and "as text" in found.note
+@pytest.mark.parametrize(
+    ("typed", "position", "said"),
+    [
+        (Typed('{"a": x}'), 6, "not JSON at column 7"),
+        (Typed("{a: 1}"), 1, "not JSON at column 2"),
+        (Typed("[1, 2,]"), 6, "not JSON at column 7"),
+        (Typed('{"a": 1\n'), 8, "not finished"),
+        (Typed('{\n"a": 1,\n}', pasted=True), 10, "not JSON at line 3"),
+    ],
+)
+def test_text_that_is_meant_as_json_and_is_none_wants_enter_twice(
+    typed: Typed, position: int, said: str
+) -> None:
+    found = read(plan(), typed)
+    assert not found.records and not found.more and said in found.note
+    assert found.position == position
+    again = read(plan(), typed._replace(insisted=True))
+    assert again.records and again.note.startswith("Enter ")
+    assert not read(plan("--json"), typed._replace(insisted=True)).records
