@@ -13,7 +13,7 @@ from contextlib import aclosing
 
 import trio
 
-from pk.cli.commands.common import is_unknown, unknown_topic
+from pk.cli.commands.common import is_unknown, topic_names, unknown_topic
 from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.commands.produce_plan import (
     Pace,
@@ -25,6 +25,7 @@ from pk.cli.commands.produce_plan import (
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Exit
 from pk.cli.failures import exit_code, sentence
+from pk.cli.grammar import nearest
 from pk.cli.json_text import BadDocument, Documents
 from pk.cli.record_input import BadLine, NewRecord, Pair
 from pk.core.errors import KafkaError
@@ -57,8 +58,12 @@ async def produce(context: Context) -> int | None:
         from pk.cli.commands.produce_editor import edit
 
         return await edit(context, plan)
-    if plan.topic is not None:
-        await topic_exists(context, plan.topic)
+    if plan.topic is not None and not await topic_exists(context, plan.topic):
+        near = nearest(plan.topic, await topic_names(context, await context.admin()))
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        context.say(
+            f"There is no topic {plan.topic}; the broker makes it with its defaults.{meant}"
+        )
     tally = Tally(context, say_offsets=context.args.print_offsets)
     stream = _Stream(context, plan, tally)
     try:

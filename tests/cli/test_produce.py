@@ -200,6 +200,17 @@ def test_a_topic_that_is_not_there_is_an_error_at_once_where_nobody_makes_it(pk:
     assert "did you mean orders?" in ran.err and "pk topics create ordrs" in ran.err
 
 
+def test_a_topic_that_the_broker_makes_is_said_to_be_new(at: Run, topic: str) -> None:
+    mistyped = f"{topic}x"
+    ran = at("produce", mistyped, "x")
+    assert (ran.code, ran.err) == (
+        0,
+        f"There is no topic {mistyped}; the broker makes it with its defaults. Did you mean {topic}?\n",
+    )
+    assert at("produce", mistyped, "x").err == ""
+    assert len(read(at, mistyped)) == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
