@@ -13,6 +13,7 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.results import PartitionDescription, TopicDescription
 
+_LEGAL = re.compile(r"[\w.-]+", re.ASCII)
 _UNKNOWN = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -131,7 +132,13 @@ async def names_or_included(context: Context, admin: Admin, names: Iterable[str]
     """`names`; where --include is given, in their place the topics that it matches, but for internal ones. Raises Unusable,
     CommandError where there is none."""
     if context.args.include is None:
-        return list(names)
+        found = list(names)
+        odd = next((name for name in found if not _LEGAL.fullmatch(name)), None)
+        if odd is not None:
+            raise Unusable(
+                f"No topic can be named {odd!r}; a regular expression goes with --include."
+            )
+        return found
     pattern = whole(context.args.include, "--include")
     known = await topic_names(context, admin, internal=False)
     included = [name for name in known if pattern.fullmatch(name)]

@@ -79,8 +79,8 @@ def _wish(context: Context) -> _Wish:
     if joins:
         if positions is not None and positions not in (everywhere(START), everywhere(END)):
             raise Unusable(
-                "In a group its commits say where to read; -o is then start or end, "
-                "or committed, alone or in a range, to read from there without joining."
+                "A group reads on from its commits: with -g, -o is start or end, for what has none, and -e stops at the "
+                "end. `pk groups reset-offsets` moves commits; -o committed..end reads from them without joining."
             )
         if args.partitions or args.key_partition:
             raise Unusable("A group assigns the partitions; -p does not go with -g.")
@@ -193,10 +193,16 @@ async def spans_of(
         context.say(f"Reading from the commits of group {context.args.group}, without joining it.")
     tell_uncommitted(context, places)
     spans = {}
+    moved: dict[str, list[str]] = {}
     for tp, found in places.items():
         if isinstance(found, Exception):
             raise found
         spans[tp] = Span(found.begin, found.end)
+        if not found.note.startswith(("nothing after", "0 is before")):  # as one would think
+            moved.setdefault(found.note, []).append(f"{tp.topic}/{tp.partition}")
+    moved.pop("", None)
+    for note, where in moved.items():
+        context.say(f"{join(where, 3)}: {note}.")
     return spans
 
 
@@ -282,7 +288,9 @@ async def _consume_in_group(
     """Reads as a member of a group; whether --timeout-ms ended it."""
     args = context.args
     if wish.topics:
-        await existing_topics(context, await context.admin(), wish.topics)
+        admin = await context.admin()
+        names = await names_or_included(context, admin, wish.topics)
+        await existing_topics(context, admin, names)
     async with open_consumer(context.settings.bootstrap, config) as consumer:
         if args.include is not None:
             consumer.subscribe(pattern=whole(args.include, "--include"))

@@ -294,6 +294,16 @@ def test_internal_topics_are_decoded(at: Run, kafka: Kafka, fresh: Fresh, number
     assert kafka.bootstrap
 
 
+def test_a_place_that_is_not_there_is_said(at: Run, fresh: Fresh, numbers: str) -> None:
+    beyond = at("consume", numbers, "-o", "5000..end")
+    assert (beyond.code, beyond.err) == (0, f"{numbers}/0: 5000 is past the end: clamped.\n")
+    assert at("consume", numbers, "-o", "0..2").err == ""
+    assert at("consume", numbers, "-o", "@tomorrow..end").err == ""
+    unread = at("consume", numbers, "-g", fresh("unread"), "-o", "committed..end")
+    assert (unread.code, unread.text) == (0, "")
+    assert f"{numbers}/0: no commit: end." in unread.err
+
+
 def test_what_members_of_a_group_said_and_were_told_is_decoded(
     at: Run, fresh: Fresh, numbers: str
 ) -> None:
@@ -316,7 +326,8 @@ def test_what_members_of_a_group_said_and_were_told_is_decoded(
         (("consume", "T", "-o", "1", "--from-beginning"), "do not go together"),
         (("consume", "T", "--tail", "1", "-o", "1"), "--tail"),
         (("consume", "T", "--merge"), "wants a range"),
-        (("consume", "T", "-g", "g", "-o", "5"), "its commits say"),
+        (("consume", "T", "-g", "g", "-o", "5"), "from its commits"),
+        (("consume", "ord.*"), "--include"),
         (("consume", "T", "-g", "g", "-p", "1"), "-p does not go"),
         (("consume", "T", "-o", "committed"), "wants a group"),
         (("consume", "T", "-e", "--where", "val = 1"), "did you mean value"),
