@@ -211,9 +211,9 @@ def _without(row: Mapping[str, Any], key: str) -> dict[str, Any]:
 _STATES = (
     Column("group"),
     Column("state"),
-    Column("type"),
+    Column("type", wide=True),
     Column("members", right=True),
-    Column("partitions", right=True),
+    Column("partitions", right=True, title="PARTS"),
     Column("lag", right=True),
     Column("time_lag_ms", right=True, title="TIME LAG", show=show_lag_time),
     Column("assignor"),

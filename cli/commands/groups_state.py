@@ -248,10 +248,11 @@ def member_name(member: r.MemberDescription) -> str:
     return f"{member.client_id} ({member.client_host.lstrip('/')}, {member.member_id})"
 
 
-def active_refusal(group: r.GroupDescription, what: str) -> Refused:
-    """The refusal for a group that has members, naming them."""
+def active_refusal(group: r.GroupDescription, what: str, or_else: str = "") -> Refused:
+    """The refusal for a group that has members, naming them; `or_else` is what may be done instead of stopping them."""
     names = [member_name(m) for m in group.members]
     who = f"; its members are {join(names)}" if names else ""
     return Refused(
-        f"Group {group.group_id} is {group.state}, and {what} only while it is empty{who}. Stop them first."
+        f"Group {group.group_id} is {group.state}, and {what} only while it is empty{who}. "
+        f"Stop them first{or_else}."
     )

@@ -157,8 +157,12 @@ async def throttle(context: Context) -> None:
     for what, error in present.unread.items():
         context.failed(error, what)
     if rate is None and not args.remove:
+        if not present.any:
+            context.show_nothing(_THROTTLES)
+            context.say("No throttle is set.")
+            return
         context.show(Listing(_THROTTLES, throttle_rows(present)))
-        if present.any and not live.running:
+        if not live.running:
             tell_orphans(context, present, live.cluster_id)
         return
     if args.remove:
@@ -308,6 +312,9 @@ async def cancel(context: Context) -> None:
     if not wanted:
         context.show_nothing(_CANCELLED)
         context.say("Nothing is being reassigned.")
+        present = await _throttles(admin, live)
+        if present.any:
+            tell_orphans(context, present, live.cluster_id)
         return
     rows = [_cancel_row(tp, live) for tp in wanted]
     if args.dry_run:

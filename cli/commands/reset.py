@@ -26,7 +26,7 @@ from pk.cli.commands.moves import Move, ask, commit, export_csv, preview, report
 from pk.cli.commands.reset_targets import Target, target_of
 from pk.cli.commands.undo_offsets import keep_moves
 from pk.cli.context import Context, join
-from pk.cli.exits import CommandError, Exit, Unusable
+from pk.cli.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.failures import phrase
 from pk.cli.grammar import nearest
 from pk.cli.position import Anchor, Position, Positions, Range
@@ -69,14 +69,18 @@ async def reset_offsets(context: Context) -> None:
             if absent:
                 context.say((await _about_absent(context, admin, absent)).strip())
         for group in active:
-            context.say(str(active_refusal(group, "offsets are reset")))
+            context.say(str(_refusal(group)))
         return
     if active:
-        raise active_refusal(active[0], "offsets are reset")
+        raise _refusal(active[0])
     note = await _about_absent(context, admin, absent) if absent else ""
     await ask(context, admin, moves, "Reset?", note)
     kept = await keep_moves(context, admin, moves, "reset")
     report(context, await commit(admin, moves), kept, quiet=args.export)
+
+
+def _refusal(group: r.GroupDescription) -> Refused:
+    return active_refusal(group, "offsets are reset", "; --wait-empty 5m waits until they have")
 
 
 async def _groups_of(context: Context, admin: Admin, target: Target) -> list[str]:

@@ -149,6 +149,7 @@ def test_an_active_group_is_not_reset_and_its_members_are_named(
     assert {a["topic"] for a in shown["assignment"]} == {timed_topic}
     refused = at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "start", "-y")
     assert (refused.code, shown["member_id"] in refused.err) == (5, True)
+    assert "--wait-empty" in refused.err
     preview = at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "start", "-d")
     assert (preview.code, shown["member_id"] in preview.err) == (0, True)
     assert at("groups", "delete", group, "-y").code == 5

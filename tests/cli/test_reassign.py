@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
+from clients.fixtures import Kafka
+from terminal import on_terminal
 from trio.testing import MockClock
 
 from pk.cli.commands import reassign_files as files
@@ -28,6 +30,7 @@ from pk.cli.commands.throttles import (
 from pk.cli.context import Context, Streams
 from pk.cli.exits import Refused, Unusable
 from pk.cli.grammar import parse
+from pk.cli.main import main
 from pk.cli.tree import ROOT
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed
@@ -274,6 +277,23 @@ def test_what_does_not_go_together_elsewhere(pk: Run) -> None:
         ("partitions", "elect-leaders", "--unclean", "--election-type", "preferred", "--all"),
     ):
         assert pk(*words, "-b", "127.0.0.1:1").code == 2, words
+
+
+def test_throttles_that_nothing_needs_are_told_where_one_would_look(at: Run, kafka: Kafka) -> None:
+    rate = "leader.replication.throttled.rate"
+    at("configs", "alter", "broker", "1", "-c", f"{rate}=12345678", "-y")
+    nothing = at("reassign", "cancel", "--all", "-y")
+    assert (nothing.code, "pk reassign throttle --remove" in nothing.err) == (0, True)
+    words = ("reassign", "throttle", "--remove", "-b", kafka.bootstrap)
+    asked = on_terminal(main, words, (36, 24), "n\n")
+    assert asked.code == 5
+    assert "Remove the throttles of broker 1? [y/N]" in " ".join(asked.screen.split()), (
+        "a word parted"
+    )
+    assert at("reassign", "throttle", "--remove", "-y").code == 0
+    none = at("reassign", "throttle")
+    assert (none.code, none.text, none.err) == (0, "", "No throttle is set.\n")
+    assert at("reassign", "throttle", "-f", "json").json == []
 
 
 class ManyToElect:
