@@ -14,20 +14,22 @@ T = TypeVar("T")
 
 
 async def _main(handler: Handler, context: Context) -> int:
-    async with open_session() as session:
-        context.session = session
-        code = 0
-        with trio.CancelScope() as scope, signals_cancel(scope):
-            code = int(await handler(context) or 0)
-        if scope.cancelled_caught:
-            raise KeyboardInterrupt
-        await tell_left_throttles(context)
-        return code
+    scope = trio.CancelScope()
+    with signals_cancel(scope):
+        async with open_session() as session:
+            context.session = session
+            code = 0
+            with scope:
+                code = int(await handler(context) or 0)
+                await tell_left_throttles(context)
+            if scope.cancelled_caught:
+                raise KeyboardInterrupt
+            return code
 
 
 def run_loop(main: Callable[..., Awaitable[T]], *args: object) -> T:
     """Runs `main` to its end, in whichever thread this is: the shell has a loop of its own."""
-    return trio.run(main, *args)
+    return trio.run(main, *args, restrict_keyboard_interrupt_to_checkpoints=True)
 
 
 def run(handler: Handler, context: Context) -> int:

@@ -3,19 +3,30 @@ runs, trio among it. `tests/cli/test_startup.py` counts what is imported.
 """
 
 import sys
-from collections.abc import Sequence
 
-from pk.cli.exits import Exit
-from pk.cli.grammar import Parsed, UsageError, parse
+from pk.cli.interruption import end_on_interrupt
+
+TYPE_CHECKING = False  # `typing` takes longer to import than all that is imported here
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pk.cli.grammar import UsageError
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command line and returns the process's exit code."""
+def main(argv: "Sequence[str] | None" = None) -> int:
+    """Runs one command line and returns the process's exit code. Without `argv` it is the process's own, and so are Ctrl-C
+    and standard output."""
+    if argv is None:
+        end_on_interrupt()
+    from pk.cli.exits import Exit
+
     if sys.platform == "win32":
         sys.stderr.write("pk runs on Linux and macOS; on Windows, run it inside WSL.\n")
         return Exit.FAILED
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_closed()
+    if argv is None:
+        _write_whole()
     words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["__complete"]:
         from pk.cli.complete import answer
@@ -26,6 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pk.cli.refresh import refresh
 
         return refresh()
+    from pk.cli.grammar import UsageError, parse
     from pk.cli.tree import ROOT
 
     try:
@@ -55,7 +67,24 @@ def _open_closed() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process is
 
 
+def _write_whole() -> None:
+    """Has standard output write all it is given. With PYTHONUNBUFFERED it is a raw file, which writes but a part when a
+    signal comes, and nobody looks how much that was."""
+    import io
+
+    old = sys.stdout
+    if isinstance(old.buffer, io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(old.buffer),
+            encoding=old.encoding,
+            errors=old.errors,
+            line_buffering=True,
+        )
+
+
 def _print(text: str) -> int:
+    from pk.cli.exits import Exit
+
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -68,8 +97,10 @@ def _print(text: str) -> int:
     return Exit.OK
 
 
-def usage(error: UsageError) -> int:
+def usage(error: "UsageError") -> int:
     """Says what is wrong with the command line."""
+    from pk.cli.exits import Exit
+
     help_words = " ".join(("pk", *error.path, "--help"))
     sys.stderr.write(f"{error}.  (`{help_words}` shows what there is.)\n".replace("?.  ", "?  "))
     return Exit.USAGE
@@ -84,8 +115,6 @@ def drop_output() -> None:
     except (OSError, ValueError):
         return
 
-
-__all__ = ["Parsed", "main"]
 
 if __name__ == "__main__":
     sys.exit(main())

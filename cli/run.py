@@ -8,6 +8,7 @@ from typing import Any
 from pk.cli.context import Context, Streams
 from pk.cli.exits import CommandError, Exit
 from pk.cli.grammar import Command, Parsed
+from pk.cli.interruption import RaisingInterrupts
 
 
 def load(command: Command) -> Callable[[Context], Any]:
@@ -69,13 +70,13 @@ def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
     context = Context(parsed.args, parsed.path, streams)
     try:
         handler = handler_of(parsed)
-        if parsed.node.blocking:
-            code = int(handler(context) or 0)
-        else:
+        if not parsed.node.blocking:
             from pk.cli.connect import run
 
-            code = run(handler, context)
-        streams.out.flush()
+            once, handler = handler, lambda context: run(once, context)
+        with RaisingInterrupts():
+            code = int(handler(context) or 0)
+            streams.out.flush()
         if streams.in_terminal and streams.err_terminal:
             _refresh_names(parsed, context)
         return code or int(context.exit)

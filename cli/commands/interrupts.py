@@ -3,9 +3,12 @@ SIGTERM as another Ctrl-C, for all of them."""
 
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
+from typing import Any
 
 import trio
 
@@ -84,36 +87,93 @@ def listen_for_interrupts() -> Iterator[Interrupts]:
         yield Interrupts(aiter(signals))
 
 
+_SOON_S = 0.2
+_LATE_S = 2.0
+"""How long the loop may take to hear of a signal: in the command's own code, and in that of its other tasks."""
+
+_AGAIN_S = 0.05
+
+
+class _Ending:
+    """Ends the command that this task runs, at the next point where it waits for something.
+
+    KeyboardInterrupt in the middle of anything would break what it meets: a nursery that is just being opened, a client
+    that other tasks use and the last words still need. Only where the loop does not get to hear of the signal, since
+    the command computes for long or a write blocks, is it raised right there; never inside of trio or of a context
+    manager's beginning and end.
+    """
+
+    def __init__(self, scope: trio.CancelScope) -> None:
+        self._scope = scope
+        self._token = trio.lowlevel.current_trio_token()
+        self._here = trio.lowlevel.current_task()
+        self._heard = True
+        self._since = 0.0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
+            self._before[number] = signal.getsignal(number)
+        signal.signal(signal.SIGTERM, self._end)
+        if callable(
+            self._before[signal.SIGINT]
+        ):  # a command in the background of a script ignores it
+            signal.signal(signal.SIGINT, self._end)
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        after = signal.SIG_DFL if number == signal.SIGTERM else self._before[signal.SIGINT]
+        signal.signal(number, after)
+        self._heard, self._since = False, time.monotonic()
+        self._token.run_sync_soon(self._hear)
+        signal.signal(signal.SIGALRM, self._unheard)
+        signal.setitimer(signal.ITIMER_REAL, _SOON_S)
+
+    def _hear(self) -> None:
+        self._heard = True
+        self._scope.cancel()
+
+    def _unheard(self, number: int, frame: FrameType | None) -> None:
+        if self._heard:
+            return
+        late = time.monotonic() - self._since > _LATE_S
+        task = _running_task()
+        if task is not None and (task is self._here or late) and not _is_delicate(frame, task):
+            self._heard = True
+            raise KeyboardInterrupt
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+
+
 @contextmanager
 def signals_cancel(scope: trio.CancelScope) -> Iterator[None]:
-    """Makes SIGTERM do what Ctrl-C does, so that what a command does last (a commit, a note) is done then, too; and
-    neither meets a task of a client's, which the last words still need: in the middle of this task's own code they raise
-    KeyboardInterrupt, elsewhere they cancel `scope`. The second SIGTERM ends the process; the second Ctrl-C is trio's."""
+    """Makes SIGINT and SIGTERM cancel `scope`, so that what a command does last (a commit, a note) is done whichever comes.
+    The second SIGTERM ends the process; the second Ctrl-C is trio's. Where the command hangs in code that does not wait
+    for the loop, it gets a KeyboardInterrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    token, here = trio.lowlevel.current_trio_token(), trio.lowlevel.current_task()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def end(number: int, frame: object) -> None:
-        after = signal.SIG_DFL if number == signal.SIGTERM else before[signal.SIGINT]
-        signal.signal(number, after)
-        if _is_running(here) and not trio.lowlevel.currently_ki_protected():
-            raise KeyboardInterrupt
-        token.run_sync_soon(scope.cancel)
-
-    signal.signal(signal.SIGTERM, end)
-    if callable(before[signal.SIGINT]):  # a command in the background of a script ignores it
-        signal.signal(signal.SIGINT, end)
-    try:
+    with _Ending(scope):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
-def _is_running(task: trio.lowlevel.Task) -> bool:
+def _running_task() -> trio.lowlevel.Task | None:
     try:
-        return trio.lowlevel.current_task() is task
+        return trio.lowlevel.current_task()
     except RuntimeError:
-        return False
+        return None
+
+
+def _is_delicate(frame: FrameType | None, task: trio.lowlevel.Task) -> bool:
+    """Whether an exception there would break what others rely on."""
+    if trio.lowlevel.currently_ki_protected():
+        return True
+    while frame is not None and frame is not task.coro.cr_frame:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] in ("trio", "contextlib", "importlib"):
+            return True
+        frame = frame.f_back
+    return False
