@@ -170,6 +170,17 @@ def running() -> list[str]:
     return found
 
 
+def nodes_running() -> list[tuple[str, str]]:
+    """The nodes of those clusters: the id of each, and what it is and does. What cannot be read is passed over."""
+    found: list[tuple[str, str]] = []
+    for directory in running():
+        with contextlib.suppress(CommandError):
+            state = read_state(directory)
+            nodes = state.nodes if state else ()
+            found += [(str(node.node), f"{node.role}, {node.state}") for node in nodes]
+    return found
+
+
 def find(data: str | None) -> ClusterState:
     """The cluster that runs in `data`, or the only one that runs on this machine. Raises CommandError, Unusable."""
     if data is None:

@@ -224,6 +224,8 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
         return _help(root, place.plain)
     if place.argument is not None and place.argument.complete == "config-key":
         return _keys_of_named(place, names)
+    if place.argument is not None and place.argument.complete == "client-key":
+        return _client_keys(typed)
     if place.argument is not None and place.argument.complete:
         return list(_of_kind(place.argument.complete, place, typed, names))
     return []
@@ -278,6 +280,10 @@ def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Cand
         return profiles()
     if kind == "change":
         return _changes()
+    if kind == "node":
+        from pk.cli.cluster_files import nodes_running
+
+        return [Candidate(*node) for node in nodes_running()]
     if kind == "entity-name":
         return _entities(place, names)
     if kind == "partition":
@@ -380,6 +386,18 @@ def _configs(kind: str, option: Option, place: Place, typed: str, names: Names) 
         # What is not set cannot be taken back.
         return [Candidate(k, about(k, table.get(k, ("-", "", "")), v)) for k, v in present.items()]
     return [*found, *(Candidate(c.word + end, c.meaning) for c in more)]
+
+
+def _client_keys(typed: str) -> list[Candidate]:
+    """`acks=1` as a word of its own."""
+    key, equals, _ = typed.partition("=")
+    table = config_words("client")
+    if equals:
+        return [
+            Candidate(f"{key}={v}", m)
+            for v, m in values_of(key, table.get(key, ("-", "", "")), None)
+        ]
+    return [Candidate(f"{k}=", about(k, w, None)) for k, w in table.items()]
 
 
 def _keys_of_named(place: Place, names: Names) -> list[Candidate]:

@@ -28,6 +28,10 @@ BACKSLASHED = (
     Candidate("\\refresh", "fetch the names for completion now"),
     Candidate("\\q", "leave the shell"),
 )
+BEHIND_COMMANDS = (
+    Candidate("\\w", "look again every 2 seconds, or so many as follow"),
+    Candidate("\\G", "a line for each value"),
+)
 NOT_HERE = frozenset(("up", "shell", "completion"))
 """Commands that make no sense inside the shell."""
 
@@ -102,7 +106,8 @@ class ShellCompleter(Completer):
         if words[:1] == ["use"]:
             return fuzzy(typed, self._use(words))
         if typed.startswith("\\"):
-            return [c for c in BACKSLASHED if not words and c.word.startswith(typed)]
+            own = BEHIND_COMMANDS if words else BACKSLASHED
+            return [c for c in own if c.word.startswith(typed)]
         found = matching(self._root, words, typed, self._cache, fuzzy)
         if not words:
             found = [c for c in found if c.word not in NOT_HERE]

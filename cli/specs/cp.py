@@ -140,6 +140,7 @@ CP = Command(
             value="KEY=VALUE",
             kind="pair",
             repeat=True,
+            complete="client-key",
             help="A key of the producer of the cluster written to; may be given again.",
         ),
         Option(

@@ -133,6 +133,7 @@ _PROPERTIES = Option(
     kind="pair",
     repeat=True,
     hidden=True,
+    complete="client-key",
     dest="producer_props",
     help="As -X; more of them may follow, as for Apache's tool.",
 )
@@ -140,6 +141,7 @@ _WORDS = Argument(
     "PROPERTY",
     many=True,
     optional=True,
+    complete="client-key",
     help="Config keys of the client as KEY=VALUE, the same as after -X.",
 )
 _NO_VERIFY = Option(

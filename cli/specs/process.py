@@ -65,12 +65,14 @@ UP = Command(
 _NODE = Argument(
     "NODE",
     kind="int",
+    complete="node",
     help="A node of a cluster of pk up; 0 is its controller.",
 )
 _NODE_OR_NONE = Argument(
     "NODE",
     kind="int",
     optional=True,
+    complete="node",
     help="A node of a running cluster of `pk up --brokers N`; 0 is its controller.",
 )
 _CLUSTER = Option(

@@ -1,10 +1,12 @@
 """Completion: from the tree, and from names that earlier commands left."""
 
+import os
 import runpy
 from pathlib import Path
 
 import pytest
 
+from pk.cli.cluster_files import PAUSED, ClusterState, NodeState, enlist, hold, write_state
 from pk.cli.complete import answer
 from pk.cli.fake import NAMED
 from pk.cli.grammar import Option, commands
@@ -168,6 +170,23 @@ def test_names_keep_their_meaning_and_partitions_count() -> None:
     assert recall_meanings("k:1", "topic") == {"a": "2 partitions", "c": "5 partitions"}
 
 
+def test_client_keys_as_words_of_their_own() -> None:
+    for before in (["--producer-props"], ["--producer-props", "linger.ms=5"], []):
+        assert "acks=all" in words("perf", "produce", *before, "acks="), before
+    assert "linger.ms=" in words("perf", "consume", "acks=1", "lin")
+    assert words("cp", "a", "b", "--to-property", "compression.type=z") == ["compression.type=zstd"]
+
+
+def test_nodes_of_what_runs_here(tmp_path: Path) -> None:
+    node = NodeState(2, "broker", str(tmp_path / "broker-2"), state=PAUSED)
+    write_state(ClusterState(1, str(tmp_path), 1, "embedded", "h:1", [node]))
+    entry, lock = enlist(str(tmp_path)), hold(str(tmp_path))
+    assert entry is not None
+    assert answer(["broker", "kill", ""]) == "2\tbroker, paused\n"
+    os.close(lock)
+    assert words("broker", "kill", "") == []
+
+
 def test_names_of_another_cluster_are_not_taken_for_its(tmp_path: Path) -> None:
     """Files are found by a short hash: two addresses may share one."""
     remember("k:1", "topic", ["a"])
@@ -186,7 +205,7 @@ def test_every_word_that_names_a_completion_is_known() -> None:
     remember("127.0.0.1:9092", "topic", {"orders": "3 partitions"})
     for kind in ("group", "broker", "feature", "topic-config", "broker-config"):
         remember("127.0.0.1:9092", kind, {"1": "one"})
-    files = {"file", "directory", "profile", "change", "entity-name"}
+    files = {"file", "directory", "profile", "change", "entity-name", "node"}
     for path, command in commands(ROOT):
         for what in (*command.options, *command.arguments):
             if what.complete is None or what.complete in files:

@@ -154,6 +154,7 @@ def test_completion_asks_for_the_configs_it_lacks_and_does_not_wait() -> None:
 def test_the_menu_of_the_shells_own_words() -> None:
     complete = ShellCompleter(ROOT, Cache(HERE))
     assert [c.word for c in complete.matches([], "\\t")] == ["\\timing"]
+    assert [c.word for c in complete.matches(["topics", "list"], "\\")] == ["\\w", "\\G"]
     assert [c.word for c in complete.matches(["use"], "to")] == ["topic"]
     assert "up" not in [c.word for c in complete.matches([], "u")]
     shown = list(complete.get_completions(Document("topics list > fi"), CompleteEvent()))
