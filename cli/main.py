@@ -16,23 +16,25 @@ if TYPE_CHECKING:
 def main(argv: "Sequence[str] | None" = None) -> int:
     """Runs one command line and returns the process's exit code. Without `argv` it is the process's own, and so are Ctrl-C
     and standard output."""
-    if argv is None:
-        end_on_interrupt()
+    if argv is not None:
+        return _run(list(argv))
+    end_on_interrupt()
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        _open_closed()
+    _write_whole()
+    return _flushed(_run(sys.argv[1:]))
+
+
+def _run(words: list[str]) -> int:
     from pk.cli.exits import Exit
 
     if sys.platform == "win32":
         sys.stderr.write("pk runs on Linux and macOS; on Windows, run it inside WSL.\n")
         return Exit.FAILED
-    if None in (sys.stdin, sys.stdout, sys.stderr):
-        _open_closed()
-    if argv is None:
-        _write_whole()
-    words = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["__complete"]:
         from pk.cli.complete import answer
 
-        sys.stdout.write(answer(words[1:], fetch=True))
-        return Exit.OK
+        return _print(answer(words[1:], fetch=True))
     if words[:1] == ["__refresh"]:
         from pk.cli.refresh import refresh
 
@@ -47,8 +49,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     if not parsed.path and parsed.args.version:
         from pk.core import __version__
 
-        sys.stdout.write(f"pk {__version__}\n")
-        return Exit.OK
+        return _print(f"pk {__version__}\n")
     if parsed.wants_help:
         from pk.cli.help import help_text
 
@@ -95,6 +96,18 @@ def _print(text: str) -> int:
         sys.stderr.write(f"{e.strerror}.\n")
         return Exit.FAILED
     return Exit.OK
+
+
+def _flushed(code: int) -> int:
+    """Writes what is left of standard output; the exit code. Left to the interpreter, a disk that is full (which has been
+    told) would be told once more, by a traceback."""
+    if code == 0:
+        return _print("")
+    try:
+        sys.stdout.flush()
+    except OSError:
+        drop_output()
+    return code
 
 
 def usage(error: "UsageError") -> int:

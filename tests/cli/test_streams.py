@@ -53,6 +53,6 @@ def test_a_stream_may_be_closed(
 
 
 def test_a_full_disk_is_said(kafka: Kafka, tmp_path: Path) -> None:
-    for words in (("topics", "--help"), ("brokers", "list")):
+    for words in (("--version",), ("topics", "--help"), ("brokers", "list")):
         ran = shell(kafka, tmp_path, words, ">/dev/full")
         assert (ran.returncode, ran.stderr) == (1, "No space left on device.\n")
