@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from pk.cli.config_words import KINDS, about, config_words, values_of
 from pk.cli.grammar import Argument, Command, Group, Option
 from pk.cli.specs.groups import GROUP_STATES, GROUP_TYPES
+from pk.cli.specs.log import SHOWN
 
 
 class Candidate(NamedTuple):
@@ -149,6 +150,8 @@ _BY_LONG_NAME: dict[tuple[str, str], tuple[Candidate, ...]] = {
     ("e2e", "--fake"): _FAKE,
     ("list", "--state"): tuple(map(Candidate, GROUP_STATES)),
     ("list", "--type"): tuple(map(Candidate, GROUP_TYPES)),
+    ("dump", "--show"): tuple(map(Candidate, SHOWN)),
+    ("offsets", "--time"): tuple(map(Candidate, ("latest", "earliest", "max-timestamp"))),
 }
 """Values of options that say nothing of their completion, by the command's name and theirs."""
 
@@ -219,7 +222,24 @@ def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> l
             return []
         return list(_options(place))
     if isinstance(place.node, Group):
-        return [Candidate(c.name, c.help) for c in place.node.children if not c.hidden]
+        return _commands(place.node, typed)
+    return [*_of_assumed(place.node, words), *_of_argument(root, place, typed, names)]
+
+
+def _commands(group: Group, typed: str) -> list[Candidate]:
+    """The commands of a noun; of its other number (`brokers` beside `broker`) only those that are being written."""
+    nouns = (group, group.also) if typed and group.also else (group,)
+    return [Candidate(c.name, c.help) for noun in nouns for c in noun.children if not c.hidden]
+
+
+def _of_assumed(command: Command, words: Sequence[str]) -> Iterator[Candidate]:
+    """The values of an option that may stand without one, where it is the last word (`-z `)."""
+    for option in command.options:
+        if option.assumed is not None and words and words[-1] in option.names:
+            yield from map(Candidate, option.choices)
+
+
+def _of_argument(root: Group, place: Place, typed: str, names: Names) -> list[Candidate]:
     if place.argument is not None and place.argument.complete == "help-page":
         return _help(root, place.plain)
     if place.argument is not None and place.argument.complete == "config-key":
@@ -269,7 +289,8 @@ def _options(place: Place) -> Iterator[Candidate]:
 
 def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Candidate]:
     if kind == "position":
-        return _positions(typed)
+        takes = [*place.node.options, *getattr(place.node, "arguments", ())]
+        return _positions(typed, any(each.complete == "group" for each in takes))
     if kind in _VALUES:
         return _VALUES[kind]
     if kind == "format":
@@ -304,6 +325,10 @@ def _partitions(typed: str, names: Names) -> list[Candidate]:
 
 def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
     """Pages, and the words of commands."""
+    if list(words) == ["errors"]:
+        from pk.core.errors import ErrorCode
+
+        return [Candidate(code.name) for code in ErrorCode]
     node: Command | Group | None = root
     for word in words:
         node = node.child(word) if isinstance(node, Group) else None
@@ -317,11 +342,17 @@ def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
     return [*(Candidate(name, about) for name, about in PAGES.items()), *found]
 
 
-def _positions(typed: str) -> list[Candidate]:
+def _positions(typed: str, commits: bool) -> list[Candidate]:
+    """Positions, those of a group's commits where there is a group; behind `0=5,1=` those of a partition."""
     head, dots, _ = typed.rpartition("..")
     if dots:
         return [Candidate(f"{head}..{c.word}", c.meaning) for c in _ENDS]
-    return list(POSITIONS)
+    partition, equals, _ = typed.rpartition("=")
+    return [
+        Candidate(f"{partition}{equals}{c.word}", c.meaning)
+        for c in POSITIONS
+        if commits or not c.word.startswith("committed")
+    ]
 
 
 def _columns(place: Place, typed: str) -> list[Candidate]:

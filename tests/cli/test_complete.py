@@ -12,6 +12,7 @@ from pk.cli.fake import NAMED
 from pk.cli.grammar import Option, commands
 from pk.cli.names import recall, recall_meanings, remember, remember_configs
 from pk.cli.schema import columns_of
+from pk.cli.specs.process import BROKER
 from pk.cli.tree import ROOT
 
 HERE = Path(__file__).resolve().parents[2]
@@ -42,6 +43,18 @@ def test_values_of_options() -> None:
     assert "@-1h..end" in words("consume", "t", "-o", "@-")
     assert words("consume", "t", "--isolation-level", "read_c") == ["read_committed"]
     assert "print.key=" in words("consume", "--property", "print.k")
+
+
+def test_what_may_follow_is_offered_only_where_it_may() -> None:
+    assert words("brokers", "sta") == words("broker", "sta") == ["start", "status"]
+    assert words("broker", "") == [c.name for c in BROKER.children]
+    assert words("produce", "t", "-z", "zs") == ["zstd"]
+    assert words("topics", "offsets", "t", "--time", "max") == ["max-timestamp"]
+    assert "checkpoint" in words("log", "dump", "--show", "index,ch")[0]
+    assert "committed" in words("consume", "t", "-o", "")
+    assert "committed" not in words("log", "cat", "d", "-o", "")
+    assert words("consume", "t", "-o", "0=5,1=st") == ["0=5,1=start", "0=5,1=start..end"]
+    assert words("help", "errors", "NOT_ENOUGH_REPLICAS_") == ["NOT_ENOUGH_REPLICAS_AFTER_APPEND"]
 
 
 def test_names_come_from_the_cluster_meant() -> None:
