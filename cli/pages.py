@@ -46,26 +46,31 @@ Without a zone it is local time.
 FORMATS = """\
 -f/--format says how results look.
 
-  table                columns for people: the default; plain, without colour or box, when piped
+  table                columns for people: the default; plain, without colour or box, when piped; on a
+                       terminal too narrow for its numbers a line for each column
   wide                 the same with every column
   json                 one array
   jsonl                one object a line
   yaml, csv, cbor      the same rows
   name                 the first column alone
+  schema               what the JSON of this command looks like, as JSON Schema; nothing is asked or done
   '{topic} {end:>10}\\n'   a template: columns by their JSON name; \\n, \\t and \\xNN are escapes
 
 Lists also take --columns a,b (or -c to leave c out), --sort a,-b, --limit N and
 --where "lag > 100 and topic ~ '^orders'": FIELD OP VALUE with and, or, not and parentheses;
-OP is = != < <= > >= ~ (regular expression) !~ contains in (a, b).
+OP is = != < <= > >= ~ (regular expression) !~ contains in (a, b). Names are compared to the letter,
+words of a fixed set in any case: `state = empty`.
 
 Records (pk consume) take besides
   value                the value and a line's end: the default
   %-tokens, such as '%p %o %k\\t%v\\n':
     %t topic   %p partition   %o offset   %e leader epoch   %d time   %T time in ms   %i counter
+    %x producer id   %y producer epoch   %a attributes of the batch
+    %a{compression}   %a{timestamp-type}   %a{transactional-bit}   %a{control-bit}
     %k key   %v or %s value   %K %V %S their lengths (-1: null)   %R value length as 4 bytes
     %h headers as k=v,k=v   %h{%k=%v;} each header by its own tokens   %H how many   %% a percent
     %L permalink pk://[PROFILE/]TOPIC/PARTITION/OFFSET; `pk consume` and `pk cp` take it as a topic
-    a token may be followed by {hex} or {base64}, numbers by {hex8} … {big32} {little64},
+    a text may be followed by {hex}, {base64} or {unpack[>Iqs]}, a number by {hex8} … {big32} {little64},
     %d by {strftime[%F %T]}
   templates, such as '{time} {key} {value.user.id}\\n': value.FIELD looks into JSON, headers.NAME
     is one header (in --where, too); besides the fields of jsonl there are time, link, leader_epoch

@@ -14,3 +14,8 @@ class Source(NamedTuple):
     leader_epoch: int = -1
     profile: str | None = None
     """The profile of the cluster, where there is one: permalinks name it."""
+
+    attributes: int | None = None
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    """As the batch has them; None where records are read one by one and nobody knows."""

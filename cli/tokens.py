@@ -5,6 +5,7 @@ Where the two disagree kcat's meaning is taken: %T is the time, not a length.
 
 import base64
 import re
+import struct
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from pk.cli.output import unescape
 from pk.cli.record_source import Source
 from pk.cli.times import show_time
 from pk.core.record.batch import Record
+from pk.core.record.compress import Codec
 
 Piece = Callable[[Source, Record, int], bytes]
 
@@ -41,8 +43,53 @@ _TEXTS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+_PACKED = {
+    "b": "b", "B": "B", "h": "h", "H": "H", "i": "i", "I": "I", "q": "q", "Q": "Q", "c": "c", ".": "c"
+}  # fmt: skip
+
+
+def _unpack(layout: str) -> Callable[[bytes], bytes]:
+    """`unpack[>Iq s]` as kcat's -s and rpk have it: the numbers and texts that lie one after the other, parted by blanks.
+    Raises Unusable for letters it does not know; the function says so of data that does not fit."""
+    order, letters = ">", []
+    for letter in layout.replace(" ", ""):
+        if letter in "<>":
+            order = letter
+        elif letter in _PACKED or letter in "s$":
+            letters.append((order, letter))
+        else:
+            raise Unusable(f"-f: unpack takes < > b B h H i I q Q c . s $, not {letter!r}.")
+    return lambda data: _unpacked(letters, data)
+
+
+def _unpacked(letters: Sequence[tuple[str, str]], data: bytes) -> bytes:
+    out, at = [], 0
+    for order, letter in letters:
+        if letter == "s":
+            out.append(data[at:])
+            at = len(data)
+        elif letter == "$":
+            if at != len(data):
+                return b"(%d bytes are left)" % (len(data) - at)
+        else:
+            form = order + _PACKED[letter]
+            if at + struct.calcsize(form) > len(data):
+                return b"(too short for %s)" % letter.encode()
+            (value,) = struct.unpack_from(form, data, at)
+            at += struct.calcsize(form)
+            out.append(value if isinstance(value, bytes) else b"%d" % value)
+    return b" ".join(out)
+
+
 def _length(data: bytes | None) -> int:
     return -1 if data is None else len(data)
+
+
+def _known(value: int | None) -> int:
+    """What a batch says of its records. Raises Unusable where they were not read as batches."""
+    if value is None:
+        raise Unusable("-f: %a, %x and %y are not known of a group's records with -n.")
+    return value
 
 
 _NUMBER_TOKENS: dict[str, Callable[[Source, Record, int], int]] = {
@@ -55,7 +102,19 @@ _NUMBER_TOKENS: dict[str, Callable[[Source, Record, int], int]] = {
     "S": lambda s, r, i: _length(r.value),
     "H": lambda s, r, i: len(r.headers),
     "i": lambda s, r, i: i,
+    "a": lambda s, r, i: _known(s.attributes),
+    "x": lambda s, r, i: _known(s.producer_id),
+    "y": lambda s, r, i: _known(s.producer_epoch),
 }
+_CODECS = {codec.value: codec.name.lower().encode() for codec in Codec}
+_ATTRIBUTES: dict[str, Callable[[int], bytes]] = {
+    "compression": lambda a: _CODECS.get(a & 7, b"%d" % (a & 7)),
+    "compression;number": lambda a: b"%d" % (a & 7),
+    "timestamp-type": lambda a: b"%d" % (a >> 3 & 1),
+    "transactional-bit": lambda a: b"%d" % (a >> 4 & 1),
+    "control-bit": lambda a: b"%d" % (a >> 5 & 1),
+}
+"""What `%a{…}` takes out of a batch's attributes, as rpk does."""
 _TEXT_TOKENS: dict[str, Callable[[Source, Record], bytes]] = {
     "t": lambda s, r: s.topic.encode(),
     "k": lambda s, r: r.key or b"",
@@ -117,19 +176,26 @@ def _constant(data: bytes) -> Piece:
 
 
 def _piece(token: str, modifier: str | None) -> Piece:
+    if token == "a" and modifier in _ATTRIBUTES:
+        told = _ATTRIBUTES[modifier]
+        return lambda s, r, i: told(_known(s.attributes))
     if token in _NUMBER_TOKENS:
         number = _NUMBER_TOKENS[token]
         show = _NUMBERS.get(modifier or "ascii")
         if show is None:
-            raise Unusable(f"-f: %{token} takes {', '.join(_NUMBERS)}, not {modifier!r}.")
+            takes = [*(_ATTRIBUTES if token == "a" else ()), *_NUMBERS]
+            raise Unusable(f"-f: %{token} takes {', '.join(takes)}, not {modifier!r}.")
         return lambda s, r, i: show(number(s, r, i))
     if token in _TEXT_TOKENS:
         text = _TEXT_TOKENS[token]
         if modifier is None:
             return lambda s, r, i: text(s, r)
-        encode = _TEXTS.get(modifier)
+        packed = modifier.startswith("unpack[") and modifier.endswith("]")
+        encode = _unpack(modifier[7:-1]) if packed else _TEXTS.get(modifier)
         if encode is None:
-            raise Unusable(f"-f: %{token} takes {', '.join(_TEXTS)}, not {modifier!r}.")
+            raise Unusable(
+                f"-f: %{token} takes {', '.join(_TEXTS)} or unpack[…], not {modifier!r}."
+            )
         return lambda s, r, i: encode(text(s, r))
     if token == "R":
         return lambda s, r, i: (_length(r.value) & 0xFFFFFFFF).to_bytes(4, "big")
@@ -139,6 +205,8 @@ def _piece(token: str, modifier: str | None) -> Piece:
         return _time(modifier)
     if token == "L" and modifier is None:
         return lambda s, r, i: link_to(s.profile, s.topic, s.partition, r.offset).encode()
+    if token in ("[", "|", "]"):
+        raise Unusable(f"-f: %{token} is no part of a record here; `pk topics offsets` shows it.")
     raise Unusable(
         f"-f: there is no token {'%' + token!r}; `pk help formats` lists them, and %% is a percent."
     )

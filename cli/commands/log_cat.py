@@ -120,5 +120,13 @@ def _copy(context: Context, log: Log, wish: _Wish, output: Output) -> None:
         records = log.records(batch)
         if header.base_offset < span.begin or header.next_offset > end:
             records = [r for r in records if span.begin <= r.offset < end]
-        source = Source(*log.tp, header.attributes >> 3 & 1, header.leader_epoch)
+        source = Source(
+            *log.tp,
+            header.attributes >> 3 & 1,
+            header.leader_epoch,
+            None,
+            header.attributes,
+            header.producer_id,
+            header.producer_epoch,
+        )
         output.take([Part(source, records)])

@@ -85,6 +85,9 @@ def source_of(batch: FetchedBatch, profile: str | None = None) -> Source:
         1 if batch.header.log_append_time else 0,
         batch.header.leader_epoch,
         profile,
+        batch.header.attributes,
+        batch.header.producer_id,
+        batch.header.producer_epoch,
     )
 
 

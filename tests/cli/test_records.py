@@ -115,6 +115,32 @@ def test_tokens(form: str, expected: bytes) -> None:
     assert token_writer(form)(SOURCE, RECORDS) == expected
 
 
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("%x %y %a", b"4711 3 28"),
+        ("%a{compression} %a{compression;number}", b"zstd 4"),
+        ("%a{timestamp-type}%a{transactional-bit}%a{control-bit}", b"110"),
+        ("%x{hex32}", b"00001267"),
+        ("%v{unpack[>hI]}", b"-2 7"),
+        ("%v{unpack[>h <H . s]}", b"-2 0 \x00 \x07"),
+        ("%v{unpack[hs$]}", b"-2 \x00\x00\x00\x07"),
+        ("%v{unpack[h$]}", b"(4 bytes are left)"),
+        ("%v{unpack[qq]}", b"(too short for q)"),
+    ],
+)
+def test_tokens_of_a_batch_and_packed_values(form: str, expected: bytes) -> None:
+    source = SOURCE._replace(attributes=0b11100, producer_id=4711, producer_epoch=3)
+    record = Record(5, 0, None, struct.pack(">hI", -2, 7), ())
+    assert token_writer(form)(source, [record]) == expected
+
+
+def test_what_is_not_known_of_a_record_is_not_made_up() -> None:
+    for form in ("%x", "%y", "%a", "%a{compression}"):
+        with pytest.raises(Unusable, match="not known"):
+            token_writer(form)(SOURCE, RECORDS)
+
+
 def test_times_beyond_the_calendar_are_shown_as_numbers() -> None:
     odd = [RECORDS[0]._replace(timestamp=ms) for ms in (1_795_253_464_328_000, 2**63 - 1)]
     for form in ("%d{strftime[%Y]};", "%d;", "{time};"):
@@ -123,7 +149,9 @@ def test_times_beyond_the_calendar_are_shown_as_numbers() -> None:
     assert b"1795253464328000" in writer("table").batch(SOURCE, odd)
 
 
-@pytest.mark.parametrize("form", ["%q", "%k{rot13}", "%h{%q}", "%k{hex", "%o{hex}"])
+@pytest.mark.parametrize(
+    "form", ["%q", "%k{rot13}", "%h{%q}", "%k{hex", "%o{hex}", "%a{x}", "%k{unpack[x]}", "%|"]
+)
 def test_tokens_that_do_not_exist(form: str) -> None:
     with pytest.raises(Unusable, match="-f:"):
         token_writer(form)
