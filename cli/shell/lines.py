@@ -262,7 +262,9 @@ class Shell:
         if line.watch_s is not None:
             handler = _watched(handler, line.watch_s)
         changes = _changes(node)
-        job = Job(handler, context, retried=not changes and parsed.path[0] not in _STREAMING)
+        # A script's command ends as `pk` does: nobody sits there who would rather wait.
+        retried = self.interactive and not changes and parsed.path[0] not in _STREAMING
+        job = Job(handler, context, retried=retried)
         code = self._wait(job)
         with contextlib.suppress(BrokenPipeError):
             streams.out.flush()

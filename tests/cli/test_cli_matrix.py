@@ -324,6 +324,42 @@ def check_formats(path: str, stem: Path) -> int:
     return len(rows)
 
 
+# Nobody there
+
+ASKS_NOBODY = {("groups", "undo"), ("undo",), ("profile", "add")}
+"""Commands that need no cluster for what their cases do."""
+
+
+def first_cases() -> dict[tuple[str, ...], Case]:
+    """A case for each command that connects; of those that wait, one that does so for no time."""
+    found: dict[tuple[str, ...], Case] = {}
+    for case in CASES:
+        command = command_of(case)
+        names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
+        fits = "--timeout 0" in case.words if case.words.startswith("wait ") else case.code == 0
+        if command is None or not fits or case.pipe_only and not case.words.startswith("configs"):
+            continue
+        if any(option.dest == "bootstrap_server" for option in command.options):
+            words = shlex.split(case.words.format(**names))
+            found.setdefault(parse(ROOT, words).path, case)
+    return {path: case for path, case in found.items() if path not in ASKS_NOBODY}
+
+
+@pytest.mark.parametrize("path", first_cases(), ids=" ".join)
+def test_nobody_listens(path: tuple[str, ...], pk: Run, tmp_path: Path) -> None:
+    """Every command that connects ends with 3, and says at once where nobody was."""
+    (tmp_path / "edited").write_text("retention.ms=90000\n")
+    case = first_cases()[path]
+    names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1") | {
+        "tmp": str(tmp_path),
+        "edited": str(tmp_path / "edited"),
+    }
+    ran = pk(*shlex.split(case.words.format(**names)), "-b", "127.0.0.1:1", stdin=case.stdin)
+    assert ran.code == (124 if path[0] == "wait" else 3), ran.err
+    assert "127.0.0.1:1: connection refused (nothing listens there)" in ran.err
+    assert "Traceback" not in ran.err
+
+
 # On a terminal
 
 
