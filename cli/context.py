@@ -3,6 +3,7 @@
 Data goes to `show`, `show_document` and `write` (standard output); everything else to `say` (standard error).
 """
 
+import errno
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -194,11 +195,16 @@ class Context:
             self._tell_why_nothing(document.rows, look)
 
     def say(self, text: str = "") -> None:
-        """Writes a line to standard error; on a terminal, a sentence too long for it is parted between words."""
-        self.hush()
+        """Writes a line to standard error; on a terminal, a sentence too long for it is parted between words. When the
+        terminal is gone, what the command does last goes on."""
         self.spoke = True
-        self.streams.err.write(f"{self.painted(self.streams.folded(escaped_lines(text)))}\n")
-        self.streams.err.flush()
+        try:
+            self.hush()
+            self.streams.err.write(f"{self.painted(self.streams.folded(escaped_lines(text)))}\n")
+            self.streams.err.flush()
+        except OSError as e:
+            if e.errno != errno.EIO:
+                raise
 
     def whisper(self, text: str) -> None:
         """Writes a line on the terminal that standard error is, which the next word takes the place of."""
@@ -309,7 +315,10 @@ class Context:
         line = bytearray()
         while not line.endswith(b"\n"):
             await trio.lowlevel.wait_readable(fd)
-            data = os.read(fd, 1024)
+            try:
+                data = os.read(fd, 1024)
+            except OSError:  # the terminal is gone
+                data = b""
             if not data:
                 self.say()
                 break

@@ -218,7 +218,8 @@ async def run_node(
     ready: Callable[[Node], None],
     parent: int | None = None,
 ) -> None:
-    """Run a node until SIGINT or SIGTERM, which drain it; a second signal ends it at once.
+    """Run a node until SIGINT, SIGTERM or SIGHUP (unless that is ignored), which drain it; a second one ends it at once, but
+    for SIGHUP, which comes twice where a shell goes with its terminal.
 
     `ready` is called when it serves. `parent` is a pipe whose end is the parent's, and drains the node too. Raises
     StartError, LogDirError.
@@ -231,12 +232,15 @@ async def run_node(
         ready(node)
 
     node = Node(config, disk=disk)
-    with _one_reason(), trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    ends = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) not in (signal.SIG_IGN, None):
+        ends.append(signal.SIGHUP)
+    with _one_reason(), trio.open_signal_receiver(*ends) as signals:
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
-                async for _ in signals:
-                    if node.stopping:
+                async for number in signals:
+                    if node.stopping and number != signal.SIGHUP:
                         nursery.cancel_scope.cancel()
                     node.stop()
 

@@ -453,10 +453,12 @@ def _choices(moving: Moving, *, may_go_on: bool) -> list[str]:
 async def _interrupted(
     moving: Moving, interrupts: Interrupts, *, may_go_on: bool = True
 ) -> int | None:
-    """Does what whoever interrupted wants; None: goes on watching."""
+    """Does what whoever interrupted wants; None: goes on watching. Where the terminal is gone, the rest is left to a process
+    that outlives it, since nobody can be asked any more."""
     context = moving.context
     answer = "l"
-    if context.streams.in_terminal and context.streams.err_terminal:
+    asks = context.streams.in_terminal and context.streams.err_terminal
+    if asks and not interrupts.hung_up:
 
         async def ask() -> None:
             nonlocal answer
@@ -470,6 +472,8 @@ async def _interrupted(
             answer = "l"
         elif not may_go_on and answer not in ("c", "d"):
             answer = "l"
+    if interrupts.hung_up:
+        answer = "d"
     if answer in ("c", "d", "l"):
         _tell_not_begun(moving)
     if answer == "c":

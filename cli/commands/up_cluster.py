@@ -12,6 +12,7 @@ import trio
 
 from pk.cli import cluster_files
 from pk.cli.cluster_files import ClusterState, NodeState
+from pk.cli.commands.interrupts import hangup
 from pk.cli.commands.node import broker_config, remove_tree
 from pk.cli.commands.up import HOST, check_port
 from pk.cli.context import Context
@@ -149,7 +150,7 @@ async def up_cluster(context: Context, count: int) -> int:
             stack.callback(os.unlink, listed)
         where = f"data in {directory}" if temporary is None else "in a temporary directory"
         where = "in memory" if args.memory else where
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, *hangup()) as signals:
             async with trio.open_nursery() as nursery:
                 supervisor = Supervisor(
                     state, plan.config_of, nursery, memory=args.memory, say=_say
@@ -197,8 +198,11 @@ async def _until_told(
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(drain)
-            async for _ in signals:
-                break
+            async for number in signals:
+                if (
+                    number != signal.SIGHUP
+                ):  # which may come twice, where a shell goes with its terminal
+                    break
             nursery.cancel_scope.cancel()
     finally:
         supervisor.kill_all()
@@ -219,8 +223,9 @@ def _take_away(directory: str, pipe: int) -> None:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # a terminal that is gone
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
 
 def _show(state: ClusterState) -> None:

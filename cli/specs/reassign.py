@@ -173,7 +173,7 @@ REASSIGN = Group(
                 "pk reassign apply --resume",
             ),
             notes="Ctrl-C asks what is to become of it: leave it running, hand it to the background, or take back what "
-            "still moves. A file that undoes it is written first; `pk reassign rollback` reads it. The preferred "
+            "still moves; when its terminal goes, the background has it. A file that undoes it is written first; `pk reassign rollback` reads it. The preferred "
             "replicas lead at the end.",
         ),
         Command(

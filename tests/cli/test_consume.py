@@ -198,7 +198,7 @@ def test_a_member_commits_what_it_showed_and_no_more(at: Run, fresh: Fresh, orde
     assert at("consume", orders, "-o", "committed..end", "-g", group).lines == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_what_a_member_showed_before_it_was_ended_is_committed(
     at: Run, kafka: Kafka, fresh: Fresh, orders: str, number: int
 ) -> None:

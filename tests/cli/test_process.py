@@ -61,7 +61,7 @@ def up() -> Iterator[Callable[..., Up]]:
             one.process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_up_says_where_it_is_and_leaves_nothing(
     up: Callable[..., Up], pk: Run, tmp_path: Path, number: int
 ) -> None:

@@ -318,6 +318,28 @@ def test_detached_a_process_in_the_background_tidies_up(pk: Pk) -> None:
     assert all(set(r) == {3, 4} for r in pk.replicas(topic).values())
 
 
+@pytest.mark.slow
+def test_when_its_terminal_goes_a_process_in_the_background_tidies_up(pk: Pk) -> None:
+    topic = make_topic(pk, "hung-up", "1:2,2:1", 4)
+    program, *words = pk_command("reassign", "apply", "-t", topic, "--to", "3,4", "-y")
+    child = pexpect.spawn(
+        program,
+        [*words, "--throttle", "100kB/s"],
+        env={**pk.environment, "TERM": "xterm-256color"},
+        dimensions=(24, 80),
+        timeout=30,
+    )
+    child.expect(re.escape("of 2 partitions"))
+    os.close(child.child_fd)
+    child.closed, child.child_fd = True, -1
+    assert child.pid is not None
+    os.waitpid(child.pid, 0)
+    assert pk.moving() and pk.throttles()
+    pk.run("reassign", "throttle", "100MB/s", "-y")
+    wait_until("throttles gone", lambda: (not pk.moving() and not pk.throttles()) or None, 60)
+    assert all(set(r) == {3, 4} for r in pk.replicas(topic).values())
+
+
 def test_on_a_terminal_it_shows_progress_and_asks_what_ctrl_c_is_to_mean(pk: Pk) -> None:
     topic = make_topic(pk, "asked", "1:2,2:1", 4)
     before = pk.replicas(topic)
