@@ -240,8 +240,10 @@ def _time(modifier: str | None) -> Piece:
 
 
 def _formatted(timestamp: int, pattern: str) -> str:
+    if timestamp < 0:
+        return ""  # it has no time
     try:
-        return datetime.fromtimestamp(max(timestamp, 0) / 1000).strftime(pattern)
+        return datetime.fromtimestamp(timestamp / 1000).strftime(pattern)
     except (ValueError, OverflowError, OSError):
         return str(timestamp)  # beyond the calendar
 

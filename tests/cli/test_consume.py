@@ -142,6 +142,7 @@ def test_the_newest_of_what_the_filters_let_through(at: Run, kept: str) -> None:
     assert at(*words, "3").lines == ["27", "28", "29"]
     assert at(*words, "2", "-k", "k2").lines == ["22", "27"]
     assert at(*words, "3", "--where", "value.amount < 12").lines == ["9", "10", "11"]
+    assert at(*words, "3", "-H", "eu=1").lines == ["25", "27", "29"]
     assert at(*words, "99", "--where", "value.amount < 2").lines == ["0", "1"]
 
 

@@ -101,6 +101,8 @@ def test_a_preview_says_what_would_happen_and_does_nothing(
         "7 is past the end: clamped",
     )
     assert "skips 2 records" in plan.err and "nothing was changed" in plan.err
+    late = at("groups", "reset-offsets", group, "--to", "@tomorrow", "--dry-run", "-f", "json").json
+    assert [(r["target"], r["note"]) for r in late] == [(10, "nothing after that time: end")]
     assert committed(at, group) == {(timed_topic, 0): 5}
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from pk.cli.commands.interrupts import hangup
+
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
@@ -74,6 +76,16 @@ def test_up_says_where_it_is_and_leaves_nothing(
     assert code == 0, error
     assert "Traceback" not in error
     assert list(tmp_path.glob("pk-*")) == []
+
+
+def test_what_is_to_outlive_its_terminal_is_left_to() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert hangup() == ()
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert hangup() == (signal.SIGHUP,)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_up_in_memory_touches_no_disk(up: Callable[..., Up], pk: Run, tmp_path: Path) -> None:

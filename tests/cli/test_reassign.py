@@ -14,7 +14,9 @@ from trio.testing import MockClock
 
 from pk.cli.commands import reassign_files as files
 from pk.cli.commands.elections import elect_leaders
+from pk.cli.commands.reassign_plan import Change, State
 from pk.cli.commands.reassign_run import restore_order
+from pk.cli.commands.reassign_state import Live, cautions
 from pk.cli.commands.reassign_watch import STALL_S, Seen, Tracker, first_lines, sentence
 from pk.cli.commands.throttles import (
     FOLLOWER_RATE,
@@ -277,6 +279,36 @@ def test_what_does_not_go_together_elsewhere(pk: Run) -> None:
         ("partitions", "elect-leaders", "--unclean", "--election-type", "preferred", "--all"),
     ):
         assert pk(*words, "-b", "127.0.0.1:1").code == 2, words
+
+
+@pytest.mark.parametrize(
+    ("after", "racks", "facts", "said"),
+    [
+        ((1, 3), (None, None, None), {}, ""),
+        ((1,), (None, None, None), {}, "fewer replicas than min.insync.replicas"),
+        ((1, 3), (None, None, None), {"leader": -1}, "no leader to copy from"),
+        ((1, 3), (None, None, None), {"moving": (3,)}, "being moved already"),
+        ((1, 3), ("a", "b", "a"), {}, "all replicas in one rack"),
+        ((1, 3), (None, None, None), {"usable": 400}, "Broker 3 has too little room"),
+        ((1, 3), (None, None, None), {"usable": 550}, "Broker 3's disks will be 95% full"),
+    ],
+)
+def test_what_somebody_may_not_want_is_said_before_it_is_asked(
+    after: tuple[int, ...], racks: tuple[str | None, ...], facts: dict[str, Any], said: str
+) -> None:
+    leader, moving, usable = (
+        facts.get(k, v) for k, v in (("leader", 1), ("moving", ()), ("usable", 1000))
+    )
+    live = Live(
+        None,
+        {},
+        State(dict(zip((1, 2, 3), racks, strict=True)), {A: (1, 2)}),
+        {A: PartitionDescription(0, leader, 0, (1, 2), (1, 2))},
+        {A: Reassignment((1, 2, *moving), moving, ())} if moving else {},
+        {3: (1000, usable)},
+    )
+    found = cautions(live, [Change(A, (1, 2), after, 500)], {"t": 2})
+    assert len(found) == bool(said) and all(said in one for one in found), found
 
 
 def test_throttles_that_nothing_needs_are_told_where_one_would_look(at: Run, kafka: Kafka) -> None:

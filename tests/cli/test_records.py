@@ -2,6 +2,7 @@
 
 import json
 import struct
+import time
 
 import pytest
 from hypothesis import given
@@ -139,6 +140,18 @@ def test_what_is_not_known_of_a_record_is_not_made_up() -> None:
     for form in ("%x", "%y", "%a", "%a{compression}"):
         with pytest.raises(Unusable, match="not known"):
             token_writer(form)(SOURCE, RECORDS)
+
+
+def test_times_are_iso_in_the_local_zone_or_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        made = token_writer("%d|%d{strftime[%F %H:%M]};")(SOURCE, RECORDS[:2])
+        assert made == b"2026-01-01T05:30:00.000+05:30|2026-01-01 05:30;|;"
+        assert b"  2026-01-01T05:30:00.000+05:30  " in writer("table").batch(SOURCE, RECORDS[:1])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_times_beyond_the_calendar_are_shown_as_numbers() -> None:
