@@ -27,6 +27,9 @@ _SIZES_S = 3.0
 """How long brokers may take to tell sizes: they are a comfort, not the matter."""
 
 _GROUPS_AT_ONCE = 16
+_ASKED_ROWS = 40
+"""So many offsets are shown with the question; the rest is counted."""
+
 _NOTHING = "changes nothing"
 _JOINED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP)
 
@@ -243,7 +246,12 @@ async def ask(
     if not (args.yes or args.values().get("execute")):
         times = await target_times(admin, moves)
         size = await bytes_of(admin, moves)
-        say_table(context, Listing(_columns(moves, times), rows_of(moves, times, "")))
+        rows = rows_of(moves, times, "")
+        if len(rows) > _ASKED_ROWS:  # what is to be said of one is seen in any case
+            rows.sort(key=lambda row: not row["note"])
+        say_table(context, Listing(_columns(moves, times), rows[:_ASKED_ROWS]))
+        if len(rows) > _ASKED_ROWS:
+            context.say(f"… and {len(rows) - _ASKED_ROWS:,} more (`--dry-run` shows all).")
     groups = groups_in(moves)
     context.say(
         f"On {context.settings.cluster_name}, this {totals(moves, times, size)} for {join(groups)}."

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from clients.fixtures import Kafka
 from group_parts import Fresh, Run, committed
-from terminal import SIZES, Terminal, size_name
+from terminal import SIZES, Terminal, on_terminal, size_name
+
+from pk.cli.main import main
 
 
 @pytest.fixture(params=SIZES, ids=size_name)
@@ -45,6 +47,19 @@ def test_a_reset_is_shown_and_asked(
         else:
             assert "Nothing was changed." in screen.text
         assert committed(at, group)[timed_topic, 0] == offset
+
+
+def test_a_question_about_many_offsets_stays_on_the_screen(
+    kafka: Kafka, at: Run, fresh: Fresh
+) -> None:
+    topic, group = fresh("wide"), fresh("many")
+    at("topics", "create", topic, "-p", "60")
+    at("groups", "reset-offsets", group, "-t", f"{topic}:0-58", "--to", "end", "-y")
+    words = ("groups", "reset-offsets", group, "-t", topic, "--to", "end", "-b", kafka.bootstrap)
+    asked = on_terminal(main, words, (80, 24), "n\n")
+    assert (asked.code, "… and 20 more (`--dry-run` shows all)." in asked.screen) == (5, True)
+    first = next(line for line in asked.screen.splitlines() if line.startswith(topic))
+    assert first.split()[1] == "59" and "no commit" in first, "what is said of one is not hidden"
 
 
 def test_ctrl_c_at_a_question_changes_nothing(

@@ -63,7 +63,10 @@ def up() -> Iterator[Callable[..., Up]]:
             one.process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)],
+)
 def test_up_says_where_it_is_and_leaves_nothing(
     up: Callable[..., Up], pk: Run, tmp_path: Path, number: int
 ) -> None:
