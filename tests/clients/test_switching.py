@@ -89,7 +89,7 @@ class World:
         shared = kafka.kind == "apache"
         self.names = {
             name: fresh_name(name) if shared else name
-            for name in ("orders", "billing", "ready", "new", "copy", "scratch")
+            for name in ("orders", "billing", "ready", "reports", "new", "copy", "scratch")
         }
         self.changed = True
         """Whether something may be other than it is to be."""
@@ -118,6 +118,7 @@ class World:
             "delete.json": f'{{"partitions":[{{"topic":"{orders}","partition":0,"offset":1}}],'
             '"version":1}',
             "plan.json": f'{{"version":1,"partitions":[{",".join(plan)}]}}',
+            "offsets.csv": f"{orders},0,1\n{orders},1,2\n",
             "topics.json": f'{{"topics":[{{"topic":"{orders}"}}],"version":1}}',
         }
         for name, text in files.items():
