@@ -235,8 +235,27 @@ def title(column: Column) -> str:
 
 def _table(listing: Listing, look: Look) -> str:
     if look.terminal:
-        return rich_table(listing, look)
+        return terminal_table(listing, look)
     return _plain_table(listing)
+
+
+def terminal_table(
+    listing: Listing, look: Look, lit: Callable[[int, int], bool] | None = None
+) -> str:
+    """The table as a terminal shows it. `lit` says of a row and a column whether that cell is to stand out."""
+    from pk.cli.table import laid_out
+
+    style, rows = listing.style, listing.rows
+    return laid_out(
+        [title(column) for column in listing.columns],
+        [column.right for column in listing.columns],
+        cells_of(listing, terminal=True),
+        look.width,
+        codes=look.colour or lit is not None,
+        colour=look.colour,
+        style=None if style is None else lambda i: style(rows[i]),
+        lit=lit,
+    )
 
 
 def _plain_table(listing: Listing) -> str:
@@ -252,141 +271,6 @@ def _plain_table(listing: Listing) -> str:
         ]
         lines.append("  ".join(parts).rstrip() + "\n")
     return "".join(lines)
-
-
-_GAP = 2
-_NARROWEST = 8
-
-
-def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths of columns that fit `room` together with the gaps between them: the widest give way first, down to what each
-    needs at `least`, so that a long name is folded and not the numbers beside it. They may still be too wide."""
-    found = list(widths)
-    excess = sum(found) + _GAP * (len(found) - 1) - room
-    while excess > 0:
-        able = [k for k, width in enumerate(found) if width > least[k]]
-        if not able:
-            break
-        widest = max(found[k] for k in able)
-        top = [k for k in able if found[k] == widest]
-        next_below = max((found[k] for k in able if found[k] < widest), default=0)
-        step = min(widest - max(next_below, max(least[k] for k in top)), -(-excess // len(top)))
-        for k in top:
-            cut = min(max(step, 1), found[k] - least[k], excess)
-            found[k] -= cut
-            excess -= cut
-    return found
-
-
-def _widths(
-    listing: Listing, cells: Sequence[Sequence[str]], room: int, *, heads_broken: bool = False
-) -> list[int]:
-    """How wide each column of a table is shown; `heads_broken`: with a line for each word of a heading, if need be."""
-    from rich.cells import cell_len
-
-    heads = [title(column) for column in listing.columns]
-    needed = [
-        max(map(cell_len, h.split()), default=0) if heads_broken else cell_len(h) for h in heads
-    ]
-    widest = [max([head, *(cell_len(line[k]) for line in cells)]) for k, head in enumerate(needed)]
-    least = [
-        width if column.right else min(width, max(_NARROWEST, head))
-        for width, column, head in zip(widest, listing.columns, needed, strict=True)
-    ]
-    return fitting_widths(widest, least, room)
-
-
-def _fits(widths: Sequence[int], room: int) -> bool:
-    return sum(widths) + _GAP * (len(widths) - 1) <= room
-
-
-def rich_table(listing: Listing, look: Look, lit: Callable[[int, int], bool] | None = None) -> str:
-    """The table as a terminal shows it; where not even its numbers fit, each row upright, a line for each column. `lit`
-    says of a row and a column whether that cell is to stand out."""
-    import io
-
-    from rich.console import Console
-    from rich.text import Text
-
-    texts = cells_of(listing, terminal=True)
-    cells = [
-        [
-            Text(cell, "reverse" if lit is not None and lit(i, k) else "")
-            for k, cell in enumerate(line)
-        ]
-        for i, line in enumerate(texts)
-    ]
-    styles = [listing.style(row) if listing.style else None for row in listing.rows]
-    buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=look.width,
-        force_terminal=look.colour or lit is not None,
-        no_color=not look.colour,
-        color_system="auto" if look.colour else "standard" if lit is not None else None,
-        highlight=False,
-        legacy_windows=False,
-    )
-    heads = [title(column) for column in listing.columns]
-    widths = _widths(listing, texts, look.width)
-    if not _fits(widths, look.width):
-        import textwrap
-
-        widths = _widths(listing, texts, look.width, heads_broken=True)
-        heads = [
-            "\n".join(textwrap.wrap(head, width, break_long_words=False))
-            for head, width in zip(heads, widths, strict=True)
-        ]
-    if _fits(widths, look.width) or not cells:
-        console.print(_across(listing, heads, widths, cells, styles))
-    else:
-        for number, (line, style) in enumerate(zip(cells, styles, strict=True), 1):
-            console.print(f"── {number} ".ljust(min(look.width, 40), "─"))
-            console.print(_upright(listing, line, style))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
-
-
-def _across(
-    listing: Listing,
-    heads: Sequence[str],
-    widths: Sequence[int],
-    cells: Sequence[Sequence[Any]],
-    styles: Sequence[str | None],
-) -> Any:
-    """A table of rich's."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-        header_style="bold",
-        collapse_padding=True,
-    )
-    for column, head, width in zip(listing.columns, heads, widths, strict=True):
-        table.add_column(
-            head,
-            justify="right" if column.right else "left",
-            overflow="fold",
-            no_wrap=column.right,
-            width=width,
-        )
-    for line, style in zip(cells, styles, strict=True):
-        table.add_row(*line, style=style)
-    return table
-
-
-def _upright(listing: Listing, cells: Sequence[Any], style: str | None) -> Any:
-    """One row of a table that is too wide, as `\\G` shows it in the shell."""
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(justify="right", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for column, cell in zip(listing.columns, cells, strict=True):
-        grid.add_row(title(column), cell, style=style)
-    return grid
 
 
 def _csv(keys: Sequence[str], rows: Iterable[Row]) -> str:

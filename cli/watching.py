@@ -32,7 +32,7 @@ from pk.cli.output import (
     narrow,
     render,
     render_document,
-    rich_table,
+    terminal_table,
 )
 from pk.cli.times import show_span, show_time
 from pk.core.errors import KafkaError, ProtocolError
@@ -229,7 +229,7 @@ def painted_lines(picture: Picture, before: Picture | None, look: Look) -> list[
         elif lines:
             lines.append("")
         lit = lit_cells(was[1] if isinstance(was, tuple) else None, listing)
-        lines += rich_table(listing, look, lambda row, k, lit=lit: (row, k) in lit).splitlines()
+        lines += terminal_table(listing, look, lambda row, k, lit=lit: (row, k) in lit).splitlines()
     return lines
 
 

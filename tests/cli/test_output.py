@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import sys
 
 import cbor2
 import pytest
@@ -83,6 +84,53 @@ def test_no_number_is_ever_cut_off(width: int) -> None:
     upright = "── 2 " in text
     assert upright == (width < 77)
     assert ("SOME NUMBER 0" in text) == (upright or width >= 120)
+
+
+def test_numbers_stay_whole_where_a_table_is_too_wide() -> None:
+    """A `12` that loses its 2 is another number: the terminal has to wrap the line then."""
+    rows = [{"topic": "a long name", "partitions": n, "isr": [1, 2, 3]} for n in (1, 12, 123_456)]
+    text = shown(Look(terminal=True, width=10), LISTING._replace(rows=rows))
+    assert [word for word in text.split() if word.isdigit()] == ["1", "12", "123456"]
+
+
+def test_what_is_too_long_is_folded_between_words_else_within_them() -> None:
+    rows = [
+        {"topic": "one two three", "partitions": 7},
+        {"topic": "日本語日本語", "partitions": 10},
+        {"topic": "abcdefghijklm no", "partitions": None},
+        {"topic": "über\nzwei", "partitions": 1},
+    ]
+    columns = (Column("topic", show=str), Column("partitions", right=True, title="N"))
+    listing = Listing(columns, rows)
+    text = shown(Look(terminal=True, width=12), listing)
+    assert text.splitlines()[2:] == [
+        "one two    7",
+        "three",
+        "日本語日  10",
+        "本語",
+        "abcdefgh   -",
+        "ijklm no",
+        "über       1",
+        "zwei",
+    ]
+
+
+def test_thousands_of_rows_are_laid_out_at_a_few_calls_each() -> None:
+    rows = [{"topic": f"t-{n}", "partitions": n, "isr": [1], "internal": False} for n in range(500)]
+    listing = LISTING._replace(rows=rows, style=lambda row: "red" if row["topic"] == "t-3" else "")
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        text = shown(Look(terminal=True, colour=True, width=80), listing)
+    finally:
+        sys.setprofile(None)
+    assert (len(text.splitlines()), text.count("\x1b[31m")) == (502, 1)
+    assert calls < 30 * len(rows)
 
 
 def test_colour_on_a_terminal() -> None:

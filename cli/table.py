@@ -1,0 +1,208 @@
+"""Tables as a terminal shows them: columns fitted to its width, what is too long folded, rows in colour.
+
+Lists may have many thousands of rows, most of them of short ASCII words: those cost no more than being padded. Only where
+a cell has other characters is it asked how wide they are, and only where it does not fit is it folded.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+
+_GAP = "  "
+_NARROWEST = 8
+_SGR = {
+    "bold": "1",
+    "dim": "2",
+    "reverse": "7",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+_PIECE = re.compile(r"\s*\S+\s*")
+
+
+def width_of(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Widths of columns that fit `room` together with the gaps between them: the widest give way first, down to what each
+    needs at `least`, so that a long name is folded and not the numbers beside it. They may still be too wide."""
+    found = list(widths)
+    excess = sum(found) + len(_GAP) * (len(found) - 1) - room
+    while excess > 0:
+        able = [k for k, width in enumerate(found) if width > least[k]]
+        if not able:
+            break
+        widest = max(found[k] for k in able)
+        top = [k for k in able if found[k] == widest]
+        next_below = max((found[k] for k in able if found[k] < widest), default=0)
+        step = min(widest - max(next_below, max(least[k] for k in top)), -(-excess // len(top)))
+        for k in top:
+            cut = min(max(step, 1), found[k] - least[k], excess)
+            found[k] -= cut
+            excess -= cut
+    return found
+
+
+def folded(text: str, width: int) -> list[str]:
+    """The lines that a text takes in a column: parted between words, and within one that is wider than the column."""
+    lines: list[str] = []
+    for part in text.split("\n"):
+        line, used = "", 0
+        for piece in _PIECE.findall(part) or [""]:
+            wide = width_of(piece.rstrip())
+            if used and used + wide > width:
+                lines.append(line.rstrip())
+                line, used = "", 0
+            while wide > width:
+                cut = _chars_in(piece, width)
+                lines.append(piece[:cut])
+                piece = piece[cut:]
+                wide = width_of(piece.rstrip())
+            line += piece
+            used += width_of(piece)
+        lines.append(line.rstrip())
+    return lines
+
+
+def _chars_in(text: str, width: int) -> int:
+    """How many characters of a text fit a width; at least one, for it has to go somewhere."""
+    if text.isascii():
+        return width
+    used = 0
+    for i, char in enumerate(text):
+        used += width_of(char)
+        if used > width:
+            return max(i, 1)
+    return len(text)
+
+
+class _Cells:
+    """The texts of a table, and how wide each column of it is."""
+
+    def __init__(
+        self, heads: Sequence[str], right: Sequence[bool], rows: Sequence[Sequence[str]], room: int
+    ) -> None:
+        self.heads, self.right, self.rows = heads, right, rows
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.heads)
+        # What is not ASCII, or has lines, is laid out one cell after another; nearly all columns have nothing of it.
+        self.simple = [
+            "".join(cells).isascii() and not any("\n" in c for c in cells) for cells in columns
+        ]
+        widest = [
+            max(width_of(head), *(map(len, cells) if simple else map(_widest_line, cells)), 0)
+            for head, cells, simple in zip(self.heads, columns, self.simple, strict=True)
+        ]
+        least = [
+            wide if right else min(wide, max(_NARROWEST, width_of(head)))
+            for wide, right, head in zip(widest, self.right, self.heads, strict=True)
+        ]
+        self.widths = fitting_widths(widest, least, room)
+        self.fits = all(self.simple) and self.widths == widest
+        """Whether each row is one line."""
+
+    def lines_of(self, cells: Sequence[str]) -> list[list[str]]:
+        """The lines of a row, each as its cells, padded."""
+        parts = [
+            [cell] if simple and len(cell) <= width else folded(cell, width)
+            for cell, width, simple in zip(cells, self.widths, self.simple, strict=True)
+        ]
+        height = max(map(len, parts))
+        return [
+            self.padded([part[i] if i < len(part) else "" for part in parts]) for i in range(height)
+        ]
+
+    def padded(self, cells: Sequence[str]) -> list[str]:
+        return [
+            _pad(cell, width, right)
+            for cell, width, right in zip(cells, self.widths, self.right, strict=True)
+        ]
+
+    @property
+    def head(self) -> list[str]:
+        return self.padded(self.heads)
+
+    def one_line(self) -> str:
+        """What `%` makes the line of a row from, where each row is one."""
+        signs = ("" if right else "-" for right in self.right)
+        return _GAP.join(f"%{s}{width}s" for s, width in zip(signs, self.widths, strict=True))
+
+
+def _widest_line(cell: str) -> int:
+    return max(map(width_of, cell.split("\n")))
+
+
+def _pad(text: str, width: int, right: bool) -> str:
+    if not text.isascii():
+        width -= width_of(text) - len(text)
+    return text.rjust(width) if right else text.ljust(width)
+
+
+def _codes(style: str | None, *, colour: bool) -> str:
+    """The escape sequence's codes of a style such as `bold yellow`; without colour, those that are none."""
+    codes = [_SGR[word] for word in (style or "").split()]
+    return ";".join(code for code in codes if colour or code[0] != "3")
+
+
+def _styled(text: str, codes: str) -> str:
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
+
+
+def _line(parts: Sequence[str], codes: str, lit: Callable[[int], bool] | None) -> str:
+    if lit is None:
+        return _styled(_GAP.join(parts).rstrip(), codes)
+    bright = f"{codes};{_SGR['reverse']}" if codes else _SGR["reverse"]
+    while parts and not lit(len(parts) - 1) and not parts[-1].strip():
+        parts = parts[:-1]
+    last = len(parts) - 1
+    return _GAP.join(
+        _styled(part, bright) if lit(k) else _styled(part.rstrip() if k == last else part, codes)
+        for k, part in enumerate(parts)
+    )
+
+
+def laid_out(
+    heads: Sequence[str],
+    right: Sequence[bool],
+    rows: Sequence[Sequence[str]],
+    room: int,
+    *,
+    codes: bool = False,
+    colour: bool = False,
+    style: Callable[[int], str | None] | None = None,
+    lit: Callable[[int, int], bool] | None = None,
+) -> str:
+    """A table in `room` columns of a terminal, each line ended. `right` are the columns that stand on the right.
+
+    With `codes` the head is bold and rows have their `style` (`bold yellow`), without `colour` only what of it is none;
+    `lit` says of a row and a column whether that cell is to stand out.
+    """
+    cells = _Cells(heads, right, rows, room)
+    rule = "─" * max(sum(cells.widths) + len(_GAP) * (len(cells.widths) - 1), 0)
+    lines = [_line(cells.head, _codes("bold" if codes else None, colour=colour), None), rule]
+    form = cells.one_line()
+    for i, row in enumerate(rows):
+        own = _codes(style(i), colour=colour) if codes and style is not None else ""
+        if cells.fits and lit is None:
+            lines.append(_styled((form % tuple(row)).rstrip(), own))
+            continue
+        for number, parts in enumerate(cells.lines_of(row)):
+            bright = None if lit is None else partial(_is_lit, lit, i, parts if number else None)
+            lines.append(_line(parts, own, bright))
+    return "\n".join(lines) + "\n"
+
+
+def _is_lit(
+    lit: Callable[[int, int], bool], row: int, parts: Sequence[str] | None, column: int
+) -> bool:
+    """Whether a cell stands out; where it is folded, only the lines that it has (`parts`, from the second on)."""
+    return lit(row, column) and (parts is None or bool(parts[column].strip()))
