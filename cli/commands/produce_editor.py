@@ -247,6 +247,7 @@ class Screen:
     async def ask(self, text: str) -> Typed | None:
         """A text that makes records; None at the end of input. Cancelled, it leaves the terminal as it was."""
         found: Typed | None = None
+        self._stopped = False  # and not in the other thread, which begins after a Ctrl-C that comes now
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._stop_when_cancelled)
             with trio.CancelScope(shield=True):
@@ -315,7 +316,6 @@ class Screen:
         if self._session is None:
             self._session = self._open()
         self._insisted = self._pasted = False
-        self._stopped = False
         try:
             found = self._session.prompt(default=text, handle_sigint=False, pre_run=self._begin)
         except EOFError:

@@ -2,14 +2,21 @@
 
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
-from terminal import SIZES, Terminal
+from terminal import SIZES, Terminal, on_terminal
+
+from pk.cli.commands.produce_editor import Screen
+from pk.cli.commands.produce_plan import Plan
+from pk.cli.context import Context, Streams
+from pk.cli.grammar import parse
+from pk.cli.tree import ROOT
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -167,6 +174,24 @@ def test_ctrl_c_empties_the_line_and_then_ends(
     assert one.end() == 130
     assert one.traces() == []
     assert values(at, topic) == []
+
+
+def test_ctrl_c_before_the_editor_has_opened_keeps_it_from_opening() -> None:
+    """It is opened in a thread, and what has come until then is not to be forgotten there."""
+    found: list[object] = []
+
+    async def ask() -> None:
+        context = Context(parse(ROOT, ["produce", "t"]).args, (), Streams())
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            found.append(await Screen(context, Plan(context), str).ask(""))
+
+    def main(_words: Sequence[str]) -> int:
+        trio.run(ask)
+        return 0
+
+    shown = on_terminal(main, [], typed="the editor has opened\r")
+    assert (shown.code, found) == (0, [])
 
 
 def test_a_signal_from_elsewhere_leaves_the_terminal_as_it_was(
