@@ -34,7 +34,7 @@ class LineLexer(Lexer):
             style = ""
             if token.isspace():
                 pass
-            elif output or token[0] in ">|":
+            elif output or token[0] in ">|#":
                 output, style = True, "class:output"
             elif token[0] == "\\":
                 style = "class:own"

@@ -25,10 +25,12 @@ class Line(NamedTuple):
 
 
 def split_line(text: str) -> Line:
-    """Words as a POSIX shell parts them; `\\w N` or `\\G`, and `> FILE`, `>> FILE` or `| COMMAND` may follow.
+    """Words as a POSIX shell parts them; `\\w N` or `\\G`, and `> FILE`, `>> FILE` or `| COMMAND` may follow, and a
+    comment behind `#`.
 
     Raises UsageError.
     """
+    text = _without_comment(text)
     position = _redirect(text)
     head, tail = (text, "") if position is None else (text[:position], text[position:])
     head, watch_s, vertical = _suffixes(head)
@@ -74,8 +76,19 @@ def _split(text: str) -> list[str]:
         raise UsageError(f"a quote is not closed ({e})") from None
 
 
+def _without_comment(text: str) -> str:
+    """The line up to a `#` that begins a word; behind a `|` that is the program's affair."""
+    position = _first(text, "#|")
+    return text if position is None or text[position] == "|" else text[:position]
+
+
 def _redirect(text: str) -> int | None:
-    """Where `>` or `|` stands as a word's beginning, outside quotes."""
+    """Where output goes elsewhere."""
+    return _first(text, ">|")
+
+
+def _first(text: str, marks: str) -> int | None:
+    """Where one of these characters stands as a word's beginning, outside quotes."""
     quote = ""
     for i, char in enumerate(text):
         if quote:
@@ -83,7 +96,7 @@ def _redirect(text: str) -> int | None:
                 quote = ""
         elif char in "'\"":
             quote = char
-        elif char in ">|" and (i == 0 or text[i - 1].isspace()):
+        elif char in marks and (i == 0 or text[i - 1].isspace()):
             return i
     return None
 
@@ -126,5 +139,5 @@ def quoted(word: str, quote: str) -> str:
 
 
 def is_after_output(text: str) -> bool:
-    """Whether the cursor stands behind a `>` or `|`, where words are no longer ours."""
-    return _redirect(text) is not None
+    """Whether the cursor stands behind a `>`, `|` or `#`, where words are no longer ours."""
+    return _redirect(text) is not None or _first(text, "#") is not None

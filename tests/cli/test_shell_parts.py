@@ -43,6 +43,13 @@ HERE = Settings("127.0.0.1:9092", {}, {}, None)
         ("a >> 'my file'", Line(["a"], file="my file", append=True)),
         ("a | grep x > y", Line(["a"], command="grep x > y")),
         ("a b|c", Line(["a", "b|c"])),
+        ("a b # c > d", Line(["a", "b"])),
+        ("a # b | c", Line(["a"])),
+        ("a > b # c", Line(["a"], file="b")),
+        (
+            "a b#c '# d' \\# | grep '# e' # f",
+            Line(["a", "b#c", "# d", "#"], command="grep '# e' # f"),
+        ),
         (r"a b \w", Line(["a", "b"], watch_s=2.0)),
         (r"a b \w 0.5", Line(["a", "b"], watch_s=0.5)),
         (r"a \w5 > out", Line(["a"], file="out", watch_s=5.0)),
