@@ -62,7 +62,8 @@ async def edit(context: Context, plan: Plan) -> int:
             nursery.start_soon(editor.follow_all)
             try:
                 with editor.screen.held():
-                    await interrupts.or_until(editor.run)
+                    if await interrupts.or_until(editor.run):
+                        editor.interrupted = True
                 await _wait_for_rest(context, editor, interrupts)
             except trio.Cancelled:  # in the shell that is what Ctrl-C is
                 context.say(_tell(context, editor) or "Interrupted.")
