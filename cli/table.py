@@ -37,7 +37,7 @@ def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> li
     """Widths of columns that fit `room` together with the gaps between them: the widest give way first, down to what each
     needs at `least`, so that a long name is folded and not the numbers beside it. They may still be too wide."""
     found = list(widths)
-    excess = sum(found) + len(_GAP) * (len(found) - 1) - room
+    excess = _room_of(found) - room
     while excess > 0:
         able = [k for k, width in enumerate(found) if width > least[k]]
         if not able:
@@ -90,7 +90,13 @@ class _Cells:
     """The texts of a table, and how wide each column of it is."""
 
     def __init__(
-        self, heads: Sequence[str], right: Sequence[bool], rows: Sequence[Sequence[str]], room: int
+        self,
+        heads: Sequence[str],
+        right: Sequence[bool],
+        rows: Sequence[Sequence[str]],
+        room: int,
+        *,
+        overflows: bool,
     ) -> None:
         self.heads, self.right, self.rows = heads, right, rows
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.heads)
@@ -98,17 +104,30 @@ class _Cells:
         self.simple = [
             "".join(cells).isascii() and not any("\n" in c for c in cells) for cells in columns
         ]
-        widest = [
-            max(width_of(head), *(map(len, cells) if simple else map(_widest_line, cells)), 0)
-            for head, cells, simple in zip(self.heads, columns, self.simple, strict=True)
+        self._of_cells = [
+            max(map(len, cells) if simple else map(_widest_line, cells), default=0)
+            for cells, simple in zip(columns, self.simple, strict=True)
         ]
-        least = [
-            wide if right else min(wide, max(_NARROWEST, width_of(head)))
-            for wide, right, head in zip(widest, self.right, self.heads, strict=True)
-        ]
-        self.widths = fitting_widths(widest, least, room)
-        self.fits = all(self.simple) and self.widths == widest
+        self.widths = self._fitted(room, overflows=overflows)
+        self.fits = all(self.simple) and all(map(int.__ge__, self.widths, self._of_cells))
         """Whether each row is one line."""
+
+    def _fitted(self, room: int, *, overflows: bool) -> list[int]:
+        """What gives way first are names, which are folded; then heads, between their words. Where that is not enough
+        either, nothing is folded and the terminal wraps each line, if it does (`overflows`)."""
+        widest = list(map(max, self._of_cells, map(width_of, self.heads)))
+        found = widest
+        for head_of in (width_of, _longest_word):
+            least = [
+                max(cells, head_of(head)) if right else min(wide, max(_NARROWEST, head_of(head)))
+                for cells, wide, right, head in zip(
+                    self._of_cells, widest, self.right, self.heads, strict=True
+                )
+            ]
+            found = fitting_widths(widest, least, room)
+            if _room_of(found) <= room:
+                return found
+        return widest if overflows else found
 
     def lines_of(self, cells: Sequence[str]) -> list[list[str]]:
         """The lines of a row, each as its cells, padded."""
@@ -127,14 +146,25 @@ class _Cells:
             for cell, width, right in zip(cells, self.widths, self.right, strict=True)
         ]
 
-    @property
-    def head(self) -> list[str]:
-        return self.padded(self.heads)
+    def head_lines(self) -> list[list[str]]:
+        """The lines of the head; what is short stands in the last of them."""
+        parts = [folded(head, width) for head, width in zip(self.heads, self.widths, strict=True)]
+        height = max(map(len, parts), default=1)
+        parts = [[""] * (height - len(part)) + part for part in parts]
+        return [self.padded([part[i] for part in parts]) for i in range(height)]
 
     def one_line(self) -> str:
         """What `%` makes the line of a row from, where each row is one."""
         signs = ("" if right else "-" for right in self.right)
         return _GAP.join(f"%{s}{width}s" for s, width in zip(signs, self.widths, strict=True))
+
+
+def _room_of(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _longest_word(text: str) -> int:
+    return max(map(width_of, text.split()), default=0)
 
 
 def _widest_line(cell: str) -> int:
@@ -186,9 +216,10 @@ def laid_out(
     With `codes` the head is bold and rows have their `style` (`bold yellow`), without `colour` only what of it is none;
     `lit` says of a row and a column whether that cell is to stand out.
     """
-    cells = _Cells(heads, right, rows, room)
-    rule = "─" * max(sum(cells.widths) + len(_GAP) * (len(cells.widths) - 1), 0)
-    lines = [_line(cells.head, _codes("bold" if codes else None, colour=colour), None), rule]
+    cells = _Cells(heads, right, rows, room, overflows=lit is None)
+    bold = _codes("bold" if codes else None, colour=colour)
+    lines = [_line(parts, bold, None) for parts in cells.head_lines()]
+    lines.append("─" * max(_room_of(cells.widths), 0))
     form = cells.one_line()
     for i, row in enumerate(rows):
         own = _codes(style(i), colour=colour) if codes and style is not None else ""

@@ -248,7 +248,9 @@ class Screen:
     async def ask(self, text: str) -> Typed | None:
         """A text that makes records; None at the end of input. Cancelled, it leaves the terminal as it was."""
         found: Typed | None = None
-        self._stopped = False  # and not in the other thread, which begins after a Ctrl-C that comes now
+        self._stopped = (
+            False  # and not in the other thread, which begins after a Ctrl-C that comes now
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._stop_when_cancelled)
             with trio.CancelScope(shield=True):

@@ -90,7 +90,24 @@ def test_numbers_stay_whole_where_a_table_is_too_wide() -> None:
     """A `12` that loses its 2 is another number: the terminal has to wrap the line then."""
     rows = [{"topic": "a long name", "partitions": n, "isr": [1, 2, 3]} for n in (1, 12, 123_456)]
     text = shown(Look(terminal=True, width=10), LISTING._replace(rows=rows))
-    assert [word for word in text.split() if word.isdigit()] == ["1", "12", "123456"]
+    assert text.splitlines()[2:] == [
+        "a long name           1  1,2,3",
+        "a long name          12  1,2,3",
+        "a long name      123456  1,2,3",
+    ]
+
+
+def test_heads_are_folded_before_a_table_becomes_too_wide() -> None:
+    columns = (Column("topic"), Column("last_known_elr", right=True))
+    listing = Listing(columns, [{"topic": "orders", "last_known_elr": 1}])
+    text = shown(Look(terminal=True, width=14), listing)
+    assert text.splitlines() == [
+        "          LAST",
+        "         KNOWN",
+        "TOPIC      ELR",
+        "──────────────",
+        "orders       1",
+    ]
 
 
 def test_what_is_too_long_is_folded_between_words_else_within_them() -> None:
