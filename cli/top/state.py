@@ -17,16 +17,18 @@ HELP = (
     ("1 … 5, tab, ← →", "cluster, topics, groups, ISR, reassignments"),
     ("↑ ↓, j k", "another row; page up and down, g and G for the ends"),
     ("enter", "look into a topic or a group; esc comes back"),
-    ("/", "only rows whose name holds this (a regular expression); esc forgets it"),
-    ("s, S, < >", "sort by the next column, or the one before"),
+    ("/, f4", "only rows whose name holds this (a pattern); esc forgets it"),
+    ("s, S, < >, f6", "sort by the next column, or the one before"),
     ("r", "the other way round"),
     ("i", "internal topics too, or not"),
     ("p, space", "pause, go on"),
     ("+ −", "look more often, less often"),
     ("ctrl-l", "draw anew"),
     ("?, h, f1", "this"),
-    ("q, ctrl-c", "end"),
+    ("q, f10, ctrl-c", "end"),
 )
+_SAME = {"f1": "?", "f3": "/", "f4": "/", "f6": "s", "f10": "q"}
+"""The function keys that people know from htop."""
 
 
 @dataclass
@@ -161,6 +163,7 @@ class Screen:
         if self.typing is not None:
             self._type(key)
             return None
+        key = _SAME.get(key, key)
         if self.help:
             self.help = False
             return "quit" if key == "q" else None
@@ -199,7 +202,7 @@ class Screen:
                 self.opened = None
                 return "look"
             self.place.filter = ""
-        elif key in ("?", "h", "f1"):
+        elif key in ("?", "h"):
             self.help = True
         elif key in ("p", " "):
             self.paused = not self.paused

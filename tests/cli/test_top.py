@@ -268,6 +268,18 @@ def test_keys_come_whole_however_their_bytes_are_cut() -> None:
     assert [key for byte in data for key in keys.feed(bytes([byte]))] == wanted
 
 
+def test_the_function_keys_of_htop() -> None:
+    screen, painter, model = screen_with("orders", "payments")
+    f1, f4, f6, f10 = Keys().feed(b"\x1bOP\x1bOS\x1b[17~\x1b[21~")
+    assert "Any key goes back" in press(screen, painter, model, f1)
+    shown = press(screen, painter, model, "x", f4, f6, f10, "o", "r", "enter")
+    assert screen.filter == "or" and "payments" not in shown
+    before = screen.place.sort
+    press(screen, painter, model, f6)
+    assert screen.place.sort != before
+    assert screen.press(f10, ()) == "quit"
+
+
 def test_an_escape_is_a_key_only_when_nothing_follows() -> None:
     keys = Keys()
     assert keys.feed(b"\x1b") == [] and keys.waiting
