@@ -10,6 +10,8 @@ from functools import partial
 
 _GAP = "  "
 _NARROWEST = 8
+_RULE = 40
+"""How long the line is that parts two rows shown upright."""
 _SGR = {
     "bold": "1",
     "dim": "2",
@@ -95,8 +97,6 @@ class _Cells:
         right: Sequence[bool],
         rows: Sequence[Sequence[str]],
         room: int,
-        *,
-        overflows: bool,
     ) -> None:
         self.heads, self.right, self.rows = heads, right, rows
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.heads)
@@ -108,13 +108,12 @@ class _Cells:
             max(map(len, cells) if simple else map(_widest_line, cells), default=0)
             for cells, simple in zip(columns, self.simple, strict=True)
         ]
-        self.widths = self._fitted(room, overflows=overflows)
+        self.widths = self._fitted(room)
         self.fits = all(self.simple) and all(map(int.__ge__, self.widths, self._of_cells))
         """Whether each row is one line."""
 
-    def _fitted(self, room: int, *, overflows: bool) -> list[int]:
-        """What gives way first are names, which are folded; then heads, between their words. Where that is not enough
-        either, nothing is folded and the terminal wraps each line, if it does (`overflows`)."""
+    def _fitted(self, room: int) -> list[int]:
+        """What gives way first are names, which are folded; then heads, between their words. That may not be enough."""
         widest = list(map(max, self._of_cells, map(width_of, self.heads)))
         found = widest
         for head_of in (width_of, _longest_word):
@@ -127,7 +126,7 @@ class _Cells:
             found = fitting_widths(widest, least, room)
             if _room_of(found) <= room:
                 return found
-        return widest if overflows else found
+        return found
 
     def lines_of(self, cells: Sequence[str]) -> list[list[str]]:
         """The lines of a row, each as its cells, padded."""
@@ -213,16 +212,23 @@ def laid_out(
 ) -> str:
     """A table in `room` columns of a terminal, each line ended. `right` are the columns that stand on the right.
 
-    With `codes` the head is bold and rows have their `style` (`bold yellow`), without `colour` only what of it is none;
+    Where not even its numbers fit each row is shown upright, a line for each column, as by `\\G` in the shell. With `codes`
+    the head is bold and rows have their `style` (`bold yellow`), without `colour` only what of it is none;
     `lit` says of a row and a column whether that cell is to stand out.
     """
-    cells = _Cells(heads, right, rows, room, overflows=lit is None)
+    cells = _Cells(heads, right, rows, room)
+    own_codes = [
+        _codes(style(i), colour=colour) if codes and style is not None else ""
+        for i in range(len(rows))
+    ]
+    if rows and _room_of(cells.widths) > room:
+        return _upright(heads, right, rows, room, own_codes, lit)
     bold = _codes("bold" if codes else None, colour=colour)
     lines = [_line(parts, bold, None) for parts in cells.head_lines()]
     lines.append("─" * max(_room_of(cells.widths), 0))
     form = cells.one_line()
     for i, row in enumerate(rows):
-        own = _codes(style(i), colour=colour) if codes and style is not None else ""
+        own = own_codes[i]
         if cells.fits and lit is None:
             lines.append(_styled((form % tuple(row)).rstrip(), own))
             continue
@@ -230,6 +236,29 @@ def laid_out(
             bright = None if lit is None else partial(_is_lit, lit, i, parts if number else None)
             lines.append(_line(parts, own, bright))
     return "\n".join(lines) + "\n"
+
+
+def _upright(
+    heads: Sequence[str],
+    right: Sequence[bool],
+    rows: Sequence[Sequence[str]],
+    room: int,
+    codes: Sequence[str],
+    lit: Callable[[int, int], bool] | None,
+) -> str:
+    width = max(map(width_of, heads))
+    blank, left = " " * width, max(room - width - len(_GAP), _NARROWEST)
+    lines: list[str] = []
+    for i, (row, own) in enumerate(zip(rows, codes, strict=True)):
+        lines.append(f"── {i + 1} ".ljust(min(room, _RULE), "─"))
+        for k, (head, cell) in enumerate(zip(heads, row, strict=True)):
+            bright = lit is not None and lit(i, k)
+            name = _pad(head, width, right=True)
+            for part in [cell] if right[k] else folded(cell, left):
+                shown = _styled(part, _SGR["reverse"]) if bright else part
+                lines.append(_styled(f"{name}{_GAP}", own) + _styled(shown, own))
+                name = blank
+    return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
 def _is_lit(

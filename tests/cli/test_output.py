@@ -18,6 +18,7 @@ from pk.cli.output import (
     render,
     render_document,
     template,
+    terminal_table,
     yaml,
 )
 
@@ -86,14 +87,19 @@ def test_no_number_is_ever_cut_off(width: int) -> None:
     assert ("SOME NUMBER 0" in text) == (upright or width >= 120)
 
 
-def test_numbers_stay_whole_where_a_table_is_too_wide() -> None:
-    """A `12` that loses its 2 is another number: the terminal has to wrap the line then."""
-    rows = [{"topic": "a long name", "partitions": n, "isr": [1, 2, 3]} for n in (1, 12, 123_456)]
-    text = shown(Look(terminal=True, width=10), LISTING._replace(rows=rows))
-    assert text.splitlines()[2:] == [
-        "a long name           1  1,2,3",
-        "a long name          12  1,2,3",
-        "a long name      123456  1,2,3",
+def test_an_upright_row_folds_names_and_lights_what_changed() -> None:
+    rows = [{"topic": "a name of words", "partitions": n} for n in (1, 123_456_789)]
+    listing = Listing((Column("topic"), Column("partitions", right=True, title="N")), rows)
+    look = Look(terminal=True, width=15)
+    assert terminal_table(listing, look, lambda i, k: (i, k) == (1, 1)).splitlines() == [
+        "── 1 ──────────",
+        "TOPIC  a name",
+        "       of words",
+        "    N  1",
+        "── 2 ──────────",
+        "TOPIC  a name",
+        "       of words",
+        "    N  \x1b[7m123456789\x1b[0m",
     ]
 
 
