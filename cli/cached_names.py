@@ -1,10 +1,10 @@
-"""Names of a cluster for completion outside the shell: what earlier commands left on this machine, so that Tab waits for no
+"""Completion outside the shell: names of a cluster are what earlier commands left on this machine, so that Tab waits for no
 broker and works when none is there."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from pk.cli.complete import Candidate, locate
+from pk.cli.complete import Candidate, locate, matching
 
 
 class CachedNames:
@@ -80,3 +80,19 @@ def _bootstrap(given: Mapping[str, object]) -> str:
     except CommandError:
         profile = None
     return (profile.bootstrap if profile else None) or DEFAULT_BOOTSTRAP
+
+
+def answer(words: Sequence[str], *, fetch: bool = False) -> str:
+    """What the scripts in `completions/` read: a line for each candidate, word and meaning parted by a tab.
+
+    With `fetch`, names that are old are fetched anew for the next time, by a process of its own.
+    """
+    from pk.cli.tree import ROOT
+
+    *before, typed = words or [""]
+    found = matching(ROOT, before, typed, CachedNames(before, fetch=fetch))
+    return "".join(f"{_line(c.word)}\t{_line(c.meaning)}\n" for c in found if c.word)
+
+
+def _line(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)

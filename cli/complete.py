@@ -523,20 +523,3 @@ def matching(
     if wanted in ("file", "directory") and not typed.startswith("-"):
         return sorted(_paths(typed, wanted == "directory"))
     return choose(typed, candidates(root, words, typed, names))
-
-
-def answer(words: Sequence[str], *, fetch: bool = False) -> str:
-    """What the scripts in `completions/` read: a line for each candidate, word and meaning parted by a tab.
-
-    With `fetch`, names that are old are fetched anew for the next time, by a process of its own.
-    """
-    from pk.cli.cached_names import CachedNames
-    from pk.cli.tree import ROOT
-
-    *before, typed = words or [""]
-    found = matching(ROOT, before, typed, CachedNames(before, fetch=fetch))
-    return "".join(f"{_line(c.word)}\t{_line(c.meaning)}\n" for c in found if c.word)
-
-
-def _line(text: str) -> str:
-    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)

@@ -32,7 +32,7 @@ def _run(words: list[str]) -> int:
         sys.stderr.write("pk runs on Linux and macOS; on Windows, run it inside WSL.\n")
         return Exit.FAILED
     if words[:1] == ["__complete"]:
-        from pk.cli.complete import answer
+        from pk.cli.cached_names import answer
 
         return _print(answer(words[1:], fetch=True))
     if words[:1] == ["__refresh"]:

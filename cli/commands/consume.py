@@ -198,7 +198,8 @@ async def spans_of(
         if isinstance(found, Exception):
             raise found
         spans[tp] = Span(found.begin, found.end)
-        if not found.note.startswith(("nothing after", "0 is before")):  # as one would think
+        # As one would think, or said already.
+        if not found.note.startswith(("nothing after", "0 is before", "no commit", "ends at")):
             moved.setdefault(found.note, []).append(f"{tp.topic}/{tp.partition}")
     moved.pop("", None)
     for note, where in moved.items():

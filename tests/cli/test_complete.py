@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pk.cli.cached_names import answer
 from pk.cli.cluster_files import PAUSED, ClusterState, NodeState, enlist, hold, write_state
-from pk.cli.complete import answer
 from pk.cli.fake import NAMED
 from pk.cli.grammar import Option, commands
 from pk.cli.names import recall, recall_meanings, remember, remember_configs

@@ -300,8 +300,8 @@ def test_a_place_that_is_not_there_is_said(at: Run, fresh: Fresh, numbers: str) 
     assert at("consume", numbers, "-o", "0..2").err == ""
     assert at("consume", numbers, "-o", "@tomorrow..end").err == ""
     unread = at("consume", numbers, "-g", fresh("unread"), "-o", "committed..end")
-    assert (unread.code, unread.text) == (0, "")
-    assert f"{numbers}/0: no commit: end." in unread.err
+    assert (unread.code, unread.text) == (1, "")
+    assert "has committed nothing" in unread.err
 
 
 def test_what_members_of_a_group_said_and_were_told_is_decoded(
