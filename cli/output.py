@@ -346,18 +346,25 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
                 continue
             value = look(row, path)
             value = None if value is MISSING else value
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            shown = value if is_number else plain(value)
             try:
-                shown = (
-                    value
-                    if isinstance(value, (int, float)) and not isinstance(value, bool)
-                    else plain(value)
-                )
                 out.append(format(shown, spec))
             except ValueError as e:
-                raise Unusable(f"-f: {{{'.'.join(path)}:{spec}}}: {e}") from None
+                if value is not None:
+                    raise Unusable(f"-f: {{{'.'.join(path)}:{spec}}}: {e}.") from None
+                out.append(format(shown, _room(spec)))
         return "".join(out)
 
     return fill
+
+
+def _room(spec: str) -> str:
+    """The side and width of a format, for the dash that stands where a number is unknown."""
+    import re
+
+    found = re.match(r"((?:.?[<>^])?)0?(\d*)", spec)
+    return f"{found[1] or '>'}{found[2]}" if found else ""
 
 
 def yaml(value: Any, depth: int = 0) -> str:

@@ -20,11 +20,15 @@ def load(command: Command) -> Callable[[Context], Any]:
 def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
     """The function that does what was asked for: the command's own, under what the profile forbids; again and again
     where it is to be watched, with its requests shown where they are to be traced; or, for `-f schema`, one that prints
-    what its JSON looks like."""
+    what its JSON looks like. Raises Unusable where what was asked of the output cannot be."""
     assert isinstance(parsed.node, Command)
     values = parsed.args.values()
     if values.get("format") == "schema":
         return _schema_shower(parsed)
+    if any(values.get(name) for name in ("format", "columns", "sort", "where")):
+        from pk.cli.asked_look import check_look
+
+        check_look(parsed)
     handler = once = load(parsed.node)
     seconds, how = values.get("watch_s"), values.get("trace")
     if seconds is not None:

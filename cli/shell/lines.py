@@ -256,7 +256,10 @@ class Shell:
         context = kind(parsed.args, parsed.path, streams)
         if not any(parsed.args.given(name) for name in CONNECTING):
             context.use(self.settings)
-        handler = handler_of(parsed)
+        try:
+            handler = handler_of(parsed)
+        except CommandError as e:
+            return told(context, e)
         if node.blocking:
             return self._run_here(handler, context)
         if line.watch_s is not None:

@@ -34,12 +34,18 @@ ISR = Command(
     "isr",
     help="Every partition's replicas, in-sync replicas, leader, and how far each replica is behind.",
     handler="pk.cli.commands.isr:isr",
-    shows=(
-        "topic partition:int leader:int? leader_epoch:int replicas:[int] isr:[int] "
-        "in_sync:int out_of_sync:[int] elr:[int]? last_known_elr:[int]? "
-        "log_end_offset:int? high_watermark:int? behind:<int?>? lag_max:int? estimated:[int] since? "
-        "log_end_offsets:<int>? offline_replicas:[int]"
-    ),
+    shows={
+        "": (
+            "topic partition:int leader:int? leader_epoch:int replicas:[int] isr:[int] "
+            "in_sync:int out_of_sync:[int] elr:[int]? last_known_elr:[int]? "
+            "log_end_offset:int? high_watermark:int? behind:<int?>? lag_max:int? estimated:[int] since? "
+            "log_end_offsets:<int?>? offline_replicas:[int]"
+        ),
+        "watch": (
+            "time? topic partition:int event brokers:[int] leader:int? isr:[int] out_for_ms:int? "
+            "behind:<int?>?"
+        ),
+    },
     arguments=(_TOPICS,),
     options=(
         NAMED,

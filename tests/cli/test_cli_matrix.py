@@ -31,7 +31,7 @@ from terminal import ESCAPE, SIZES, Shown, Terminal, on_terminal, size_name
 from pk.cli.grammar import Command, UsageError, commands, parse
 from pk.cli.main import main
 from pk.cli.schema import columns_of
-from pk.cli.specs.common import DRY_RUN, LISTING
+from pk.cli.specs.common import CONNECTION, DRY_RUN, LISTING
 from pk.cli.tree import ROOT
 
 Run = Callable[..., Any]
@@ -259,7 +259,7 @@ def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Pa
     """In one shell, for it is some five hundred commands; each of them tried only, where it would change something."""
     asked = dict(firsts())
     lines: list[str] = []
-    narrowed: dict[str, str] = {}
+    narrowed: dict[str, list[str]] = {}
     for path, case in asked.items():
         command = command_of(case)
         assert command is not None
@@ -269,20 +269,20 @@ def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Pa
         file = tmp_path / path.replace(" ", "-")
         lines += [f"{words} -f {form} > {file}.{form}" for form in FORMATS]
         if set(LISTING) <= set(command.options):
-            first = (
-                columns_of(command, parse(ROOT, shlex.split(words)).args.values())
-                or ["base_offset"]
-            )[0]
+            known = columns_of(command, parse(ROOT, shlex.split(words)).args.values())
+            first = (known or ["base_offset"])[0]
             how = f"--columns {first} --sort -{first} --where \"{first} != 'of no row'\" --limit 1"
             lines.append(f"{words} {how} -f csv > {file}.narrowed")
-            narrowed[path] = first
+            narrowed[path] = known or [first]
     ran = at_world("shell", stdin="\n".join(lines).encode())
     assert "mistake in pk" not in ran.err, ran.err
     for path in asked:
         rows = check_formats(path, tmp_path / path.replace(" ", "-"))
         if path in narrowed:
             one = (tmp_path / f"{path.replace(' ', '-')}.narrowed").read_text().splitlines()
-            assert (one[0], len(one)) == (narrowed[path], min(rows, 1) + 1), path
+            assert (one[0], len(one)) == (narrowed[path][0], min(rows, 1) + 1), path
+            head = (tmp_path / f"{path.replace(' ', '-')}.csv").read_text().splitlines()[0]
+            assert set(head.split(",")) <= set(narrowed[path]) or path == "log dump", path
     left_out = {" ".join(path) for path, c in commands(ROOT) if c.shows} - asked.keys()
     assert left_out <= NOT_IN_FORMATS.keys(), left_out - NOT_IN_FORMATS.keys()
 
@@ -358,6 +358,31 @@ def test_nobody_listens(path: tuple[str, ...], pk: Run, tmp_path: Path) -> None:
     assert ran.code == (124 if path[0] == "wait" else 3), ran.err
     assert "127.0.0.1:1: connection refused (nothing listens there)" in ran.err
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["--columns no_such", "--sort -no_such", "--where 'no_such = 1'", "-f '{no_such}'", "-f jsn"],
+)
+def test_what_cannot_be_shown_is_said_before_anything_is_done(
+    wrong: str, pk: Run, tmp_path: Path
+) -> None:
+    """At an address where nobody answers: a command that asked a broker first would end with 3. (What has columns that only
+    the answer tells is left out.)"""
+    world = World(
+        "pk", "127.0.0.1:1", dict.fromkeys(("orders", "payments", "billing", "ready"), "x")
+    )
+    world.names.update(data=str(tmp_path), broker="1")
+    for path, case in firsts():
+        command = command_of(case)
+        assert command is not None
+        if path in ("log dump", "reassign throttle") or not set(LISTING) <= set(command.options):
+            continue
+        words = shlex.split(case.words.format(**world.names, tmp=tmp_path, new="new", edited="e"))
+        at = ("-b", world.bootstrap) if CONNECTION[0] in command.options else ()
+        ran = pk(*words, *shlex.split(wrong), *at)
+        assert (ran.code, ran.out) == (2, b""), (words, ran.err)
+        assert "no_such" in ran.err or "did you mean json" in ran.err, ran.err
 
 
 # On a terminal

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
+from shapes import check_json
 
 from pk.cli.commands.isr import isr_row, show_behind, show_since
 from pk.cli.commands.isr_since import Witness
@@ -63,6 +64,11 @@ def test_what_a_watch_of_the_isr_tells() -> None:
     assert changes({A: (1, (1,))}, {A: (-1, (1,))}, "then")[0]["event"] == "offline"
 
 
+def check_rows(words: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    """Holds rows to what `-f schema` says of them."""
+    check_json((*words, "-f", "json"), json.dumps(rows))
+
+
 def test_a_watch_remembers_since_when_a_replica_is_gone() -> None:
     history = History()
     begun = history.begin({A: partition(1, (1, 2), (1,)), B: partition(1, (1, 2), (1, 2))})
@@ -81,12 +87,14 @@ def test_a_watch_remembers_since_when_a_replica_is_gone() -> None:
     again = changes({B: (1, (1,))}, {B: (1, (1, 2))}, "t3")
     history.see(again, 9000)
     assert again[0]["out_for_ms"] is None
+    check_rows(("isr", "-w"), [*begun, *left, *back, *again])
 
 
 def test_a_row_knows_how_far_each_replica_is_behind() -> None:
     p = partition(1, (1, 2, 3), (1, 2), elr=(3,), offline_replicas=(3,))
     row = isr_row(A, p, 90, {1: 100, 2: 85})
     assert row["behind"] == {"2": 15, "3": None}
+    check_rows(("isr",), [row])
     assert (row["lag_max"], row["log_end_offset"], row["high_watermark"]) == (15, 100, 90)
     assert row["log_end_offsets"] == {"1": 100, "2": 85, "3": None}
     assert (row["out_of_sync"], row["in_sync"], row["elr"]) == ([3], 2, [3])

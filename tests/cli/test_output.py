@@ -66,6 +66,21 @@ def test_a_terminal_s_table_fits_and_has_no_colour_where_none_is_wanted() -> Non
     assert text.count("t") == 200
 
 
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("{n:>6d}|", "     1|     -|"),
+        ("{n:06d}|", "000001|     -|"),
+        ("{n:<4d}|", "1   |-   |"),
+        ("{n:8.2f}|", "    1.00|       -|"),
+        ("{n:,}|", "1|-|"),
+    ],
+)
+def test_what_is_not_known_stands_in_a_template_as_a_dash(form: str, expected: str) -> None:
+    listing = Listing([Column("n")], [{"n": 1}, {"n": None}])
+    assert shown(Look(format=form), listing) == expected
+
+
 NUMBERS = Listing(
     [Column("name"), *(Column(f"some_number_{n}", right=True) for n in range(6))],
     [
