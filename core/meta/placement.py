@@ -44,7 +44,7 @@ def place(
     if replication_factor > len(known):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{len(known)} brokers are too few for a replication factor of {replication_factor}",
+            f"{len(known)} {'broker is' if len(known) == 1 else 'brokers are'} too few for a replication factor of {replication_factor}",
         )
     if not leaders:
         raise KafkaError(
