@@ -20,7 +20,7 @@ from pk.cli.commands.configs import (
 from pk.cli.commands.undo_configs import remember_configs, settle_configs
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.failures import exit_code, phrase, sentence
+from pk.cli.failures import exit_code, exit_of_rows, phrase, sentence
 from pk.cli.grammar import nearest
 from pk.cli.settings import read_properties
 from pk.cli.undo import how_to_undo
@@ -163,7 +163,8 @@ async def check_plan(context: Context, plan: ConfigPlan) -> None:
     """Raises CommandError where the broker would refuse some of it: better before the question than after."""
     refused = await refusals(context, plan.wanted)
     if refused:
-        raise CommandError(" ".join(dict.fromkeys(refused)))
+        said = dict.fromkeys(map(sentence, refused))
+        raise CommandError(" ".join(said), exit_of_rows(refused))
 
 
 def tell_plan(context: Context, plan: ConfigPlan) -> None:
@@ -203,11 +204,11 @@ async def make_changes(context: Context, plan: ConfigPlan) -> list[dict[str, Any
     return plan.rows
 
 
-async def refusals(context: Context, wanted: Wanted) -> list[str]:
-    """What the broker would refuse of the changes, a sentence each."""
+async def refusals(context: Context, wanted: Wanted) -> list[Exception]:
+    """What the broker would refuse of the changes."""
     admin = await context.admin()
     answers = await admin.alter_configs(wanted, validate_only=True)
-    return [sentence(error) for error in answers.values() if error is not None]
+    return [error for error in answers.values() if error is not None]
 
 
 def _said(value: str | None) -> str:

@@ -34,8 +34,8 @@ from pk.cli.commands.undo_configs import own_value
 from pk.cli.config_docs import allowed, documentation, in_units, keys_of
 from pk.cli.context import Context, count
 from pk.cli.editor import check_editor, edit_file
-from pk.cli.exits import CommandError, Refused, Unusable
-from pk.cli.failures import exit_code, sentence
+from pk.cli.exits import CommandError, Exit, Refused, Unusable
+from pk.cli.failures import exit_code, exit_of_rows, sentence
 from pk.cli.paths import make_user_dir
 from pk.core.config_keys import ConfigError, parse_properties
 from pk.core.errors import KafkaError
@@ -93,11 +93,13 @@ async def _edited(
             await trio.to_thread.run_sync(edit_file, path)
         try:
             changes = changes_in(_read(path), resource, before)
-            refused = await refusals(context, {resource: changes}) if changes else []
+            refused: Sequence[Exception] = (
+                await refusals(context, {resource: changes}) if changes else []
+            )
             if not refused:
                 return changes
         except (ConfigError, CommandError) as error:
-            refused = [str(error)]
+            refused = [error]
         await _edit_again(context, path, refused)
 
 
@@ -141,16 +143,20 @@ def _words(context: Context) -> str:
     return f"{entity_word(resource.type)} {shown_name(resource)}"
 
 
-async def _edit_again(context: Context, path: str, refused: Sequence[str]) -> None:
+async def _edit_again(context: Context, path: str, refused: Sequence[Exception]) -> None:
     """Returns if the user wants another try. Raises Refused, naming the file, where not or where nobody is there."""
     if context.streams.in_terminal and context.streams.err_terminal:
-        for line in refused:
-            context.say(line)
+        for error in refused:
+            context.say(sentence(error))
         answer = await context.ask("Edit it again? [Y/n] ")
         if answer.strip().lower() in ("", "y", "yes"):
             return
         raise Refused(f"Nothing was changed. {_kept(context, path)}")
-    raise CommandError(f"{' '.join(refused)} {_kept(context, path)}")
+    said = " ".join(map(sentence, refused))
+    code = exit_of_rows(refused)
+    # A mistake in the text is none of the command line.
+    code = Exit.FAILED if code == Exit.USAGE else code
+    raise CommandError(f"{said} {_kept(context, path)}", code)
 
 
 async def _entries(context: Context, resource: ConfigResource) -> Entries:

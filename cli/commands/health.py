@@ -6,6 +6,7 @@ expected to lag, and count as neither.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import trio
@@ -21,7 +22,7 @@ from pk.cli.output import Column, Document, Listing, Row, Section
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import ClientError, RequestTimedOut
 from pk.net.client.results import (
     LogDirDescription,
     PartitionDescription,
@@ -50,7 +51,9 @@ class Facts(NamedTuple):
 
     look: Look
     min_isr: Mapping[str, int]
-    running: Mapping[TopicPartition, Reassignment]
+    running: Mapping[TopicPartition, Reassignment] | None
+    """What is being moved; None where there is no controller that would say."""
+
     throttles: Present
     quorum: QuorumDescription | Exception | None
 
@@ -99,6 +102,8 @@ def _controller(facts: Facts) -> Check:
         return Check("controller", OK, f"node {quorum.leader_id}, epoch {quorum.leader_epoch}")
     if controller < 0:
         return Check("controller", PROBLEM, "there is none", "pk cluster quorum")
+    if isinstance(facts.quorum, ClientError):
+        return Check("controller", PROBLEM, str(facts.quorum), "pk cluster quorum")
     return Check("controller", OK, f"node {controller}")
 
 
@@ -131,7 +136,7 @@ def _in_sync(
     under, lacking, edge = [], [], []
     for tp, p in partitions.items():
         needed = facts.min_isr.get(tp.topic, 1)
-        gone = missing(p, facts.running.get(tp))
+        gone = missing(p, (facts.running or {}).get(tp))
         if len(p.isr) < needed:
             under.append(tp)
         if gone:
@@ -149,7 +154,7 @@ def _in_sync(
         found.append(Check("min ISR", OK, "reached everywhere"))
     if lacking:
         brokers = sorted(
-            {b for tp in lacking for b in missing(partitions[tp], facts.running.get(tp))}
+            {b for tp in lacking for b in missing(partitions[tp], (facts.running or {}).get(tp))}
         )
         what = (
             f"{count(len(lacking), 'partition')} under-replicated: {_some(lacking)}; "
@@ -191,7 +196,8 @@ def _used(d: LogDirDescription) -> float | None:
 def _metadata(facts: Facts) -> Check:
     quorum = facts.quorum
     if not isinstance(quorum, QuorumDescription):
-        return Check("metadata", OK, "nothing is told of it")
+        state = WARNING if isinstance(quorum, ClientError) else OK
+        return Check("metadata", state, "nothing is told of it")
     states = (*quorum.voters, *quorum.observers)
     end = max((s.log_end_offset for s in states), default=0)
     live = {b for b, node in facts.look.nodes.items() if not node.fenced}
@@ -237,6 +243,8 @@ def _single(partitions: Mapping[TopicPartition, PartitionDescription], facts: Fa
 
 
 def _moving(facts: Facts) -> Check:
+    if facts.running is None:
+        return Check("reassignments", WARNING, "not known: no controller answers")
     if facts.running:
         what = f"{count(len(facts.running), 'partition')} moving"
         return Check("reassignments", OK, what, "pk reassign status -w")
@@ -253,9 +261,11 @@ async def gather(context: Context, admin: Admin) -> Facts:
     live = [b for b, node in look.nodes.items() if not node.fenced]
     answering = [b for b in live if not isinstance(look.features.get(b), Exception)]
     min_isr = await min_isrs(admin, topics)
-    running = await running_reassignments(admin)
+    running: Mapping[TopicPartition, Reassignment] | None = None
+    with trio.move_on_after(_QUORUM_S), suppress(KafkaError, ClientError):
+        running = await running_reassignments(admin)
     throttles = await read_throttles(admin, answering, topics)
-    quorum: QuorumDescription | Exception | None = None
+    quorum: QuorumDescription | Exception | None = RequestTimedOut("no controller answers")
     with trio.move_on_after(_QUORUM_S):
         try:
             quorum = await admin.describe_quorum()

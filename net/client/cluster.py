@@ -170,6 +170,9 @@ class Cluster:
             link = self._links[node.address, purpose] = _Link(node, backoff)
         elif link.node.node_id < 0:
             link.node = node
+        # What is meant to wait goes over connections for a purpose; whoever gives that up knows what comes next.
+        if not purpose and link.connection is not None and link.connection.is_clogged(_SLOW_S):
+            link.connection.close()
         if link.connection is not None and link.connection.usable:
             if link.connection.node.node_id < 0 <= node.node_id:
                 link.connection.node = node  # reached by an address given; now it has its name

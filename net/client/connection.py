@@ -77,6 +77,7 @@ class Pending:
 
     __slots__ = (
         "_event",
+        "abandoned",
         "bytes_out",
         "correlation_id",
         "deadline",
@@ -95,6 +96,9 @@ class Pending:
         self.deadline = deadline
         self.started = trio.current_time()
         self.on_request = TRACED.get()
+        self.abandoned = False
+        """Whether nobody waits for it any more."""
+
         self.bytes_out = 0
         self.response: Any = None
         self.error: Exception | None = None
@@ -171,6 +175,12 @@ class Connection:
         """For how long the oldest of the requests in flight has waited for its answer; 0 where there is none."""
         return trio.current_time() - self._unanswered[0].started if self._unanswered else 0.0
 
+    def is_clogged(self, for_s: float) -> bool:
+        """Whether nothing was answered for so long, and nobody waits for it any more: a broker answers in order, so that
+        whatever is asked next would wait behind it."""
+        waiting = self._unanswered
+        return self.waited_s >= for_s and bool(waiting) and all(p.abandoned for p in waiting)
+
     def version_of(self, api_key: int, *, low: int = 0, high: int = 32767) -> int:
         """The newest version of an API that both sides know within [low, high].
 
@@ -239,7 +249,12 @@ class Connection:
         """Send `request` and wait for its answer, in the newest common version unless one is given."""
         if version is None:
             version = self.version_of(request.API_KEY, low=low, high=high)
-        return await self.submit(request, version, timeout_ms=timeout_ms).wait()
+        pending = self.submit(request, version, timeout_ms=timeout_ms)
+        try:
+            return await pending.wait()
+        except trio.Cancelled:
+            pending.abandoned = True
+            raise
 
     def close(self, reason: Exception | None = None) -> None:
         """End the connection; what is under way fails with `reason`. Idempotent, never blocks."""

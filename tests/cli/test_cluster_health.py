@@ -109,6 +109,8 @@ def states(given: Facts) -> dict[str, str]:
             {},
         ),
         (facts(quorum=QuorumDescription(-1, 4, 0, (), ())), {"controller": PROBLEM}),
+        (facts(running=None), {"reassignments": WARNING}),
+        (facts(quorum=RequestTimedOut("late")), {"controller": PROBLEM, "metadata": WARNING}),
         (
             facts(
                 quorum=QuorumDescription(

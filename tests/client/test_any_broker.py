@@ -6,6 +6,7 @@ import pytest
 import trio
 from client.support import ScriptedBroker, scripted_broker, trio_test
 
+from pk.core.wire.messages.describe_quorum import DescribeQuorumRequest
 from pk.core.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from pk.net.client import cluster as cluster_module
 from pk.net.client.cluster import Cluster, open_cluster
@@ -97,3 +98,23 @@ async def test_a_broker_that_is_merely_slow_is_waited_for() -> None:
         async with open_cluster(broker.address, CONFIG) as cluster:
             assert await refreshed(cluster) == "slow"
         assert len(broker.requests) == 1
+
+
+@trio_test
+async def test_who_is_given_up_does_not_hold_up_what_is_asked_of_the_same_broker_next() -> None:
+    """A broker that forwards to a controller that hangs answers nothing behind that, on the same connection."""
+
+    async def handler(request: Any, version: int) -> Any:
+        if isinstance(request, DescribeQuorumRequest):
+            await trio.sleep_forever()
+        return await names("alive", [])(request, version)
+
+    async with (
+        scripted_broker(handler) as broker,
+        open_cluster(broker.address, CONFIG) as cluster,
+    ):
+        with trio.move_on_after(0.15) as given_up:
+            await cluster.request(DescribeQuorumRequest())
+        assert given_up.cancelled_caught
+        assert await refreshed(cluster) == "alive"
+        assert broker.connections == 2
