@@ -28,6 +28,9 @@ class Column(NamedTuple):
     on_terminal: "Callable[[Row], str] | None" = None
     """What a terminal shows instead, where a value alone says too little; it may look at the whole row."""
 
+    whole: bool = False
+    """Others are folded first: it is a name that somebody may want to take from the screen."""
+
 
 class Listing(NamedTuple):
     """A list of things. `style` names a rich style for a row that needs a look."""
@@ -249,6 +252,7 @@ def terminal_table(
     return laid_out(
         [title(column) for column in listing.columns],
         [column.right for column in listing.columns],
+        [column.right or column.whole for column in listing.columns],
         cells_of(listing, terminal=True),
         look.width,
         codes=look.colour or lit is not None,

@@ -95,10 +95,11 @@ class _Cells:
         self,
         heads: Sequence[str],
         right: Sequence[bool],
+        whole: Sequence[bool],
         rows: Sequence[Sequence[str]],
         room: int,
     ) -> None:
-        self.heads, self.right, self.rows = heads, right, rows
+        self.heads, self.right, self.whole, self.rows = heads, right, whole, rows
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.heads)
         # What is not ASCII, or has lines, is laid out one cell after another; nearly all columns have nothing of it.
         self.simple = [
@@ -118,9 +119,9 @@ class _Cells:
         found = widest
         for head_of in (width_of, _longest_word):
             least = [
-                max(cells, head_of(head)) if right else min(wide, max(_NARROWEST, head_of(head)))
-                for cells, wide, right, head in zip(
-                    self._of_cells, widest, self.right, self.heads, strict=True
+                max(cells, head_of(head)) if whole else min(wide, max(_NARROWEST, head_of(head)))
+                for cells, wide, whole, head in zip(
+                    self._of_cells, widest, self.whole, self.heads, strict=True
                 )
             ]
             found = fitting_widths(widest, least, room)
@@ -202,6 +203,7 @@ def _line(parts: Sequence[str], codes: str, lit: Callable[[int], bool] | None) -
 def laid_out(
     heads: Sequence[str],
     right: Sequence[bool],
+    whole: Sequence[bool],
     rows: Sequence[Sequence[str]],
     room: int,
     *,
@@ -210,13 +212,14 @@ def laid_out(
     style: Callable[[int], str | None] | None = None,
     lit: Callable[[int, int], bool] | None = None,
 ) -> str:
-    """A table in `room` columns of a terminal, each line ended. `right` are the columns that stand on the right.
+    """A table in `room` columns of a terminal, each line ended. `right` are the columns that stand on the right,
+    `whole` those of which nothing is folded.
 
     Where not even its numbers fit each row is shown upright, a line for each column, as by `\\G` in the shell. With `codes`
     the head is bold and rows have their `style` (`bold yellow`), without `colour` only what of it is none;
     `lit` says of a row and a column whether that cell is to stand out.
     """
-    cells = _Cells(heads, right, rows, room)
+    cells = _Cells(heads, right, whole, rows, room)
     own_codes = [
         _codes(style(i), colour=colour) if codes and style is not None else ""
         for i in range(len(rows))

@@ -36,7 +36,7 @@ _TIDY_S = 2.0
 
 _THROTTLES = (
     Column("resource"),
-    Column("name"),
+    Column("name", whole=True),
     Column("value"),
 )
 

@@ -322,6 +322,8 @@ def test_throttles_that_nothing_needs_are_told_where_one_would_look(at: Run, kaf
     assert "Remove the throttles of broker 1? [y/N]" in " ".join(asked.screen.split()), (
         "a word parted"
     )
+    narrow = on_terminal(main, ("reassign", "throttle", "-b", kafka.bootstrap), (52, 24)).screen
+    assert f" {rate} " in narrow, "the name is whole"
     assert at("reassign", "throttle", "--remove", "-y").code == 0
     none = at("reassign", "throttle")
     assert (none.code, none.text, none.err) == (0, "", "No throttle is set.\n")
