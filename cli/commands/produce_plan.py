@@ -86,7 +86,7 @@ class Plan:
         self.timestamp: int | None = None
         if args.timestamp is not None:
             try:
-                self.timestamp = time_ms(args.timestamp, now_ms())
+                self.timestamp = time_ms(args.timestamp.removeprefix("@"), now_ms())
             except ValueError as e:
                 raise Unusable(f"--timestamp: {e}.") from None
         self.fake: Fake | None = None

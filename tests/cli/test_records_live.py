@@ -195,7 +195,7 @@ def test_what_the_options_of_produce_say(at: Run, fresh: Fresh) -> None:
         "-p",
         "2",
         "--timestamp",
-        "@2026-01-01T00:00Z"[1:],
+        "@2026-01-01T00:00Z",
         "--print-offsets",
         "one",
         "two",
