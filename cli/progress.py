@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pk.cli.context import Context
+from pk.cli.suspending import cursor_back
 
 _QUIET_S = 1.0
 _EVERY_S = 0.1
@@ -38,6 +39,7 @@ class Progress:
         self._bar: Any = None
         self._task: Any = None
         self._drawn = False
+        self._held = cursor_back(streams.err)
 
     def __enter__(self) -> Self:
         return self
@@ -55,6 +57,7 @@ class Progress:
         if self._drawn:
             self._drawn = False
             self._bar.stop()
+            self._held.close()
 
     def update(
         self,
@@ -77,6 +80,7 @@ class Progress:
         if not self._drawn:
             self._drawn = True
             self._bar.start()
+            self._held.open()
         rate = ""
         if bytes_done is not None:
             rate = f"{bytes_done / 1e6 / (now - self._since):,.1f} MB/s"

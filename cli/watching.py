@@ -34,6 +34,7 @@ from pk.cli.output import (
     render_document,
     terminal_table,
 )
+from pk.cli.suspending import Suspendable, sends
 from pk.cli.times import show_span, show_time
 from pk.core.errors import KafkaError, ProtocolError
 from pk.net.client.errors import ClientError
@@ -250,9 +251,19 @@ class _Painted:
         self._due = trio.current_time()
 
     def __enter__(self) -> None:
+        enter = sends(self._context.streams.out, _ENTER)
+        token = trio.lowlevel.current_trio_token()
+
+        def resume() -> None:
+            enter()
+            token.run_sync_soon(self._paint)
+
         self._act(_ENTER)
+        self._held = Suspendable(sends(self._context.streams.out, _LEAVE), resume)
+        self._held.open()
 
     def __exit__(self, *_: object) -> None:
+        self._held.close()
         self._act(_LEAVE)
         if self._picture is None:
             return

@@ -11,6 +11,7 @@ from pk.cli.commands.reassign_plan import BrokerChange, Change, shown
 from pk.cli.commands.reassign_watch import Row, Tracker, first_lines, sentence
 from pk.cli.context import Context
 from pk.cli.output import Column, Listing
+from pk.cli.suspending import cursor_back
 from pk.cli.times import show_span
 
 _LINE_S = 10.0
@@ -135,6 +136,7 @@ class LiveView:
         self._context = context
         self._rate = rate
         self._live: Any = None
+        self._held = cursor_back(context.streams.err)
         self._told = float("-inf")
         self._done = -1
         self.note = ""
@@ -155,6 +157,7 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
             self._live = None
+            self._held.close()
 
     def tell_rate(self, rate: int, why: str) -> None:
         """The throttle is another from now on."""
@@ -184,6 +187,7 @@ class LiveView:
         console = Console(file=self._context.streams.err, force_terminal=True)
         live = Live(console=console, auto_refresh=False, transient=True)
         live.start()
+        self._held.open()
         return live
 
     def _table(self, tracker: Tracker) -> Any:

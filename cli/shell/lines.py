@@ -27,6 +27,7 @@ from pk.cli.shell.engine import Engine, Job, told
 from pk.cli.shell.own_words import HELP
 from pk.cli.shell.paging import HeldError, HeldOutput
 from pk.cli.shell.words import Line, split_line
+from pk.cli.suspending import heeding
 from pk.cli.tree import ROOT
 
 NOT_HERE = frozenset(("up", "shell", "completion"))
@@ -73,7 +74,8 @@ class Shell:
         before = signal.signal(signal.SIGINT, self._interrupted)
         terminated = signal.signal(signal.SIGTERM, _leave) if self.interactive else None
         try:
-            yield
+            with heeding():
+                yield
         finally:
             signal.signal(signal.SIGINT, before)
             if terminated is not None:

@@ -16,6 +16,7 @@ from pk.cli.context import Context
 from pk.cli.exits import Exit, Unusable
 from pk.cli.output import Listing
 from pk.cli.resolve import now_ms
+from pk.cli.suspending import Suspendable
 from pk.cli.top.collect import Collector, Wants
 from pk.cli.top.keys import Keys
 from pk.cli.top.model import Model
@@ -26,7 +27,7 @@ from pk.cli.top.view import Painter, Told, encoded
 
 _ESCAPE_S = 0.05
 _TICK_S = 0.25
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH, signal.SIGTSTP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGWINCH)
 
 
 async def top(context: Context) -> int:
@@ -99,7 +100,13 @@ class _Live:
 
     async def run(self) -> int:
         await self._collector.begin()
-        with _signals() as signals, self._terminal:
+        token = trio.lowlevel.current_trio_token()
+
+        def resume() -> None:
+            self._terminal.take()
+            token.run_sync_soon(self._paint_soon)
+
+        with _signals() as signals, self._terminal, Suspendable(self._terminal.give_back, resume):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._paint)
                 nursery.start_soon(self._collect)
@@ -192,9 +199,6 @@ class _Live:
     async def _obey(self, signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
         async for number in signals:
             if number == signal.SIGWINCH:
-                self._paint_soon()
-            elif number == signal.SIGTSTP:
-                self._terminal.suspend()
                 self._paint_soon()
             else:
                 self._code = Exit.INTERRUPTED

@@ -5,7 +5,6 @@ signal, so that nothing that hangs can keep it from ending the program.
 """
 
 import os
-import signal
 import termios
 from types import TracebackType
 from typing import Any, Self
@@ -55,7 +54,7 @@ class Terminal:
         modes[_LFLAG] &= ~(termios.ICANON | termios.ECHO)
         modes[_CC][termios.VMIN], modes[_CC][termios.VTIME] = 1, 0
         termios.tcsetattr(self._fd, termios.TCSADRAIN, modes)
-        self.write(_ENTER)
+        self._send(_ENTER)
 
     def give_back(self) -> None:
         """Leaves the terminal as it was found. Idempotent."""
@@ -63,17 +62,15 @@ class Terminal:
             return
         modes, self._modes = self._modes, None
         try:
-            self.write(_LEAVE)
+            self._send(_LEAVE)
         finally:
             termios.tcsetattr(self._fd, termios.TCSADRAIN, modes)
-
-    def suspend(self) -> None:
-        """Ctrl-Z: gives the terminal back, stops until somebody brings us back, and takes it again."""
-        self.give_back()
-        os.kill(os.getpid(), signal.SIGSTOP)
-        self.take()
 
     def write(self, data: bytes) -> None:
         """Sends bytes to the terminal."""
         self._streams.out.write(data)
         self._streams.out.flush()
+
+    def _send(self, data: bytes) -> None:
+        """The same past the buffer, in the middle of whatever is being written: Ctrl-Z may come at any moment."""
+        os.write(self._streams.out.fileno(), data)

@@ -126,18 +126,34 @@ def test_it_follows_the_size_of_the_terminal(terminal: Open, pk_kafka: Kafka) ->
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "typed", "painted", "last"),
+    [
+        ("top", "", FOOT, "q"),
+        ("topics list -w 600", "", "every 600 s", "ctrl-c"),
+        ("shell", "top\r", FOOT, "q"),
+        ("shell", "topics list \\w 600\r", "every 600 s", "ctrl-c"),
+    ],
+)
 def test_ctrl_z_gives_the_terminal_back_for_as_long_as_it_lasts(
-    terminal: Open, pk_kafka: Kafka
+    terminal: Open, pk_kafka: Kafka, words: str, typed: str, painted: str, last: str
 ) -> None:
     # Job control takes a shell: one that stops with us, and brings us back.
-    command = " ".join(pk_command("top", "-b", pk_kafka.bootstrap))
+    command = " ".join(pk_command(*words.split(), "-b", pk_kafka.bootstrap))
     screen = terminal("-i", "-c", f"set -m; {command}; fg; echo over", program="/bin/bash")
-    screen.wait_for(FOOT)
+    if typed:
+        screen.wait_for("under-replicated")
+        screen.send(typed)
+    screen.wait_for(painted)
     screen.keys("ctrl-z")
     screen.wait_for(lambda _: b"Stopped" in screen.output.partition(b"\x1b[?1049l")[2])
     screen.wait_for(lambda _: screen.output.count(b"\x1b[?1049h") == 2)  # `fg`
-    screen.wait_for(FOOT)
-    screen.keys("q")
+    screen.wait_for(painted)
+    screen.keys(last)
+    if typed:
+        screen.wait_for(lambda _: not screen.screen_of.alternate)
+        screen.wait_for("Tab completes")
+        screen.keys("ctrl-d")
     screen.wait_for("over")
     assert not screen.screen_of.alternate and not screen.screen_of.cursor.hidden
 
