@@ -323,7 +323,7 @@ def test_throttles_that_nothing_needs_are_told_where_one_would_look(at: Run, kaf
         "a word parted"
     )
     narrow = on_terminal(main, ("reassign", "throttle", "-b", kafka.bootstrap), (52, 24)).screen
-    assert f" {rate} " in narrow, "the name is whole"
+    assert rate in narrow.split(), "the name is whole"
     assert at("reassign", "throttle", "--remove", "-y").code == 0
     none = at("reassign", "throttle")
     assert (none.code, none.text, none.err) == (0, "", "No throttle is set.\n")
