@@ -186,12 +186,20 @@ async def _remove(context: Context, admin: Admin, live: Live, present: Present) 
         moving = count(len(live.running), "partition")
         context.say(f"Beware: {moving} still moving, from then on at full speed.")
     if not await _agreed(context, f"Remove the throttles of {describe(undo)}?"):
+        _tell_programs(context, throttle_rows(present))
         return
     failed = await remove_throttles(admin, undo)
     _tell(context, failed)
     if not failed:
         _forget(live.cluster_id)
+        context.show_nothing(_THROTTLES)
         context.say(f"Removed from {describe(undo)}.")
+
+
+def _tell_programs(context: Context, rows: list[dict[str, Any]]) -> None:
+    """Shows the throttles that there are, or would be, to programs; people are told in words."""
+    if context.look.format not in ("table", "wide"):
+        context.show(Listing(_THROTTLES, rows))
 
 
 def _forget(cluster_id: str | None) -> None:
@@ -241,7 +249,9 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
     ]
     if not context.args.yes:
         on_stderr(context, Listing(_THROTTLES, rows))
+    then = [{**row, "value": str(rate)} for row in rows]
     if not await _agreed(context, f"Set {files.show_rate(rate)}?"):
+        _tell_programs(context, then)
         return
     failed: dict[str, Exception] = {}
     with trio.CancelScope(shield=True):
@@ -250,7 +260,9 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
         failed |= await set_rates(admin, [b for b in brokers if b not in wanted.brokers], rate)
     _tell(context, failed)
     if not failed:
-        context.say(f"{files.show_rate(rate)} on brokers {join([str(b) for b in brokers])}.")
+        _tell_programs(context, then)
+        what = "broker" if len(brokers) == 1 else "brokers"
+        context.say(f"{files.show_rate(rate)} on {what} {join([str(b) for b in brokers])}.")
 
 
 def _note(live: Live, wanted: files.Throttled, rate: int) -> None:

@@ -209,7 +209,7 @@ REASSIGN = Group(
             "throttle",
             help="Show, change or remove the throttle of what moves.",
             handler=f"{_STATUS}:throttle",
-            shows="resource name value? ...",
+            shows="resource name value?",
             arguments=(Argument("RATE", optional=True, help="Bytes a second, such as 80MB/s."),),
             options=(
                 Option("--remove", "--off", help="Take every replication throttle away."),

@@ -376,7 +376,7 @@ def test_what_cannot_be_shown_is_said_before_anything_is_done(
     for path, case in firsts():
         command = command_of(case)
         assert command is not None
-        if path in ("log dump", "reassign throttle") or not set(LISTING) <= set(command.options):
+        if path == "log dump" or not set(LISTING) <= set(command.options):
             continue
         words = shlex.split(case.words.format(**world.names, tmp=tmp_path, new="new", edited="e"))
         at = ("-b", world.bootstrap) if CONNECTION[0] in command.options else ()

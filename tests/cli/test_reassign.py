@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import trio
 from clients.fixtures import Kafka
+from clients.pk_broker import PkBroker
+from shapes import check_json
 from terminal import on_terminal
 from trio.testing import MockClock
 
@@ -328,6 +330,25 @@ def test_throttles_that_nothing_needs_are_told_where_one_would_look(at: Run, kaf
     none = at("reassign", "throttle")
     assert (none.code, none.text, none.err) == (0, "", "No throttle is set.\n")
     assert at("reassign", "throttle", "-f", "json").json == []
+
+
+def test_a_throttle_s_changes_are_shown_to_programs(pk: Run) -> None:
+    keys = [f"{side}.replication.throttled.rate" for side in ("follower", "leader")]
+
+    def rates(*words: str) -> list[str]:
+        ran = pk("reassign", "throttle", *words, "-b", broker.bootstrap, "-f", "json")
+        assert ran.code == 0, ran.err
+        rows = check_json(("reassign", "throttle", "-f", "json"), ran.out)
+        assert sorted(row["name"] for row in rows) in ([], keys)
+        return [row["value"] for row in rows]
+
+    with PkBroker() as broker:
+        words = [word for key in keys for word in ("-c", f"{key}=1000")]
+        assert pk("configs", "alter", "broker", "1", *words, "-y", "-b", broker.bootstrap).code == 0
+        assert rates("80MB/s", "--dry-run") == ["80000000"] * 2
+        assert rates() == ["1000"] * 2
+        assert rates("80MB/s", "-y") == rates("--remove", "-d") == ["80000000"] * 2
+        assert rates("--remove", "-y") == rates() == []
 
 
 class ManyToElect:
