@@ -7,7 +7,7 @@ from typing import Any
 from pk.cli import undo as store
 from pk.cli.context import Context
 from pk.cli.exits import Refused
-from pk.cli.output import Column, Listing
+from pk.cli.output import Column, Listing, narrow
 from pk.cli.resolve import now_ms
 from pk.cli.times import show_span, show_time
 
@@ -91,7 +91,11 @@ async def _undo(context: Context, kind: str | None) -> None:
         )
     _check_cluster(context, change, here)
     module, _, name = KINDS[change.kind].partition(":")
-    run: Undo = getattr(importlib.import_module(module), name)
+    loaded = importlib.import_module(module)
+    narrow(
+        Listing(loaded.COLUMNS, ()), context.look
+    )  # what cannot be shown is refused before anything is done
+    run: Undo = getattr(loaded, name)
     age = show_span(now_ms() - change.made_ms)
     context.say(f"Change {change.id}, {age} ago: {change.description}.")
     if await run(context, change):

@@ -132,7 +132,7 @@ async def _describe(
     }
 
 
-_PLAN = (
+COLUMNS = (
     Column("resource"),
     Column("key"),
     Column("now", show=lambda v: "(not set)" if v is None else v),
@@ -184,7 +184,7 @@ async def _do(
     args = context.args
     since = [f"{row['key']} of {row['resource']}" for row in rows if row["note"]]
     if args.dry_run or not todo:
-        context.show(Listing(_PLAN, rows))
+        context.show(Listing(COLUMNS, rows))
         context.say("Nothing was changed." if todo else "It is as it was; nothing was changed.")
         return not todo and not args.dry_run
     if since and not args.anyway:
@@ -211,7 +211,7 @@ async def _do(
         assert error is not None
         context.fail(error)
         context.say(f"{_name(resource)}: {sentence(error)}")
-    context.show(Listing(_PLAN, rows))
+    context.show(Listing(COLUMNS, rows))
     if kept is not None:
         settle_configs(kept, failed)
         if len(failed) < len(todo):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pk.cli import undo as store
 from pk.cli.commands.groups_state import EMPTY_STATES, active_refusal
-from pk.cli.commands.moves import Move, ask, commit, effect, preview, report
+from pk.cli.commands.moves import PLAN, Move, ask, commit, effect, preview, report
 from pk.cli.context import Context, count, join
 from pk.cli.exits import Refused
 from pk.cli.failures import phrase
@@ -21,6 +21,8 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 KIND = "group-offsets"
+COLUMNS = PLAN
+"""What undoing a change of this kind shows."""
 
 
 class Kept(NamedTuple):

@@ -121,6 +121,9 @@ def test_a_reset_is_listed_shown_and_undone(at: Run, fresh: Fresh, timed_topic: 
         (4, 2, "re-read"),
     ]
     assert committed(at, group) == {(timed_topic, 0): 10, (timed_topic, 1): 4}
+    wrong = at("undo", number, "-y", "--columns", "no_such")
+    assert (wrong.code, "no column 'no_such'" in wrong.err) == (2, True), wrong.err
+    assert committed(at, group) == {(timed_topic, 0): 10, (timed_topic, 1): 4}
     refused = at("groups", "undo", number)
     assert (refused.code, "re-reads 7 records" in refused.err) == (5, True), refused.err
     again = _id(at("undo", number, "-y").err)
