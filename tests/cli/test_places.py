@@ -38,7 +38,9 @@ def topic(at: Run, fresh: Fresh, kafka: Kafka, filled: dict[str, str]) -> str:
         for p, count in enumerate(COUNTS)
         for i in range(count)
     ]
-    at("topics", "create", name, "-p", "2")
+    at(
+        "topics", "create", name, "-p", "2", "-c", "retention.ms=-1"
+    )  # they are long past their time
     lines = "\n".join(json.dumps(row) for row in rows).encode()
     assert at("produce", name, "-f", "jsonl", "--keep-partition", stdin=lines).code == 0
     assert at("topics", "trim", name, "-o", "0=2", "-y").code == 0
