@@ -6,6 +6,7 @@ from pk.cli.context import count, join
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
+    QUORUM,
     WARNING,
     Finding,
     Picture,
@@ -29,12 +30,13 @@ _HANGING_AFTER_MS = 300_000
 
 
 def controller(picture: Picture) -> Iterator[Finding]:
-    """A cluster without a controller."""
-    if picture.controller == -1:
+    """A cluster without a controller, or with one that hangs."""
+    silent = picture.controller is None and isinstance(picture.unseen.get(QUORUM), TimeoutError)
+    if picture.controller == -1 or silent:
         yield Finding(
             "controller",
             ERROR,
-            "There is no controller.",
+            "The controller does not answer." if silent else "There is no controller.",
             "No topic can be made, no leader elected, no broker joins until there is one.",
             "pk cluster quorum",
         )

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pk.cli.diagnosis import agreement, balance, readers, replication
-from pk.cli.diagnosis.picture import SEVERITIES, Check, Finding, Picture
+from pk.cli.diagnosis.picture import QUORUM, SEVERITIES, Check, Finding, Picture
 
-QUORUM: Final = "quorum"
 CONFIGS: Final = "configs"
 BROKERS: Final = "brokers"
 DIRS: Final = "log directories"

@@ -87,10 +87,13 @@ class Collector:
                 self.topics[name] = topic
             else:
                 self.unseen[f"topic {name}"] = topic
-        await self._part("reassignments", self._running)
+        # What brokers forward to the controller comes first and has less time: behind it nothing else is answered.
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._part, "reassignments", self._running, _ANSWER_S)
+            if c.QUORUM in self.needs:
+                nursery.start_soon(self._part, c.QUORUM, self._quorum, _ANSWER_S)
         parts: tuple[tuple[str, Callable[[], Awaitable[None]], frozenset[str]], ...] = (
             (c.CONFIGS, self._topic_configs, frozenset((c.CONFIGS,))),
-            (c.QUORUM, self._quorum, frozenset((c.QUORUM,))),
             (c.DIRS, self._directories, frozenset((c.DIRS,))),
             (c.THROTTLES, self._throttles, frozenset((c.THROTTLES,))),
             (c.OFFSETS, self._log_ends, _DATA_NEEDS),
@@ -109,15 +112,17 @@ class Collector:
             await self._part(c.TIMES, self._expiring)
         return self.picture()
 
-    async def _part(self, name: str, ask: Callable[[], Awaitable[None]]) -> None:
-        with trio.move_on_after(_PART_S) as scope:
+    async def _part(
+        self, name: str, ask: Callable[[], Awaitable[None]], limit_s: float = _PART_S
+    ) -> None:
+        with trio.move_on_after(limit_s) as scope:
             try:
                 await ask()
             except (KafkaError, ClientError) as e:
                 if not (isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION):
                     self.unseen[name] = e
         if scope.cancelled_caught:
-            self.unseen[name] = TimeoutError(f"no answer within {_PART_S:.0f} s")
+            self.unseen[name] = TimeoutError(f"no answer within {limit_s:.0f} s")
 
     async def _running(self) -> None:
         self.running = await running_reassignments(self.admin)

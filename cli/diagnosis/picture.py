@@ -18,6 +18,8 @@ WARNING: Final = "warning"
 NOTE: Final = "note"
 """Worth knowing; perhaps as it is meant to be."""
 SEVERITIES: Final = (ERROR, WARNING, NOTE)
+QUORUM: Final = "quorum"
+"""The part of the picture that the controller tells."""
 
 _NAMED = 6
 """A command for more topics than this names the first ones only."""

@@ -13,6 +13,7 @@ from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
+    QUORUM,
     SEVERITIES,
     WARNING,
     Broker,
@@ -88,6 +89,11 @@ def holding(start: int, end: int, **configs: Any) -> dict[str, Topic]:
 
 SICK: dict[str, tuple[Picture, str, str]] = {
     "controller": (picture(controller=-1), ERROR, "no controller"),
+    "controller hangs": (
+        picture(controller=None, unseen={QUORUM: TimeoutError("late")}),
+        ERROR,
+        "does not answer",
+    ),
     "brokers-down": (
         picture(brokers=cluster(1, 2)),
         ERROR,
