@@ -6,6 +6,7 @@ Whatever an item ends with, result or error, is its own; the others do not suffe
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import trio
@@ -18,6 +19,7 @@ from pk.net.client.connection import Connection
 from pk.net.client.errors import (
     ClientError,
     ConnectFailed,
+    Disconnected,
     NoBrokers,
     NotUp,
     RequestTimedOut,
@@ -31,6 +33,9 @@ Failure = Exception
 """What an item may end with instead of a result: `KafkaError`, `ClientError` or `ProtocolError`."""
 
 FAILURES: Final = (KafkaError, ClientError, ProtocolError)
+_LOOK_S: Final = 2.0
+"""Whoever has not answered by then may have gone: the others are asked, and again as often."""
+
 _UNKNOWN_ATTEMPTS: Final = 3
 """A topic made a moment ago may be unknown to the broker asked; one unknown three times does not exist."""
 
@@ -99,13 +104,43 @@ class AdminBase:
         """Ask the controller; look for it again when it has moved."""
 
         async def attempt() -> R:
-            node_id = await self.cluster.controller()
-            return await ask(await self.cluster.connection(node_id))
+            return await self._while_there(await self.cluster.controller(), ask)
 
         def moved(error: Exception) -> None:
             self.cluster.metadata.controller_id = -1
 
         return await self._retry(attempt, "the controller", moved)
+
+    async def _while_there(self, node_id: int, ask: Callable[[Connection], Awaitable[R]]) -> R:
+        """What `ask` gets of a broker, as long as the cluster counts it among its own: one that hangs with its connections
+        open is put out after a while, and another holds its office.
+
+        Raises what `ask` raises, and Disconnected where the broker has gone.
+        """
+        answers: list[R] = []
+        errors: list[Exception] = []
+
+        async def run() -> None:
+            try:
+                answers.append(await ask(await self.cluster.connection(node_id)))
+            except Exception as e:  # noqa: BLE001 - raised again below, ungrouped
+                errors.append(e)
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            while True:
+                await trio.sleep(_LOOK_S)
+                with suppress(*FAILURES):
+                    await self.cluster.refresh(())
+                    if node_id not in self.cluster.metadata.brokers:
+                        nursery.cancel_scope.cancel()
+                        break
+        if answers:
+            return answers[0]
+        if errors:
+            raise errors[0]
+        raise Disconnected(f"broker {node_id} did not answer, and is no longer in the cluster")
 
     async def _retry(
         self,

@@ -6,12 +6,20 @@ import pytest
 import trio
 from client.support import ScriptedBroker, scripted_broker, trio_test
 
+from pk.core.wire.messages.create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from pk.core.wire.messages.describe_quorum import DescribeQuorumRequest
 from pk.core.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from pk.net.client import admin_base
 from pk.net.client import cluster as cluster_module
+from pk.net.client.admin import open_admin
 from pk.net.client.cluster import Cluster, open_cluster
 from pk.net.client.config import AdminConfig, parse
 from pk.net.client.errors import NoBrokers
+from pk.net.client.results import CreatedTopic, NewTopic
 
 CONFIG = parse(AdminConfig, {})
 
@@ -118,3 +126,45 @@ async def test_who_is_given_up_does_not_hold_up_what_is_asked_of_the_same_broker
         assert given_up.cancelled_caught
         assert await refreshed(cluster) == "alive"
         assert broker.connections == 2
+
+
+@trio_test
+async def test_a_controller_that_hangs_is_left_for_who_takes_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker that was stopped keeps its connections; once the cluster has put it out, the next controller is asked."""
+    monkeypatch.setattr(admin_base, "_LOOK_S", 0.05)
+    put_out, asked = trio.Event(), 0
+
+    async def of_the_first(request: Any, version: int) -> Any:
+        nonlocal asked
+        if isinstance(request, CreateTopicsRequest):
+            asked += 1
+            put_out.set()
+            await trio.sleep_forever()
+        return await cluster_now(request, version)
+
+    async def of_the_second(request: Any, version: int) -> Any:
+        if isinstance(request, CreateTopicsRequest):
+            return CreateTopicsResponse(topics=[CreatableTopicResult(name="t", num_partitions=1)])
+        return await cluster_now(request, version)
+
+    async def cluster_now(request: Any, version: int) -> MetadataResponse:
+        there = {2: second} if put_out.is_set() else {1: first, 2: second}
+        return MetadataResponse(
+            cluster_id="c",
+            controller_id=min(there),
+            brokers=[
+                MetadataResponseBroker(node_id=n, host="127.0.0.1", port=b.port)
+                for n, b in there.items()
+            ],
+        )
+
+    async with (
+        scripted_broker(of_the_first) as first,
+        scripted_broker(of_the_second) as second,
+        open_admin(second.address) as admin,
+    ):
+        with trio.fail_after(10):
+            made = await admin.create_topics([NewTopic("t", 1, 1)])
+    assert isinstance(made["t"], CreatedTopic) and asked == 1
