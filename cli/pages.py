@@ -136,7 +136,7 @@ start_ms, duration_ms, bytes_out, bytes_in, throttle_ms and error:
 def page(name: str, words: Sequence[str] = (), width: int = 100) -> str:
     """The text of a page; of a searchable one, what `words` find. Raises Unusable where they find nothing."""
     if name == "exit-codes":
-        return _exit_codes()
+        return folded(_exit_codes(), width)
     if name == "errors":
         return _errors(words, width)
     if name == "configs":
@@ -180,6 +180,14 @@ def _exit_codes() -> str:
 
     lines = ["What the process answers.", ""]
     lines += [f"  {int(code):<5}{meaning}" for code, meaning in MEANING.items()]
+    lines += [
+        "",
+        "Where all items that failed did so alike, the code says how; else it is 1.",
+        "",
+        "A broker that hangs: what only it knows is missing, or open in its row, and the code is 124.",
+        "Where brokers are what was asked about (brokers list, cluster describe, top), that it is",
+        "silent is the answer.",
+    ]
     return "\n".join(lines) + "\n"
 
 
