@@ -298,8 +298,11 @@ class Context:
         profile = self._settings.profile if self._settings else None
         if profile is None or profile.colour is None or not self.streams.err_colour:
             return text
-        name = self.settings.cluster_name
-        return text.replace(name, f"\x1b[1;{_ANSI[profile.colour]}m{name}\x1b[0m")
+        import re
+
+        # Where a line was parted, the name may be too.
+        name = re.escape(self.settings.cluster_name).replace(r"\ ", r"\s")
+        return re.sub(name, lambda found: f"\x1b[1;{_ANSI[profile.colour]}m{found[0]}\x1b[0m", text)
 
     async def ask(self, prompt: str) -> str:
         """A line from the terminal, waited for without holding up the loop. Empty at the end of input."""

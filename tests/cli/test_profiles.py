@@ -161,6 +161,7 @@ def test_a_type_name_guard_wants_the_name(
     at("profile", "add", "typed", "-b", kafka.bootstrap, "--guard", "type-name", "--colour", "red")
     first = terminal("topics", "delete", topic, "--profile", "typed")
     first.wait_for(f"Type {topic} to go on:")
+    assert first.colour_of("typed (").fg == "red"
     first.send("yes\r")
     assert first.end() == 5
     second = terminal("topics", "delete", topic, "--profile", "typed")
@@ -181,6 +182,16 @@ def test_secrets_come_from_elsewhere(at: Run, kafka: Kafka, tmp_path: Path) -> N
     at("profile", "add", "s", "--secret", "client.id=prompt")
     ran = at("topics", "list", "--profile", "s")
     assert ran.code == 5 and "no terminal to ask for client.id of profile s" in ran.err
+
+
+def test_a_secret_is_asked_for_and_not_shown(at: Run, kafka: Kafka, terminal: OurTerminal) -> None:
+    at("profile", "add", "s", "-b", kafka.bootstrap, "--secret", "client.id=prompt")
+    one = terminal("topics", "list", "--profile", "s")
+    one.wait_for("client.id of profile s:")
+    one.send("hunter2\r")
+    assert one.end() == 0
+    assert "TOPIC" in one.screen() and b"hunter2" not in one.output
+    assert one.traces() == []
 
 
 def test_a_secret_is_refused_on_the_command_line(pk: Run) -> None:
