@@ -1,0 +1,95 @@
+"""Exit code 4: what every command says whom an authorizer keeps from a topic or a group. Apache Kafka has one."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import confluent_kafka.admin
+import pytest
+from clients import apache_kafka
+from clients.apache_kafka import ApacheKafka
+from terminal import on_terminal
+
+from pk.cli.main import main
+
+Run = Callable[..., Any]
+pytestmark = [pytest.mark.peer, pytest.mark.slow]
+c: Any = confluent_kafka.admin  # its types do not tell of all that it has
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def closed() -> Iterator[str]:
+    """A cluster where nobody may do anything with the topic `secret` and the group `hidden`."""
+    reason = apache_kafka.available()
+    if reason is not None:
+        pytest.skip(f"Apache Kafka cannot run here: {reason}")
+    with ApacheKafka(1, properties=AUTHORIZER, heap="256m") as cluster:
+        at = ("-b", cluster.bootstrap)
+        for words in (
+            ("topics", "create", "secret", "open"),
+            ("produce", "secret", "value"),
+            ("groups", "reset-offsets", "hidden", "-t", "secret", "--to", "start", "-y"),
+        ):
+            shown = on_terminal(main, (*words, *at))
+            assert shown.code == 0, shown.screen
+        admin = c.AdminClient({"bootstrap.servers": cluster.bootstrap})
+        nobody = ("User:ANONYMOUS", "*", c.AclOperation.ALL, c.AclPermissionType.DENY)
+        acls = [
+            c.AclBinding(kind, name, c.ResourcePatternType.LITERAL, *nobody)
+            for kind, name in ((c.ResourceType.TOPIC, "secret"), (c.ResourceType.GROUP, "hidden"))
+        ]
+        for made in admin.create_acls(acls).values():
+            made.result(20)
+        yield cluster.bootstrap
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "topics describe secret",
+        "topics describe secret open",
+        "topics alter secret -c retention.ms=7000000 -y",
+        "topics delete secret -y",
+        "topics add-partitions secret -n 1 -y",
+        "topics trim secret -o end -y",
+        "topics offsets secret",
+        "produce secret value",
+        "consume secret -o start..end",
+        "consume open -g hidden -e",
+        "cp secret open --once -y",
+        "cp open secret --once -y",
+        "groups describe hidden",
+        "groups lag hidden",
+        "groups members hidden",
+        "groups watch hidden -n 1",
+        "groups reset-offsets hidden -t open --to end -y",
+        "groups reset-offsets other -t secret --to end -y",
+        "groups delete hidden -y",
+        "groups delete-offsets hidden -t secret -y",
+        "groups remove-members hidden --all -y",
+        "partitions list secret",
+        "partitions elect-leaders secret -y",
+        "isr secret",
+        "isr -w secret",
+        "configs describe topic secret",
+        "configs alter topic secret -c retention.ms=7000000 -y",
+        "configs edit topic secret --file {file} -y",
+        "producers describe secret",
+        "why partition secret/0",
+        "why lag hidden",
+        "why config secret retention.ms",
+        "wait topic secret --timeout 1s",
+        "wait lag hidden --timeout 1s",
+        "wait group-empty hidden --timeout 1s",
+        "perf produce -t secret -n 10",
+        "perf consume -t secret -n 1",
+    ],
+)
+def test_4_from_every_family(pk: Run, closed: str, tmp_path: Any, line: str) -> None:
+    (tmp_path / "text").write_text("retention.ms=90000\n")
+    ran = pk(*line.format(file=tmp_path / "text").split(), "-b", closed)
+    assert ran.code == 4, (ran.text, ran.err)
+    assert "_AUTHORIZATION_FAILED" in ran.err and "Traceback" not in ran.err
