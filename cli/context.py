@@ -302,7 +302,8 @@ class Context:
 
         # Where a line was parted, the name may be too.
         name = re.escape(self.settings.cluster_name).replace(r"\ ", r"\s")
-        return re.sub(name, lambda found: f"\x1b[1;{_ANSI[profile.colour]}m{found[0]}\x1b[0m", text)
+        colour = _ANSI[profile.colour]
+        return re.sub(name, lambda found: f"\x1b[1;{colour}m{found[0]}\x1b[0m", text)
 
     async def ask(self, prompt: str) -> str:
         """A line from the terminal, waited for without holding up the loop. Empty at the end of input."""
