@@ -4,8 +4,9 @@ No group is joined unless -g asks for it: without one, and where -g only lends i
 by hand. A range ends by itself; without one the command goes on until it is interrupted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import aclosing, suppress
+from math import inf
 from typing import Any, NamedTuple
 
 import trio
@@ -43,6 +44,9 @@ _TICK_MS = 100
 
 _LOOK_MS = 1000
 """How often it looks around where it need not end."""
+
+_NEWCOMERS_S = 5.0
+"""How often whoever reads by hand looks for new partitions; a member of a group learns of them with its metadata."""
 
 
 class _Wish(NamedTuple):
@@ -193,17 +197,17 @@ async def spans_of(
         context.say(f"Reading from the commits of group {context.args.group}, without joining it.")
     tell_uncommitted(context, places)
     spans = {}
-    moved: dict[str, list[str]] = {}
+    moved: dict[str, list[TopicPartition]] = {}
     for tp, found in places.items():
         if isinstance(found, Exception):
             raise found
         spans[tp] = Span(found.begin, found.end)
         # As one would think, or said already.
         if not found.note.startswith(("nothing after", "0 is before", "no commit", "ends at")):
-            moved.setdefault(found.note, []).append(f"{tp.topic}/{tp.partition}")
+            moved.setdefault(found.note, []).append(tp)
     moved.pop("", None)
     for note, where in moved.items():
-        context.say(f"{join(where, 3)}: {note}.")
+        context.say(f"{_named(where)}: {note}.")
     return spans
 
 
@@ -228,7 +232,36 @@ async def _consume_spans(
         _say_waiting(context, reader)
         if args.merge:
             return await _read_merged(context, reader, output)
-        return await _read(context, reader, output)
+        return await _read(context, reader, output, _Newcomers(context, wish, reader))
+
+
+class _Newcomers:
+    """Partitions that a topic gets, and with --include topics, while reading goes on without end: they are read as well, from
+    their start. A member of a group is told of them."""
+
+    def __init__(self, context: Context, wish: _Wish, reader: RangeReader) -> None:
+        args = context.args
+        some = args.partitions or args.key_partition or wish.positions.by_partition
+        self._context, self._wish, self._reader = context, wish, reader
+        self._due = inf if some or reader.bounded else trio.current_time() + _NEWCOMERS_S
+
+    async def look(self) -> None:
+        """To be called now and then."""
+        if trio.current_time() < self._due:
+            return
+        try:
+            found = await _partitions(self._context, self._wish)
+        except (ClientError, CommandError, KafkaError):
+            found = []  # of a topic that is gone the reader says so
+        new = [tp for tp in found if tp not in self._reader.spans]
+        if new:
+            self._reader.add({tp: Span(0, None) for tp in new})
+            self._context.say(f"New, and read from the start: {_named(new)}.")
+        self._due = trio.current_time() + _NEWCOMERS_S
+
+
+def _named(partitions: Iterable[TopicPartition]) -> str:
+    return join([f"{tp.topic}/{tp.partition}" for tp in partitions], 3)
 
 
 def _say_waiting(context: Context, reader: RangeReader) -> None:
@@ -240,7 +273,9 @@ def _say_waiting(context: Context, reader: RangeReader) -> None:
     context.say(f"Waiting for new records of {topics}; -o start shows all. Ctrl-C stops.")
 
 
-async def _read(context: Context, reader: RangeReader, output: Output) -> bool:
+async def _read(
+    context: Context, reader: RangeReader, output: Output, newcomers: _Newcomers
+) -> bool:
     timeout_ms: int | None = context.args.timeout_ms
     last = trio.current_time()
     silence = Silence(context, reader.consumer)
@@ -250,6 +285,7 @@ async def _read(context: Context, reader: RangeReader, output: Output) -> bool:
             output.take(parts)
             _tell(progress, reader, output)
             await silence.look(bool(parts))
+            await newcomers.look()
             now = trio.current_time()
             if parts:
                 last = now

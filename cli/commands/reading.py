@@ -122,6 +122,15 @@ class RangeReader:
         for tp, span in self.open.items():
             consumer.seek(tp, span.begin)
 
+    def add(self, spans: Spans) -> None:
+        """Reads these, too."""
+        self.spans = {**self.spans, **spans}
+        self.open |= spans
+        self.positions |= {tp: s.begin for tp, s in spans.items()}
+        self.consumer.assign(self.open)
+        for tp, span in spans.items():
+            self.consumer.seek(tp, span.begin)
+
     @property
     def total(self) -> int:
         """Offsets to read in all; only where every span has an end."""

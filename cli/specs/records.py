@@ -37,7 +37,7 @@ CONSUME = Command(
             "--whitelist",
             "--regex",
             value="REGEX",
-            help="Every topic whose whole name matches.",
+            help="Every topic whose whole name matches, also one that is made meanwhile.",
             dest="include",
         ),
         Option(

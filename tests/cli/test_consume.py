@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+import trio
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, running
-from clients.topics import wait_until
+from clients.topics import admin, create_topic, wait_until
+from confluent_kafka import Producer
+from confluent_kafka.cimpl import NewPartitions
 from terminal import Terminal
 
+from pk.cli.commands import consume
 from pk.net.client.partitioner import partition_for_key
 
 Run = Callable[..., Any]
@@ -176,6 +180,35 @@ def test_what_was_written_is_whole_however_it_ends(at: Run, kafka: Kafka, kept: 
         assert len(json.loads("".join(shown) + process.stdout.read())) == 30
 
 
+def test_topics_and_partitions_that_come_meanwhile_are_read(
+    at: Run, kafka: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stem = fresh("meanwhile")
+    first, second = f"{stem}-1", f"{stem}-2"
+    at("topics", "create", first, "-p", "1")
+    look, made = consume._Newcomers.look, []  # pyright: ignore[reportPrivateUsage]
+
+    def make() -> None:
+        admin(kafka).create_partitions([NewPartitions(first, 2)])[first].result(20)
+        create_topic(kafka, second, 1)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap})
+        producer.produce(first, "a partition", partition=1)
+        producer.produce(second, "a topic")
+        producer.flush(20)
+
+    async def after_both_are_made(self: Any) -> None:
+        if not made:
+            made.append(True)
+            await trio.to_thread.run_sync(make)
+        await look(self)
+
+    monkeypatch.setattr(consume, "_NEWCOMERS_S", 0.1)
+    monkeypatch.setattr(consume._Newcomers, "look", after_both_are_made)  # pyright: ignore[reportPrivateUsage]
+    read = at("consume", "--include", f"{stem}-.*", "-n", "2", "--timeout-ms", "20000")
+    assert sorted(read.lines) == ["a partition", "a topic"], read.err
+    assert f"{first}/1" in read.err and f"{second}/0" in read.err
+
+
 def test_a_topic_that_is_deleted_meanwhile_ends_it(at: Run, kafka: Kafka, orders: str) -> None:
     with reading(kafka, orders, "--from-beginning", "-f", r"%o\n") as process:
         for _ in range(30):
@@ -300,8 +333,6 @@ def test_a_range_ends_beyond_the_marks_of_transactions(
     apache: Kafka, pk: Run, fresh: Fresh, words: tuple[str, ...], expected: list[int]
 ) -> None:
     """Five transactions of one record, every second of them aborted: each leaves its mark at an offset."""
-    from confluent_kafka import Producer
-
     topic = fresh("transactions")
     at = ("-b", apache.bootstrap)
     pk("topics", "create", topic, *at)
