@@ -18,11 +18,15 @@ DECODED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 @cache
 def _types(topic: str) -> dict[int, tuple[str, type[Message], type[Message]]]:
     """Record type → its name, key and value, of one internal topic."""
-    from pk.core.wire.messages import offsets_topic, offsets_topic_share, transaction_topic
-
-    modules = (
-        [transaction_topic] if topic == TRANSACTIONS_TOPIC else [offsets_topic, offsets_topic_share]
+    from pk.core.wire.messages import (
+        offsets_topic,
+        offsets_topic_share,
+        offsets_topic_streams,
+        transaction_topic,
     )
+
+    of_groups = [offsets_topic, offsets_topic_share, offsets_topic_streams]
+    modules = [transaction_topic] if topic == TRANSACTIONS_TOPIC else of_groups
     found = {}
     for module in modules:
         for name, key in vars(module).items():

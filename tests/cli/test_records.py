@@ -3,17 +3,26 @@
 import json
 import struct
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pk.cli.exits import Unusable
+from pk.cli.internal_topics import decoded, pairs
 from pk.cli.record_input import BadLine, NewRecord, reading
 from pk.cli.record_source import Source
 from pk.cli.records import apache_writer, record_dict, writer
 from pk.cli.tokens import token_writer
 from pk.core.record.batch import Record
+from pk.core.wire.codec import encode
+from pk.core.wire.messages import (
+    offsets_topic,
+    offsets_topic_share,
+    offsets_topic_streams,
+    transaction_topic,
+)
 
 SOURCE = Source("orders", 3, 0, 7)
 RECORDS = [
@@ -140,6 +149,31 @@ def test_what_is_not_known_of_a_record_is_not_made_up() -> None:
     for form in ("%x", "%y", "%a", "%a{compression}"):
         with pytest.raises(Unusable, match="not known"):
             token_writer(form)(SOURCE, RECORDS)
+
+
+@pytest.mark.parametrize(
+    ("topic", "module"),
+    [
+        ("__consumer_offsets", offsets_topic),
+        ("__consumer_offsets", offsets_topic_share),
+        ("__consumer_offsets", offsets_topic_streams),
+        ("__transaction_state", transaction_topic),
+    ],
+)
+def test_every_type_of_record_of_an_internal_topic_is_decoded(topic: str, module: Any) -> None:
+    keys = [key for name, key in vars(module).items() if name.endswith("Key") and name != "Key"]
+    assert keys
+    for key in keys:
+        value = getattr(module, f"{key.__name__.removesuffix('Key')}Value")
+        version = value.VERSIONS[1]
+        record = RECORDS[0]._replace(
+            key=struct.pack(">h", key.RECORD_TYPE) + encode(key(), 0),
+            value=struct.pack(">h", version) + encode(value(), version),
+        )
+        shown = json.loads(pairs(decoded(topic, [record])))
+        assert (shown["key"]["type"][0].islower(), shown["value"]["version"]) == (True, version), (
+            key
+        )
 
 
 def test_times_are_iso_in_the_local_zone_or_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
