@@ -34,6 +34,7 @@ from pk.core.log.failures import LogDirError
 from pk.core.log.files import Disk
 from pk.core.meta.store import MetadataStore
 from pk.net.compactor import InProcess
+from pk.net.endings import drop_dead_terminal, ending_signals
 from pk.net.endpoints import BoundListener, StartError, bind
 from pk.net.peers import NetPeers
 from pk.net.server import Server
@@ -232,15 +233,14 @@ async def run_node(
         ready(node)
 
     node = Node(config, disk=disk)
-    ends = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) not in (signal.SIG_IGN, None):
-        ends.append(signal.SIGHUP)
-    with _one_reason(), trio.open_signal_receiver(*ends) as signals:
+    with _one_reason(), trio.open_signal_receiver(*ending_signals()) as signals:
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:
                 async for number in signals:
-                    if node.stopping and number != signal.SIGHUP:
+                    if number == signal.SIGHUP:
+                        drop_dead_terminal()  # and told of it twice, perhaps: no second Ctrl-C
+                    elif node.stopping:
                         nursery.cancel_scope.cancel()
                     node.stop()
 

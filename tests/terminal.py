@@ -18,11 +18,12 @@ import os
 import re
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -310,6 +311,37 @@ class Terminal:
         rule = "─" * width
         x, y = self.cursor
         return f"{rule}\n{self.screen()}\n{rule}\ncursor at column {x}, line {y}"
+
+
+def start_on_pty(
+    command: Sequence[str], env: Mapping[str, str]
+) -> tuple[subprocess.Popen[bytes], int]:
+    """A program on a terminal of its own, and the terminal's other end: who closes it hangs up."""
+    end, ours = os.openpty()
+    process = subprocess.Popen(
+        command,
+        env=env,
+        stdin=ours,
+        stdout=ours,
+        stderr=ours,
+        start_new_session=True,
+        preexec_fn=_takes_terminal,  # noqa: PLW1509
+    )
+    os.close(ours)
+    return process, end
+
+
+def read_until(end: int, wanted: bytes) -> bytes:
+    """What comes from a terminal up to there."""
+    said = b""
+    while wanted not in said:
+        said += os.read(end, 4096)
+    return said
+
+
+def _takes_terminal() -> None:
+    _as_from_a_shell()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def environment_of(home: Path | None, words: dict[str, str | None]) -> dict[str, str]:

@@ -1,29 +1,24 @@
 """Ctrl-C as something that happens, for commands that leave something behind and have to ask what is to become of it; and
-SIGTERM as another Ctrl-C, for all of them. So is SIGHUP, with which a terminal goes (a window closed, a connection lost),
-unless the process was started to outlive it; nobody can be asked then, and nothing be shown.
-"""
+SIGTERM and SIGHUP as another Ctrl-C, for all of them."""
 
-import os
 import signal
-import stat
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
 from typing import Any
 
 import trio
 
+from pk.net.endings import drop_dead_terminal, ending_signals
+
 
 class Interrupts:
     """The signals that came (SIGINT, SIGTERM, SIGHUP) while they were listened to."""
 
     def __init__(self, signals: AsyncIterator[int] | None) -> None:
-        self.hung_up = False
-        """Whether the terminal is gone."""
-
         self._signals = signals
 
     async def or_until(self, work: Callable[[], Awaitable[None]]) -> bool:
@@ -37,8 +32,7 @@ class Interrupts:
         async def listen(scope: trio.CancelScope) -> None:
             nonlocal interrupted
             if await anext(signals) == signal.SIGHUP:
-                self.hung_up = True
-                _let_go_of_the_terminal()
+                drop_dead_terminal()
             interrupted = True
             scope.cancel()
 
@@ -92,24 +86,8 @@ def listen_for_interrupts() -> Iterator[Interrupts]:
         with relay.listening() as signals:
             yield Interrupts(signals)
         return
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, *hangup()) as signals:
+    with trio.open_signal_receiver(*ending_signals()) as signals:
         yield Interrupts(aiter(signals))
-
-
-def hangup() -> tuple[signal.Signals, ...]:
-    """SIGHUP, unless it is ignored: by nohup, say."""
-    ignored = signal.getsignal(signal.SIGHUP) in (signal.SIG_IGN, None)
-    return () if ignored else (signal.SIGHUP,)
-
-
-def _let_go_of_the_terminal() -> None:
-    """Where it is gone, what is still said goes nowhere: writing to it fails, and there is work left to do."""
-    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for fd in (0, 1, 2):
-        with suppress(OSError):
-            if stat.S_ISCHR(os.fstat(fd).st_mode) and not os.isatty(fd):
-                os.dup2(nowhere, fd)
-    os.close(nowhere)
 
 
 _SOON_S = 0.2
@@ -137,10 +115,9 @@ class _Ending:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> None:
-        ending = (signal.SIGTERM, *hangup())
-        for number in (signal.SIGINT, signal.SIGALRM, *ending):
+        for number in (*ending_signals(), signal.SIGALRM):
             self._before[number] = signal.getsignal(number)
-        for number in ending:
+        for number in self._before.keys() - {signal.SIGINT, signal.SIGALRM}:
             signal.signal(number, self._end)
         # A command in the background of a script ignores it.
         if callable(self._before[signal.SIGINT]):
@@ -153,12 +130,14 @@ class _Ending:
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            signal.signal(number, signal.SIG_IGN)
-            _let_go_of_the_terminal()
-        elif number == signal.SIGTERM:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(
+                number, signal.SIG_IGN
+            )  # a shell that goes with its terminal may tell of it twice
+            drop_dead_terminal()
+        elif number == signal.SIGINT:
+            signal.signal(number, self._before[number])
         else:
-            signal.signal(number, self._before[signal.SIGINT])
+            signal.signal(number, signal.SIG_DFL)
         self._heard, self._since = False, time.monotonic()
         self._token.run_sync_soon(self._hear)
         signal.signal(signal.SIGALRM, self._unheard)
@@ -182,8 +161,8 @@ class _Ending:
 @contextmanager
 def signals_cancel(scope: trio.CancelScope) -> Iterator[None]:
     """Makes SIGINT, SIGTERM and SIGHUP cancel `scope`, so that what a command does last (a commit, a note) is done whichever
-    comes. The second SIGTERM ends the process; the second Ctrl-C is trio's; a shell that goes with its terminal may tell
-    of it twice. Where the command hangs in code that does not wait for the loop, it gets a KeyboardInterrupt."""
+    comes. The second SIGTERM ends the process; the second Ctrl-C is trio's. Where the command hangs in code that does not wait
+    for the loop, it gets a KeyboardInterrupt."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

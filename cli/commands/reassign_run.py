@@ -450,6 +450,11 @@ def _choices(moving: Moving, *, may_go_on: bool) -> list[str]:
     ]
 
 
+def _is_closed(context: Context) -> bool:
+    """Whether the terminal that this was started on is gone."""
+    return context.streams.in_terminal and not os.isatty(context.streams.stdin.fileno())
+
+
 async def _interrupted(
     moving: Moving, interrupts: Interrupts, *, may_go_on: bool = True
 ) -> int | None:
@@ -457,8 +462,7 @@ async def _interrupted(
     that outlives it, since nobody can be asked any more."""
     context = moving.context
     answer = "l"
-    asks = context.streams.in_terminal and context.streams.err_terminal
-    if asks and not interrupts.hung_up:
+    if context.streams.in_terminal and context.streams.err_terminal and not _is_closed(context):
 
         async def ask() -> None:
             nonlocal answer
@@ -472,8 +476,8 @@ async def _interrupted(
             answer = "l"
         elif not may_go_on and answer not in ("c", "d"):
             answer = "l"
-    if interrupts.hung_up:
-        answer = "d"
+    if _is_closed(context):
+        answer = "d"  # and nobody sees the throttle that stays
     if answer in ("c", "d", "l"):
         _tell_not_begun(moving)
     if answer == "c":

@@ -12,13 +12,13 @@ import trio
 
 from pk.cli import cluster_files
 from pk.cli.cluster_files import ClusterState, NodeState
-from pk.cli.commands.interrupts import hangup
 from pk.cli.commands.node import broker_config, remove_tree
 from pk.cli.commands.up import HOST, check_port
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.settings import read_properties
 from pk.cli.supervisor import CONTROLLER, Supervisor, name_of
+from pk.net.endings import drop_dead_terminal, ending_signals
 
 EMBEDDED = "embedded"
 LISTENER = "CONTROLLER"
@@ -150,7 +150,7 @@ async def up_cluster(context: Context, count: int) -> int:
             stack.callback(os.unlink, listed)
         where = f"data in {directory}" if temporary is None else "in a temporary directory"
         where = "in memory" if args.memory else where
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, *hangup()) as signals:
+        with trio.open_signal_receiver(*ending_signals()) as signals:
             async with trio.open_nursery() as nursery:
                 supervisor = Supervisor(
                     state, plan.config_of, nursery, memory=args.memory, say=_say
@@ -188,7 +188,9 @@ async def _until_told(
                     nursery.cancel_scope.cancel()
 
             nursery.start_soon(guarded)
-            async for _ in signals:
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    drop_dead_terminal()
                 break
             nursery.cancel_scope.cancel()
         async with trio.open_nursery() as nursery:

@@ -57,11 +57,11 @@ class Job:
                 await tell_left_throttles(self.context)
             if self.scope.cancelled_caught:
                 self.code = Exit.INTERRUPTED
-        except trio.Cancelled:
-            self.code = Exit.INTERRUPTED
-            raise
-        except BaseException as error:  # noqa: BLE001 - told, and the shell goes on
-            self.code = told(self.context, error)
+        except BaseException as error:
+            if isinstance(leaf(error), trio.Cancelled):  # the shell itself ends
+                self.code = Exit.INTERRUPTED
+                raise
+            self.code = told(self.context, error)  # and the shell goes on
         finally:
             self.done.set()
 

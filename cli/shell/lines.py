@@ -29,6 +29,7 @@ from pk.cli.shell.paging import HeldError, HeldOutput
 from pk.cli.shell.words import Line, split_line
 from pk.cli.suspending import heeding
 from pk.cli.tree import ROOT
+from pk.net.endings import drop_dead_terminal, ending_signals
 
 NOT_HERE = frozenset(("up", "shell", "completion"))
 """Commands that make no sense inside the shell."""
@@ -70,16 +71,17 @@ class Shell:
 
     @contextlib.contextmanager
     def guarding(self) -> Iterator[None]:
-        """Ctrl-C is the shell's while the block runs, and so is SIGTERM, which ends it in order."""
+        """Ctrl-C is the shell's while the block runs, and so are SIGTERM and SIGHUP, which end it in order."""
         before = signal.signal(signal.SIGINT, self._interrupted)
-        terminated = signal.signal(signal.SIGTERM, _leave) if self.interactive else None
+        endings = set(ending_signals()) - {signal.SIGINT} if self.interactive else ()
+        ended = {number: signal.signal(number, _leave) for number in endings}
         try:
             with heeding():
                 yield
         finally:
             signal.signal(signal.SIGINT, before)
-            if terminated is not None:
-                signal.signal(signal.SIGTERM, terminated)
+            for number, handler in ended.items():
+                signal.signal(number, handler)
 
     def _interrupted(self, *_: object) -> None:
         if self._on_interrupt is not None:
@@ -345,8 +347,10 @@ def raise_interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _leave(*_: object) -> None:
-    raise SystemExit(128 + signal.SIGTERM)
+def _leave(number: int, _frame: object) -> None:
+    if number == signal.SIGHUP:
+        drop_dead_terminal()
+    raise SystemExit(128 + number)
 
 
 def _changes(node: Command) -> bool:

@@ -185,7 +185,7 @@ def _reads() -> None:
 
 @pytest.mark.usefixtures("on_interrupts")
 @pytest.mark.parametrize("hang", [_computes, _reads])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_code_that_hears_of_nothing_is_broken_off(hang: Callable[[], None], number: int) -> None:
     async def handler(context: Context) -> None:
         signal.raise_signal(number)

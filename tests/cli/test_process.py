@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from pk.cli.commands.interrupts import hangup
+from terminal import read_until, start_on_pty
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -81,14 +80,18 @@ def test_up_says_where_it_is_and_leaves_nothing(
     assert list(tmp_path.glob("pk-*")) == []
 
 
-def test_what_is_to_outlive_its_terminal_is_left_to() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+def test_the_end_of_its_terminal_drains_it_too(tmp_path: Path) -> None:
+    """Nobody is left to press Ctrl-C, nor to read what it says at its end."""
+    words = [sys.executable, "-m", "pk.cli.main", "up", "--port", "0"]
+    process, end = start_on_pty(words, {**ENVIRONMENT, "TMPDIR": str(tmp_path)})
     try:
-        assert hangup() == ()
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)
-        assert hangup() == (signal.SIGHUP,)
+        read_until(end, b"is ready")
+        assert [p.name for p in tmp_path.glob("pk-*")] != []
+        os.close(end)
+        assert process.wait(20) == 0
     finally:
-        signal.signal(signal.SIGHUP, before)
+        process.kill()
+    assert list(tmp_path.glob("pk-*")) == []
 
 
 def test_up_in_memory_touches_no_disk(up: Callable[..., Up], pk: Run, tmp_path: Path) -> None:

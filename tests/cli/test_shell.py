@@ -250,6 +250,15 @@ def test_sigterm_leaves_the_terminal_as_it_was(shell: Session) -> None:
     assert one.traces() == []
 
 
+def test_sigterm_ends_the_command_that_runs(shell: Session) -> None:
+    one, topic = shell
+    one.line(f"consume {topic} --from-beginning")
+    one.wait_for("three")
+    one.signal(signal.SIGTERM)
+    assert one.end() == 143
+    assert b"mistake" not in one.output and b"Traceback" not in one.output
+
+
 def test_a_change_asks_and_names_the_cluster(shell: Session, kafka: Kafka) -> None:
     one, topic = shell
     one.line(f"topics delete {topic}")

@@ -24,6 +24,7 @@ import kafka.admin as python_admin
 import pexpect
 import pytest
 from kafka.structs import TopicPartition
+from terminal import read_until, start_on_pty
 
 from clients import apache_kafka
 from clients.cluster_topics import wait_in_sync
@@ -319,23 +320,18 @@ def test_detached_a_process_in_the_background_tidies_up(pk: Pk) -> None:
 
 
 @pytest.mark.slow
-def test_when_its_terminal_goes_a_process_in_the_background_tidies_up(pk: Pk) -> None:
+def test_when_its_terminal_is_closed_a_process_in_the_background_tidies_up(pk: Pk) -> None:
     topic = make_topic(pk, "hung-up", "1:2,2:1", 4)
-    program, *words = pk_command("reassign", "apply", "-t", topic, "--to", "3,4", "-y")
-    child = pexpect.spawn(
-        program,
-        [*words, "--throttle", "100kB/s"],
-        env={**pk.environment, "TERM": "xterm-256color"},
-        dimensions=(24, 80),
-        timeout=30,
-    )
-    child.expect(re.escape("of 2 partitions"))
-    os.close(child.child_fd)
-    child.closed, child.child_fd = True, -1
-    assert child.pid is not None
-    os.waitpid(child.pid, 0)
+    words = ("reassign", "apply", "-t", topic, "--to", "3,4", "--throttle", "500kB/s", "-y")
+    process, end = start_on_pty(pk_command(*words), pk.environment | {"TERM": "xterm-256color"})
+    try:
+        read_until(end, b"throttle 500 kB/s")
+        assert pk.throttles()
+        os.close(end)
+        assert process.wait(20) == 130
+    finally:
+        process.kill()
     assert pk.moving() and pk.throttles()
-    pk.run("reassign", "throttle", "100MB/s", "-y")
     wait_until("throttles gone", lambda: (not pk.moving() and not pk.throttles()) or None, 60)
     assert all(set(r) == {3, 4} for r in pk.replicas(topic).values())
 
