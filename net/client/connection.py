@@ -254,6 +254,9 @@ class Connection:
             return await pending.wait()
         except trio.Cancelled:
             pending.abandoned = True
+            if pending.on_request is not None and not pending.done:
+                pending.on_request(self._trace(pending, None, 0, "given up, unanswered"))
+                pending.on_request = None
             raise
 
     def close(self, reason: Exception | None = None) -> None:
@@ -397,7 +400,15 @@ class Connection:
         pending.finish(response, error)
         if self._on_request is None and pending.on_request is None:
             return
-        trace = RequestTrace(
+        trace = self._trace(pending, response, bytes_in, str(error) if error else None)
+        for told in (self._on_request, pending.on_request):
+            if told is not None:
+                told(trace)
+
+    def _trace(
+        self, pending: Pending, response: Any, bytes_in: int, error: str | None
+    ) -> RequestTrace:
+        return RequestTrace(
             api_key=pending.request.API_KEY,
             api_name=MESSAGES[pending.request.API_KEY].name,
             api_version=pending.version,
@@ -409,11 +420,8 @@ class Connection:
             bytes_out=pending.bytes_out,
             bytes_in=bytes_in,
             throttle_ms=getattr(response, "throttle_time_ms", 0),
-            error=str(error) if error else _error_of(response),
+            error=error or _error_of(response),
         )
-        for told in (self._on_request, pending.on_request):
-            if told is not None:
-                told(trace)
 
     def _move_deadline(self) -> None:
         if self._deadline_scope is not None:

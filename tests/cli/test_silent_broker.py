@@ -5,6 +5,7 @@ state of brokers is what was asked for, that it is silent is the answer.
 """
 
 import contextlib
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -98,6 +99,15 @@ def test_what_only_it_knows_is_missing_and_the_command_fails(
     assert len(ran.json) == rows
     assert ran.err.count("did not answer") == 1
     assert re.search(r"Broker 2 at 127.0.0.1:\d+ did not answer within 0.3 s, though", ran.err)
+
+
+def test_a_trace_shows_what_was_not_answered(pk: Run) -> None:
+    with half_a_cluster() as broker:
+        ran = pk("topics", "offsets", "orders", "-b", broker.address, *PATIENCE, "--trace=json")
+    told = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
+    (silent,) = [row for row in told if row["error"]]
+    assert (silent["broker"], silent["error"]) == (SILENT, "given up, unanswered")
+    assert 250 < silent["duration_ms"] < 5000
 
 
 def test_a_terminal_says_whom_it_waits_for_until_there_is_more_to_say(
