@@ -66,8 +66,13 @@ class Session:
         return None
 
     def silent(self, for_s: float) -> list[Node]:
-        """Brokers that were asked and have not answered for so many seconds, the longest first."""
-        return [node for admin in self._admins.values() for node in admin.cluster.silent(for_s)]
+        """Brokers that were asked and have not answered for so many seconds, each once, by whatever client."""
+        silent = (node for admin in self._admins.values() for node in admin.cluster.silent(for_s))
+        found: dict[str, Node] = {}
+        for node in silent:
+            if node.node_id >= 0 or node.address not in found:
+                found[node.address] = node
+        return list(found.values())
 
     @contextmanager
     def beside(self, task: Callable[..., Awaitable[None]], *args: Any) -> Iterator[None]:

@@ -7,10 +7,12 @@ state of brokers is what was asked for, that it is silent is the answer.
 import contextlib
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import trio
 from client.support import Handler, ScriptedBroker
 from clients.pk_cluster import PkCluster
 from listeners import listening, scripted
@@ -19,6 +21,8 @@ from terminal import on_terminal
 from pk.cli import waiting
 from pk.cli.exits import Exit
 from pk.cli.main import main
+from pk.cli.session import open_session
+from pk.cli.settings import Settings
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -123,6 +127,23 @@ def test_a_terminal_says_whom_it_waits_for_until_there_is_more_to_say(
     assert f"Waiting for 127.0.0.1:{port}, 0 s; Ctrl-C stops." in shown.raw
     assert "Waiting" not in shown.screen
     assert shown.screen.startswith(f"127.0.0.1:{port} did not answer within 0.4 s; name another")
+
+
+def test_who_is_silent_to_several_clients_of_a_session_is_named_once() -> None:
+    taken = threading.Semaphore(0)
+
+    async def ask() -> list[str]:
+        async with open_session() as session, trio.open_nursery() as nursery:
+            for given in ({}, {"client.id": "another"}):
+                admin = await session.admin(Settings(f"127.0.0.1:{port}", {}, given, None))
+                nursery.start_soon(admin.list_topics)
+                assert await trio.to_thread.run_sync(lambda: taken.acquire(timeout=10))
+            names = [node.who for node in session.silent(0)]
+            nursery.cancel_scope.cancel()
+        return names
+
+    with listening(lambda _: taken.release()) as port:
+        assert trio.run(ask) == [f"127.0.0.1:{port}"]
 
 
 def test_what_draws_on_the_terminal_itself_is_there() -> None:
