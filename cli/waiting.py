@@ -39,7 +39,8 @@ def telling(handler: Handler, path: Sequence[str]) -> Handler:
 
     async def run(context: Context) -> int | None:
         streams = context.streams
-        if not streams.err_terminal or os.environ.get("TERM") == "dumb":
+        live = context.args.values().get("watch")  # it draws itself, too
+        if live or not streams.err_terminal or os.environ.get("TERM") == "dumb":
             return await handler(context)
         assert context.session is not None
         with context.session.beside(_tell, context):
