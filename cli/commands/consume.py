@@ -30,7 +30,7 @@ from pk.cli.position import END, START, Anchor, Positions, everywhere
 from pk.cli.progress import Progress
 from pk.cli.record_source import Source
 from pk.cli.resolve import positions_option
-from pk.core.errors import KafkaError
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import Record
 from pk.core.values import TopicPartition
 from pk.net.client.config import ConsumerConfig
@@ -166,29 +166,50 @@ async def consume(context: Context) -> int | None:
     return None
 
 
-async def _partitions(context: Context, wish: _Wish) -> list[TopicPartition]:
-    """The partitions to read by hand. Raises CommandError where a topic or partition does not exist."""
+async def _partitions(context: Context, wish: _Wish) -> dict[TopicPartition, bool]:
+    """The partitions to read by hand, and whether somebody leads them. Raises CommandError where a topic or partition does
+    not exist."""
     admin = await context.admin()
     names = await names_or_included(context, admin, wish.topics)
     topics = await existing_topics(context, admin, names)
     if context.args.key_partition:
         key = context.args.key.encode()
-        return [TopicPartition(t.name, partition_for_key(key, len(t.partitions))) for t in topics]
-    numbers = partition_numbers(context.args.partitions, "-p") or sorted(
-        wish.positions.by_partition
+        wanted = [TopicPartition(t.name, partition_for_key(key, len(t.partitions))) for t in topics]
+    else:
+        numbers = partition_numbers(context.args.partitions, "-p") or sorted(
+            wish.positions.by_partition
+        )
+        wanted = [
+            tp
+            for topic in topics
+            for tp in check_partitions(topic, numbers or [p.partition for p in topic.partitions])
+        ]
+    led = {(t.name, p.partition) for t in topics for p in t.partitions if p.leader_id >= 0}
+    return {tp: tp in led for tp in wanted}
+
+
+def without_leaderless(
+    context: Context, found: Mapping[TopicPartition, bool]
+) -> list[TopicPartition]:
+    """The partitions that can be read now, where there are any: the others are told, and fail the command."""
+    dead = [tp for tp, led in found.items() if not led]
+    if not dead:
+        return list(found)
+    all_dead = len(dead) == len(found)
+    context.say(
+        f"No leader now: {_named(dead)}{'; waiting for one' if all_dead else '; not read'}. "
+        f"`pk why partition {dead[0].topic}/{dead[0].partition}` says more."
     )
-    return [
-        tp
-        for topic in topics
-        for tp in check_partitions(topic, numbers or [p.partition for p in topic.partitions])
-    ]
+    if all_dead:
+        return dead
+    context.fail(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
+    return [tp for tp, led in found.items() if led]
 
 
 async def spans_of(
-    context: Context, wish: _Wish, isolation: IsolationLevel
+    context: Context, wish: _Wish, isolation: IsolationLevel, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Span]:
     """What to read of each partition. Raises the first partition's failure."""
-    partitions = await _partitions(context, wish)
     admin = await context.admin()
     if wish.positions.uses(Anchor.COMMITTED):
         check_group(context, wish.positions)
@@ -217,7 +238,8 @@ async def _consume_spans(
     """Reads partitions by hand; whether --timeout-ms ended it."""
     args = context.args
     isolation = IsolationLevel[str(config["isolation.level"]).upper()]
-    spans = await spans_of(context, wish, isolation)
+    known = await _partitions(context, wish)
+    spans = await spans_of(context, wish, isolation, without_leaderless(context, known))
     async with open_consumer(context.settings.bootstrap, config) as consumer:
         profile = profile_of(context.settings)
         if args.tail is not None:
@@ -232,18 +254,21 @@ async def _consume_spans(
         _say_waiting(context, reader)
         if args.merge:
             return await _read_merged(context, reader, output)
-        return await _read(context, reader, output, _Newcomers(context, wish, reader))
+        return await _read(context, reader, output, _Newcomers(context, wish, reader, known))
 
 
 class _Newcomers:
     """Partitions that a topic gets, and with --include topics, while reading goes on without end: they are read as well, from
     their start. A member of a group is told of them."""
 
-    def __init__(self, context: Context, wish: _Wish, reader: RangeReader) -> None:
+    def __init__(
+        self, context: Context, wish: _Wish, reader: RangeReader, known: Iterable[TopicPartition]
+    ) -> None:
         args = context.args
         some = args.partitions or args.key_partition or wish.positions.by_partition
         self._context, self._wish, self._reader = context, wish, reader
         self._due = inf if some or reader.bounded else trio.current_time() + _NEWCOMERS_S
+        self._known = set(known)
 
     async def look(self) -> None:
         """To be called now and then."""
@@ -252,9 +277,10 @@ class _Newcomers:
         try:
             found = await _partitions(self._context, self._wish)
         except (ClientError, CommandError, KafkaError):
-            found = []  # of a topic that is gone the reader says so
-        new = [tp for tp in found if tp not in self._reader.spans]
+            found = {}  # of a topic that is gone the reader says so
+        new = [tp for tp, led in found.items() if led and tp not in self._known]
         if new:
+            self._known.update(new)
             self._reader.add({tp: Span(0, None) for tp in new})
             self._context.say(f"New, and read from the start: {_named(new)}.")
         self._due = trio.current_time() + _NEWCOMERS_S

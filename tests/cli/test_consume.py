@@ -1,6 +1,7 @@
 """What `pk consume` finds: links, keys, the newest records, JSON inside values; as a member of a group; and how it ends."""
 
 import fcntl
+import io
 import json
 import signal
 import subprocess
@@ -21,6 +22,10 @@ from confluent_kafka.cimpl import NewPartitions
 from terminal import Terminal
 
 from pk.cli.commands import consume
+from pk.cli.context import Context, Streams
+from pk.cli.grammar import parse
+from pk.cli.tree import ROOT
+from pk.core.values import TopicPartition
 from pk.net.client.partitioner import partition_for_key
 
 Run = Callable[..., Any]
@@ -207,6 +212,26 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
     read = at("consume", "--include", f"{stem}-.*", "-n", "2", "--timeout-ms", "20000")
     assert sorted(read.lines) == ["a partition", "a topic"], read.err
     assert f"{first}/1" in read.err and f"{second}/0" in read.err
+
+
+@pytest.mark.parametrize(
+    ("led", "read", "code", "said"),
+    [
+        ((True, True), [0, 1], 0, ""),
+        ((True, False), [0], 1, "No leader now: t/1; not read. `pk why partition t/1`"),
+        ((False, False), [0, 1], 0, "No leader now: t/0 and t/1; waiting for one."),
+    ],
+)
+def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read(
+    led: tuple[bool, ...], read: list[int], code: int, said: str
+) -> None:
+    parsed = parse(ROOT, ("consume", "t"))
+    err = io.StringIO()
+    context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), err))
+    found = {TopicPartition("t", i): each for i, each in enumerate(led)}
+    kept = consume.without_leaderless(context, found)
+    assert ([tp.partition for tp in kept], int(context.exit)) == (read, code)
+    assert err.getvalue().startswith(said) and bool(err.getvalue()) == bool(said)
 
 
 def test_a_topic_that_is_deleted_meanwhile_ends_it(at: Run, kafka: Kafka, orders: str) -> None:
