@@ -190,7 +190,7 @@ def test_a_secret_is_asked_for_and_not_shown(at: Run, kafka: Kafka, terminal: Ou
     one.wait_for("client.id of profile s:")
     one.send("hunter2\r")
     assert one.end() == 0
-    assert "TOPIC" in one.screen() and b"hunter2" not in one.output
+    assert "TOPIC" in one.scrollback() and b"hunter2" not in one.output
     assert one.traces() == []
 
 
