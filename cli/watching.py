@@ -13,17 +13,18 @@ A cell has changed if its row was there before and showed something else; which 
 that make rows unique, since every list begins with the names of what it lists.
 """
 
+import io
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import trio
 
 from pk.cli.commands.interrupts import listen_for_interrupts
-from pk.cli.context import Context, Handler
+from pk.cli.context import Context, Handler, Streams
 from pk.cli.escapes import escaped_lines
-from pk.cli.exits import CommandError, Exit
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.output import (
     Document,
     Listing,
@@ -57,11 +58,27 @@ class Picture(NamedTuple):
     at_ms: int
 
 
+class _Kept(io.BytesIO):
+    """Keeps what is written, and is else as what it stands for: a terminal, of its size."""
+
+    def __init__(self, outer: BinaryIO) -> None:
+        super().__init__()
+        self._outer = outer
+
+    def isatty(self) -> bool:
+        return self._outer.isatty()
+
+    def fileno(self) -> int:
+        return self._outer.fileno()
+
+
 class _Captured(Context):
-    """A context that keeps what is shown."""
+    """A context that keeps what is shown. Progress is not: nothing but the picture is painted."""
 
     def __init__(self, outer: Context) -> None:
-        super().__init__(outer.args, outer.path, outer.streams, outer.session)
+        streams, self.kept = outer.streams, _Kept(outer.streams.out)
+        quiet = Streams(self.kept, io.StringIO(), streams.stdin, out_terminal=streams.out_terminal)
+        super().__init__(outer.args, outer.path, quiet, outer.session)
         self.use(outer.settings)
         self.about = outer.about
         self.parts: list[Part] = []
@@ -86,7 +103,7 @@ async def watch(context: Context, handler: Handler, seconds: float) -> int:
     The session of `context` has to be open. In the shell, cancellation ends it. Raises what the first run raises; one that
     shows nothing because everything it was asked for failed ends it, too.
     """
-    look = context.look
+    look = _look(context)
     painted = look.terminal and os.environ.get("TERM", "dumb") not in ("dumb", "")
     first, failures = await _picture(context, handler)
     if failures and not any(map(_rows, first.parts)):
@@ -101,13 +118,23 @@ async def watch(context: Context, handler: Handler, seconds: float) -> int:
     return Exit.INTERRUPTED if interrupted else Exit.OK
 
 
+def _look(context: Context) -> Look:
+    """How lists are to look. What shows records has formats of its own: those are painted as they come."""
+    try:
+        return context.look
+    except Unusable:
+        streams = context.streams
+        return Look(terminal=streams.out_terminal, colour=streams.colour, width=streams.width)
+
+
 async def _picture(context: Context, handler: Handler) -> tuple[Picture, list[BaseException]]:
     """What one run shows, and which of its items failed."""
     from pk.cli.resolve import now_ms
 
     captured = _Captured(context)
     await handler(captured)
-    return Picture(captured.parts, captured.said, now_ms()), captured.failures
+    records = [captured.kept.getvalue()] if captured.kept.tell() else []
+    return Picture([*captured.parts, *records], captured.said, now_ms()), captured.failures
 
 
 def _rows(part: Part) -> int:
@@ -271,7 +298,7 @@ class _Painted:
             if isinstance(part, bytes):
                 self._context.write(part)
             else:
-                self._context.write(_rendered(part, self._context.look))
+                self._context.write(_rendered(part, _look(self._context)))
         for line in (*self._picture.said, self._missing):
             if line is not None:
                 self._context.say(line)
@@ -317,7 +344,7 @@ class _Painted:
 
     def _paint(self) -> None:
         context = self._context
-        look = context.look
+        look = _look(context)
         width, height = self._size = (context.streams.width, context.streams.height)
         picture = self._picture
         assert picture is not None
@@ -365,7 +392,7 @@ class _Written:
             self._said = picture.said
             for line in picture.said:
                 self._context.say(line)
-        look = self._context.look
+        look = _look(self._context)
         data = b"".join(
             part if isinstance(part, bytes) else _block(part, look) for part in picture.parts
         )

@@ -208,7 +208,7 @@ class Shell:
             return
         if path == ("broker", "start") and not parsed.args.values()["detach"]:
             raise UsageError("in the shell, `broker start` wants --detach", path)
-        if line.watch_s is not None and (node.blocking or _changes(node) or path[0] in _STREAMING):
+        if line.watch_s is not None and not _can_be_watched(parsed, node):
             raise UsageError(
                 f"\\w is for what shows something and ends; pk {' '.join(path)} is not", path
             )
@@ -264,10 +264,10 @@ class Shell:
             handler = handler_of(parsed)
         except CommandError as e:
             return told(context, e)
-        if node.blocking:
-            return self._run_here(handler, context)
         if line.watch_s is not None:
-            handler = _watched(handler, line.watch_s)
+            handler = _watched(handler, line.watch_s, in_thread=node.blocking)
+        elif node.blocking:
+            return self._run_here(handler, context)
         changes = _changes(node)
         # A script's command ends as `pk` does: nobody sits there who would rather wait.
         retried = self.interactive and not changes and parsed.path[0] not in _STREAMING
@@ -332,10 +332,34 @@ class Shell:
         return [*words, name] if name else words
 
 
-def _watched(handler: Callable[[Context], Any], seconds: float) -> Callable[[Context], Any]:
+def _can_be_watched(parsed: Parsed, node: Command) -> bool:
+    """Whether it shows something, ends by itself, and may be done again and again."""
+    name, args = parsed.path[0], parsed.args
+    if _changes(node) or name in ("wait", "perf", *_PAINTING):
+        return False
+    if name == "console-consumer":
+        given = args.values()
+        ends = (
+            given["exit"]
+            or given["tail"]
+            and not given["follow"]
+            or ".." in (given["offset"] or "")
+        )
+        return bool(ends) and not given["group"]
+    return not node.blocking or name in ("log", "profile")
+
+
+def _watched(
+    handler: Callable[[Context], Any], seconds: float, *, in_thread: bool
+) -> Callable[[Context], Any]:
+    import trio
+
     from pk.cli.watching import watch
 
-    return lambda context: watch(context, handler, seconds)
+    async def once(context: Context) -> None:
+        await trio.to_thread.run_sync(handler, context, abandon_on_cancel=True)
+
+    return lambda context: watch(context, once if in_thread else handler, seconds)
 
 
 async def _nothing(session: object) -> None:

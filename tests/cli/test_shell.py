@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,7 +157,33 @@ def test_watching_lights_what_changed(shell: Session, at: Run) -> None:
     one.wait_for(lit)
     one.keys("ctrl-c")
     one.wait_for(lambda text: not one.screen_of.alternate and prompt(text).endswith(">"))
-    shell.run(f"consume {topic} \\w", "\\w is for what shows something and ends")
+    for endless in (
+        f"consume {topic}",
+        f"consume {topic} -g g -e",
+        f"topics delete {topic}",
+        "top",
+    ):
+        shell.run(f"{endless} \\w", "\\w is for what shows something and ends")
+
+
+def test_records_and_files_are_watched_too(shell: Session, at: Run, kafka: Kafka) -> None:
+    (one, topic), numbers = shell, count()
+    one.line(f"consume {topic} -p 0 -o -2..end -f '<%s>\\n' \\w 0.2")
+    one.wait_for("every 0.2 s")
+
+    def lit(text: str) -> bool:
+        at("produce", topic, "-p", "0", stdin=b"more-%d\n" % next(numbers))
+        return "<more-" in text and one.colour_of("<more-").reverse
+
+    one.wait_for(lit)
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: not one.screen_of.alternate and prompt(text).endswith(">"))
+    shell.clear()
+    one.line(f"log dump {kafka.log_dir}/{topic}-0 --columns base_offset \\w 0.2")
+    one.wait_for("every 0.2 s")
+    one.wait_for("FIRST OFFSET")
+    one.keys("ctrl-c")
+    one.wait_for(lambda text: not one.screen_of.alternate and prompt(text).endswith(">"))
 
 
 def test_ctrl_c_ends_the_command_and_not_the_shell(shell: Session) -> None:
