@@ -180,9 +180,10 @@ class _Planner:
         """The broker for one more replica. Raises PlanError where there is none left."""
         free = [b for b in self.targets if b not in has]
         if not free:
-            held = ", ".join(map(str, sorted({*has, *self.targets})))
+            able = sorted({*has, *self.targets})
             raise PlanError(
-                f"{shown(tp)} wants {wanted} replicas, and only these brokers can hold one: {held}."
+                f"{shown(tp)} wants {wanted} replicas, and only these brokers can hold one: "
+                f"{', '.join(map(str, able))}. Name more with --to or --add, or ask for fewer with --rf {len(able)}."
             )
         racks = [self.racks.get(b) for b in has]
         return min(
