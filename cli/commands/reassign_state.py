@@ -1,6 +1,6 @@
 """What `pk reassign` knows of a cluster: partitions, sizes, brokers, what is being moved; and which of it is meant."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import trio
 
 from pk.cli.commands.common import topic_names, unknown_topic, whole
 from pk.cli.commands.reassign_plan import Change, Replicas, State, shown
-from pk.cli.context import Context, count
+from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError
 from pk.cli.names import remember
 from pk.core.errors import ErrorCode, KafkaError
@@ -36,6 +36,9 @@ class Live(NamedTuple):
     running: Mapping[TopicPartition, r.Reassignment]
     disks: Mapping[int, tuple[int, int]]
     """Broker → bytes of its disks in all, and usable; only where it says."""
+
+    silent: Collection[int] = ()
+    """Brokers that are up and did not say what lies on their disks."""
 
     @property
     def leaders(self) -> dict[TopicPartition, int]:
@@ -140,7 +143,8 @@ async def load(context: Context, admin: Admin, *, sizes: bool = True) -> Live:
         for b, answer in dirs.items()
         if not isinstance(answer, Exception) and answer and all(d.total_bytes >= 0 for d in answer)
     }
-    return Live(cluster.cluster_id, nodes, state, partitions, running, disks)
+    silent = [b for b in state.racks if sizes and isinstance(dirs.get(b, KeyError()), Exception)]
+    return Live(cluster.cluster_id, nodes, state, partitions, running, disks, silent)
 
 
 def keep_names(
@@ -250,6 +254,9 @@ def cautions(live: Live, changes: Iterable[Change], min_isr: Mapping[str, int]) 
             c.tp for c in changes if len(c.after) > 1 and len({racks.get(b) for b in c.after}) == 1
         ]
         tell(alone, "all replicas in one rack")
+    if live.silent and changes:
+        who = f"broker{'s'[: len(live.silent) > 1]} {join([str(b) for b in live.silent])}"
+        said.append(f"What lies on the disks of {who} is not known, nor what room there is.")
     arriving: dict[int, int] = {}
     for change in changes:
         for broker in change.adding:

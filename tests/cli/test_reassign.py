@@ -293,6 +293,7 @@ def test_what_does_not_go_together_elsewhere(pk: Run) -> None:
         ((1, 3), ("a", "b", "a"), {}, "all replicas in one rack"),
         ((1, 3), (None, None, None), {"usable": 400}, "Broker 3 has too little room"),
         ((1, 3), (None, None, None), {"usable": 550}, "Broker 3's disks will be 95% full"),
+        ((1, 3), (None, None, None), {"silent": (1, 2)}, "the disks of brokers 1 and 2 is not"),
     ],
 )
 def test_what_somebody_may_not_want_is_said_before_it_is_asked(
@@ -308,6 +309,7 @@ def test_what_somebody_may_not_want_is_said_before_it_is_asked(
         {A: PartitionDescription(0, leader, 0, (1, 2), (1, 2))},
         {A: Reassignment((1, 2, *moving), moving, ())} if moving else {},
         {3: (1000, usable)},
+        facts.get("silent", ()),
     )
     found = cautions(live, [Change(A, (1, 2), after, 500)], {"t": 2})
     assert len(found) == bool(said) and all(said in one for one in found), found
