@@ -14,7 +14,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["clients.fixtures", "zookeeper_server", "group_parts"]
+pytest_plugins = ["clients.fixtures", "zookeeper_server", "group_parts", "scheduling"]
 
 NO_SKIPS = "PK_NO_SKIPS"
 

@@ -23,7 +23,6 @@ from pk.cli.fake import fake
 from pk.core.record.batch import Record
 
 # One after another: what is looked at is which topics of the tool's own a broker has.
-pytestmark = pytest.mark.xdist_group("perf")
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]

@@ -315,12 +315,13 @@ class ApacheKafka:
         self.close()
 
     def close(self) -> None:
-        """Stops all nodes and removes the temporary folder."""
+        """Ends all nodes and removes the temporary folder; those whose files somebody wants are ended in order."""
+        number = signal.SIGTERM if self._temporary is None else signal.SIGKILL
         for process in self._processes.values():
             if process.poll() is None:
-                process.terminate()
+                process.send_signal(number)
         for node_id in list(self._processes):
-            self.stop(node_id)
+            self._end(node_id, number)
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
