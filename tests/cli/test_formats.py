@@ -19,7 +19,12 @@ LISTS = (
     ("configs", "describe", "topic", "{topic}"),
     ("brokers", "list", "--columns", "broker,host,port,rack,controller"),
     ("brokers", "logdirs", "--replicas", "-t", "{topic}"),
-    ("cluster", "features"),
+    (
+        "cluster",
+        "features",
+        "--columns",
+        "feature,level,name,min_supported,max_supported,note",
+    ),  # an epoch moves
     ("partitions", "list", "{topic}"),
     ("profile", "list"),
 )
