@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Self
 
 import pytest
+from clients.apache_kafka import free_ports
 
 JAR = Path("/usr/share/java/zookeeper.jar")
 JARS = (JAR, Path("/usr/share/java/slf4j-nop.jar"))
@@ -58,9 +59,7 @@ class ZooKeeperServer:
     def __init__(self, *, tick_ms: int = 500) -> None:
         self._temporary = tempfile.TemporaryDirectory(prefix="pk-zookeeper-")
         self.directory = Path(self._temporary.name)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.process: subprocess.Popen[bytes] | None = None
         settings = {
             "tickTime": tick_ms,

@@ -15,6 +15,7 @@ import base64
 import contextlib
 import fcntl
 import os
+import random
 import re
 import shutil
 import signal
@@ -209,13 +210,33 @@ def start_tool(
     )
 
 
+PORTS = range(10_000, 32_000)
+"""Below those that systems give to outgoing connections, so that a node that is away finds its port free when it returns."""
+
+_WORKERS_MAX = 20
+_next_port: int | None = None
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that were free a moment ago, all different."""
+    """Ports of 127.0.0.1 that nobody listens on, all different.
+
+    What listens there may do so only seconds later, or again after it was killed: so no other worker of pytest-xdist is
+    given any of them, nor this one before it has been given all others.
+    """
+    global _next_port
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % _WORKERS_MAX
+    mine = PORTS[number::_WORKERS_MAX]
+    at = random.randrange(len(mine)) if _next_port is None else _next_port
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        found: list[int] = []
+        while len(found) < count:
+            probe = stack.enter_context(socket.socket())
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", mine[at % len(mine)]))
+                found.append(probe.getsockname()[1])
+            at += 1
+    _next_port = at
+    return found
 
 
 def brokers_alive(host: str, port: int, timeout: float = 5.0) -> int | None:

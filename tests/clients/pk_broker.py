@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from clients.apache_kafka import free_ports
+
 ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
@@ -131,7 +133,8 @@ class PkBroker:
 
     def command(self) -> list[str]:
         """The command line of the next start."""
-        words = ["up", "--port", self.bootstrap.rpartition(":")[2] or "0", *self.options]
+        port = self.bootstrap.rpartition(":")[2] or str(free_ports(1)[0])
+        words = ["up", "--port", port, *self.options]
         words += ["--memory"] if self.memory else ["--data", str(self.directory)]
         for key, value in self.config.items():
             words += ["-X", f"{key}={value}"]

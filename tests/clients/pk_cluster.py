@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import random
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from clients.apache_kafka import brokers_alive
+from clients.apache_kafka import brokers_alive, free_ports
 from clients.pk_broker import PkBrokerError, pk_command, pk_environment
 
 CONTROLLER = 0
@@ -25,22 +22,6 @@ CONTROLLER = 0
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
-
-
-PORTS = range(10_000, 32_000)
-"""Below those that systems give to outgoing connections, so that a node that is away finds its port free when it returns."""
-
-
-def quiet_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on, all different."""
-    with contextlib.ExitStack() as stack:
-        found: list[int] = []
-        while len(found) < count:
-            probe = stack.enter_context(socket.socket())
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", random.choice(PORTS)))
-                found.append(probe.getsockname()[1])
-        return found
 
 
 class Wires(Protocol):
@@ -78,7 +59,7 @@ class PkCluster:
             self._temporary = tempfile.TemporaryDirectory(prefix="pk-cluster-")
             directory = Path(self._temporary.name)
         self.directory = directory
-        ports = quiet_ports(3 * (brokers + 1))
+        ports = free_ports(3 * (brokers + 1))
         self._client_ports = ports[: brokers + 1]
         self._controller_ports = ports[brokers + 1 : 2 * brokers + 2]
         self._internal_ports = ports[2 * brokers + 2 :]
