@@ -378,7 +378,9 @@ def test_on_a_cluster(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     name, reader = fresh("examined"), fresh("behind")
     at("topics", "create", name, "-c", "retention.ms=3600000")
     old = f'{{"value": "old", "timestamp": 1500000000000, "topic": "{name}"}}\n'
-    made = at("produce", name, "-f", "jsonl", stdin=old.encode() * 3)
+    # One of now keeps those before it from being deleted in the middle of the test.
+    now = f'{{"value": "new", "topic": "{name}"}}\n'
+    made = at("produce", name, "-f", "jsonl", stdin=(old * 3 + now).encode())
     assert made.code == 0, made.err
     moved = at("groups", "reset-offsets", reader, "-t", name, "--to", "start", "-y")
     assert moved.code == 0, moved.err

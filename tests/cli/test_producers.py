@@ -3,6 +3,7 @@
 import confluent_kafka
 import pytest
 from clients.fixtures import Kafka
+from clients.topics import wait_for_marks
 from group_parts import Fresh, Run
 from shapes import check_json
 
@@ -94,5 +95,7 @@ def test_since_where_and_when_a_transaction_is_open(
     assert row["open_since_offset"] == 2  # after a record and its marker
     assert 0 <= row["open_ms"] < 600_000 and row["open_since"]
     producer.abort_transaction()
+    wait_for_marks(apache, name, 4)
+    capsys.readouterr()
     assert main(words) == 0
     assert check_json(words, capsys.readouterr().out) == []

@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 import trio
 from clients.fixtures import Kafka, fresh_name
-from clients.topics import create_topic
+from clients.topics import create_topic, wait_for_marks
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
@@ -98,7 +98,7 @@ def test_batches_too_large_for_company_are_asked_for_alone(
 def test_markers_of_transactions_are_passed_over(
     apache: Kafka, fresh: Callable[[str], str]
 ) -> None:
-    name = create_topic(apache, fresh("markers"), 1, {})
+    name = create_topic(apache, fresh("markers"), 1, {"retention.ms": "-1"})
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": apache.bootstrap, "transactional.id": name, "log_level": 0}
     )
@@ -107,6 +107,7 @@ def test_markers_of_transactions_are_passed_over(
         producer.begin_transaction()
         producer.produce(name, b"x", partition=0, timestamp=FIRST_MS + i)
         producer.commit_transaction()
+    wait_for_marks(apache, name, 4)
     tp = TopicPartition(name, 0)
     # 0: a record, 1: its marker, 2: a record, 3: its marker, 4: the end.
     found = times(apache, [(tp, offset) for offset in range(5)])

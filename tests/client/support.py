@@ -41,7 +41,7 @@ def trio_test(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, N
 async def eventually(ask: Callable[[], Awaitable[Any]], expected: Any) -> None:
     """Ask until the answer is as expected: brokers apply a change shortly after they have taken it."""
     answer = await ask()
-    with trio.move_on_after(10):
+    with trio.move_on_after(30):
         while answer != expected:
             await trio.sleep(0.01)
             answer = await ask()

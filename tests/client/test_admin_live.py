@@ -42,9 +42,24 @@ def code_of(answer: object) -> int:
     return answer.code
 
 
-async def create(admin: Admin, name: str, partitions: int = 1) -> None:
-    answer = (await admin.create_topics([NewTopic(name, partitions, 1)]))[name]
+async def create(admin: Admin, name: str, partitions: int = 1, **configs: str | None) -> None:
+    """Makes a topic, and waits until the broker tells of it: the controller answers before."""
+    new = NewTopic(
+        name, partitions, 1, configs={k.replace("_", "."): v for k, v in configs.items()}
+    )
+    answer = (await admin.create_topics([new]))[name]
     assert isinstance(answer, CreatedTopic), answer
+    await known(admin, name, partitions)
+
+
+async def known(admin: Admin, name: str, partitions: int) -> None:
+    """Waits until the broker tells of so many partitions."""
+
+    async def told() -> int | None:
+        topic = (await admin.describe_topics([name]))[name]
+        return len(topic.partitions) if isinstance(topic, TopicDescription) else None
+
+    await eventually(told, partitions)
 
 
 async def produce(kafka: Kafka, topic: str, values: list[bytes], partition: int = 0) -> None:
@@ -91,6 +106,7 @@ def test_topics_live_and_die(kafka: Kafka, fresh: Fresh) -> None:
             again = await admin.create_topics([NewTopic(name, 1, 1)])
             assert code_of(again[name]) == ErrorCode.TOPIC_ALREADY_EXISTS
             await admin.create_topics([NewTopic(other, 1, 1)], validate_only=True)
+            await known(admin, name, 3)
             listed = {t.name: t for t in await admin.list_topics()}
             assert listed[name].partition_count == 3
             assert other not in listed
@@ -132,7 +148,7 @@ def test_offsets_by_time_and_records_deleted(kafka: Kafka, fresh: Fresh) -> None
     @trio_test
     async def main() -> None:
         async with open_admin(kafka.bootstrap) as admin:
-            await create(admin, name, 2)
+            await create(admin, name, 2, retention_ms="-1")  # what is produced is of 1970
             await produce(kafka, name, [b"%d" % i for i in range(10)])
 
             async def offset(timestamp: int) -> int:
@@ -254,7 +270,7 @@ def test_replicas_are_found_in_their_directories(kafka: Kafka, fresh: Fresh) -> 
     @trio_test
     async def main() -> None:
         async with open_admin(kafka.bootstrap) as admin:
-            await create(admin, name)
+            await create(admin, name, retention_ms="-1")
             await produce(kafka, name, [b"x" * 1000])
             partition = TopicPartition(name, 0)
             answers = await admin.describe_log_dirs(partitions=[partition])

@@ -23,9 +23,13 @@ EARLIEST = {"auto.offset.reset": "earliest"}
 
 
 async def fill(kafka: Kafka, topic: str, count: int, partitions: int = 1) -> None:
-    """A topic with `count` records a partition: value = number, timestamp = 1000 + number."""
+    """A topic with `count` records a partition: value = number, timestamp = 1000 + number.
+
+    They are kept for ever, or retention would come upon records this old in the middle of a test.
+    """
     async with open_admin(kafka.bootstrap) as admin:
-        answers = await admin.create_topics([NewTopic(topic, partitions, 1)])
+        new = NewTopic(topic, partitions, 1, configs={"retention.ms": "-1"})
+        answers = await admin.create_topics([new])
         assert not isinstance(answers[topic], Exception), answers
     async with open_producer(kafka.bootstrap, {"batch.size": 1000}) as producer:
         for partition in range(partitions):

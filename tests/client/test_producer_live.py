@@ -24,9 +24,11 @@ Fresh = Callable[[str], str]
 
 
 async def create(kafka: Kafka, name: str, partitions: int = 1, **configs: str) -> None:
-    options = {key.replace("_", "."): value for key, value in configs.items()}
+    # Kept for ever, or retention would come upon records of 1970 in the middle of a test.
+    options: dict[str, str | None] = {"retention.ms": "-1"}
+    options |= {key.replace("_", "."): value for key, value in configs.items()}
     async with open_admin(kafka.bootstrap) as admin:
-        answers = await admin.create_topics([NewTopic(name, partitions, 1, configs=dict(options))])
+        answers = await admin.create_topics([NewTopic(name, partitions, 1, configs=options)])
         assert not isinstance(answers[name], Exception), answers
 
 
@@ -297,9 +299,9 @@ def test_linger_gathers_and_flush_does_not_wait_for_it(kafka: Kafka, fresh: Fres
     async def main() -> None:
         await create(kafka, topic)
         told: list[BatchDelivered] = []
-        config = {"linger.ms": 20_000, "delivery.timeout.ms": 60_000}
+        config = {"linger.ms": 60_000, "delivery.timeout.ms": 120_000}
         async with open_producer(kafka.bootstrap, config, on_delivery=told.append) as producer:
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 await producer.send(topic, b"0")
                 for number in range(1, 50):
                     producer.send_nowait(topic, b"%d" % number)

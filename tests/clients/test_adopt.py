@@ -19,7 +19,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from clients import apache_kafka
 from clients.apache_kafka import ApacheKafka
+from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, pk_command, pk_environment
+from clients.topics import group_admin, wait_for_marks, wait_until
 
 pytestmark = pytest.mark.peer
 
@@ -76,6 +78,7 @@ def transactions(bootstrap: str, topic: str) -> None:
             producer.produce(topic, key=b"%d" % i, value=b"committed" if commits else b"aborted")
         producer.flush(60)
         producer.commit_transaction(60) if commits else producer.abort_transaction(60)
+    wait_for_marks(Kafka("apache", bootstrap, Path()), topic, 3 * (20 + 1))
 
 
 def everything(bootstrap: str, topics: dict[str, int], isolation: str) -> dict[str, Seen]:
@@ -120,7 +123,7 @@ def everything(bootstrap: str, topics: dict[str, int], isolation: str) -> dict[s
 
 def commit(bootstrap: str, places: Iterable[TopicPartition]) -> None:
     request = ConsumerGroupTopicPartitions(GROUP, list(places))
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = group_admin(Kafka("apache", bootstrap, Path()))
     for future in admin.alter_consumer_group_offsets([request]).values():
         future.result(60)
 
@@ -231,8 +234,11 @@ def test_apache_kafka_serves_what_pk_wrote(tmp_path: Path) -> None:
     with apache:
         retention = {"retention.ms": "-1"}
         create(apache.bootstrap, topics, codecs=retention, deleted=retention)
-        apache.stop(1)
         data = apache.log_dir(1)
+        wait_until(
+            "their directories", lambda: all(has_directory(data, *t) for t in topics.items())
+        )
+        apache.stop(1)
         for name, count in topics.items():
             for partition in range(count):
                 put(ours / f"{name}-{partition}", data / f"{name}-{partition}")
@@ -242,6 +248,11 @@ def test_apache_kafka_serves_what_pk_wrote(tmp_path: Path) -> None:
         # Where a log starts is in the data directory's checkpoint, which stays Apache's.
         after["deleted-0"] = [r for r in after["deleted-0"] if r[0] >= 500]
         assert after == before
+
+
+def has_directory(data: Path, topic: str, partitions: int) -> bool:
+    """Whether a broker has made the directories of a topic: its controller answers before."""
+    return all((data / f"{topic}-{p}" / "partition.metadata").exists() for p in range(partitions))
 
 
 def put(ours: Path, theirs: Path) -> None:

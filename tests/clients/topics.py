@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import confluent_kafka.admin
 from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Producer,
@@ -22,6 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from clients.fixtures import Kafka
 
+librdkafka: Any = confluent_kafka.admin  # its types do not tell of all that it has
 TIMEOUT_S = 30.0
 COORDINATOR_ON_ITS_WAY = (
     KafkaError.NOT_COORDINATOR,
@@ -87,6 +90,21 @@ def wait_until(what: str, ask: Callable[[], T | None], timeout: float = TIMEOUT_
             return answer
         assert time.monotonic() < deadline, f"{what}: not within {timeout:.0f} s"
         time.sleep(0.05)
+
+
+def wait_for_marks(kafka: Kafka, topic: str, end: int) -> None:
+    """Waits until no transaction is open in partition 0 and its log ends at `end`, the transactions' marks counted.
+
+    The coordinator of Apache Kafka answers that a transaction has ended before the marks are written.
+    """
+    latest = {TopicPartition(topic, 0): librdkafka.OffsetSpec.latest()}
+    committed_only = IsolationLevel.READ_COMMITTED
+
+    def written() -> bool:
+        [answer] = admin(kafka).list_offsets(latest, isolation_level=committed_only).values()
+        return answer.result(TIMEOUT_S).offset == end
+
+    wait_until(f"the marks of transactions in {topic}", written)
 
 
 def produce(kafka: Kafka, topic: str, partitions: int, count: int) -> None:

@@ -7,6 +7,7 @@ import socket
 from typing import Any, Self
 
 from clients.fixtures import Kafka, fresh_name
+from clients.topics import wait_until
 from meta import test_configs, test_topics
 from meta.world import topic
 
@@ -23,6 +24,7 @@ from pk.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
+    DescribeConfigsResult,
 )
 from pk.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -71,7 +73,13 @@ def described(asking: Asking, kind: int, name: str) -> dict[str, DescribeConfigs
         ],
         include_synonyms=True,
     )
-    (result,) = asking.ask(request).results
+
+    def told() -> DescribeConfigsResult | None:
+        # The controller of Apache Kafka answers that a topic is made before its brokers have heard.
+        (result,) = asking.ask(request).results
+        return None if result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else result
+
+    result = wait_until(f"the configs of {name}", told)
     assert result.error_code == 0
     return {config.name: config for config in result.configs}
 
