@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -182,14 +183,17 @@ def test_ctrl_c_at_the_question_keeps_the_text(
     assert configs(at, topic)["retention.ms"] == "604800000"
 
 
-def test_all_brokers_default_is_edited_too(at: Run, editor: Editor) -> None:
+def test_all_brokers_default_is_edited_too(
+    at: Run, editor: Editor, alone: Callable[[], AbstractContextManager[None]]
+) -> None:
     editor("$a\\\nlog.cleaner.threads=2")
-    try:
-        ran = at("configs", "edit", "broker", "default", "-y", "-f", "json")
-        assert ran.code == 0, ran.err
-        assert ran.json[0]["name"] == "log.cleaner.threads"
-    finally:
-        at("configs", "alter", "broker", "default", "--delete", "log.cleaner.threads", "-y")
+    with alone():
+        try:
+            ran = at("configs", "edit", "broker", "default", "-y", "-f", "json")
+            assert ran.code == 0, ran.err
+            assert ran.json[0]["name"] == "log.cleaner.threads"
+        finally:
+            at("configs", "alter", "broker", "default", "--delete", "log.cleaner.threads", "-y")
 
 
 def test_describe_names_the_nearest_key(at: Run, topic: str) -> None:

@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,12 @@ import pytest
 from clients import apache_kafka
 from clients.pk_broker import PkBroker
 
-# Both brokers get these, so that a test of a dead group member need not wait six seconds.
-SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
+# Both brokers get these, so that a test of a dead group member need not wait six seconds, and retention comes upon no
+# records of long ago in the middle of a test.
+SETTINGS = {
+    "group.min.session.timeout.ms": "1000",
+    "log.retention.check.interval.ms": "86400000",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -82,7 +87,7 @@ class PeerHolder:
         directory = self.folder / "cluster"
         command = [sys.executable, apache_kafka.__file__, "--until-eof-of", str(self.pipe)]
         command += ["--directory", str(directory)]
-        for key, value in SHORT_SESSIONS.items():
+        for key, value in SETTINGS.items():
             command += ["--property", f"{key}={value}"]
         with (self.folder / "holder.log").open("wb") as log:
             holder = subprocess.Popen(
@@ -139,7 +144,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def pk_kafka() -> Iterator[Kafka]:
     """pk's broker; at the end it must leave with 0 on SIGTERM and have logged no traceback."""
-    with PkBroker(config=SHORT_SESSIONS) as broker:
+    with PkBroker(config=SETTINGS) as broker:
         assert broker.directory is not None
         yield Kafka("pk", broker.bootstrap, broker.directory)
         code = broker.stop()
@@ -160,6 +165,14 @@ def apache(request: pytest.FixtureRequest) -> Kafka:
 def kafka(request: pytest.FixtureRequest) -> Kafka:
     """The broker under test: pk, then (mark `peer`) Apache Kafka."""
     return request.getfixturevalue("pk_kafka" if request.param == "pk" else "apache")
+
+
+@pytest.fixture(scope="session")
+def alone(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[None]]:
+    """`with alone():` is for who sets, removes or compares what is set for the whole of the shared brokers, such as throttles
+    or the brokers' own configs: no other worker of the run does so meanwhile."""
+    holder = request.config.stash[_HOLDER]
+    return lambda: apache_kafka.locked(holder.folder / "alone")
 
 
 @pytest.fixture
