@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from meta.test_against_kafka import Asking
 
+from clients.fixtures import Kafka
 from clients.topics import wait_until
+from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 ASKED_S = 10.0
 IN_SYNC_S = 120.0
@@ -80,3 +84,19 @@ def wait_in_sync(
         )
 
     wait_until(f"{replicas} replicas in sync of {topic}", ask, timeout)
+
+
+def wait_told_everywhere(bootstrap: str, topic: str) -> None:
+    """Wait until every broker tells that all replicas of the topic are in sync: who is asked next may be any of them."""
+
+    def told(address: str) -> bool:
+        new = MetadataRequestTopic(name=topic)
+        with Asking(Kafka("any", address, Path())) as asking:
+            answer = asking.ask(MetadataRequest(topics=[new], allow_auto_topic_creation=False))
+        partitions = answer.topics[0].partitions
+        return bool(partitions) and all(
+            p.leader_id >= 0 and sorted(p.isr_nodes) == sorted(p.replica_nodes) for p in partitions
+        )
+
+    for address in bootstrap.split(","):
+        wait_until(f"{topic} as {address} has it", functools.partial(told, address), IN_SYNC_S)
