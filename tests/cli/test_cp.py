@@ -5,10 +5,12 @@ import json
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
@@ -18,9 +20,18 @@ from clients.topics import wait_until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from terminal import Terminal
+from trio.testing import MockClock
 
+from pk.cli.commands import cp_run
+from pk.cli.context import Context, Streams
+from pk.cli.grammar import parse
+from pk.cli.tree import ROOT
+from pk.core.record.batch import Record
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
+
+if TYPE_CHECKING:
+    from pk.net.client.producer import Producer
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -93,7 +104,8 @@ def test_records_go_round_and_are_copied_bit_for_bit(
 ) -> None:
     """jsonl in, a copy, jsonl out and in again: keys, values, headers and times of all three topics are the same."""
     first, copy, again = fresh("first"), fresh("copy"), fresh("again")
-    at("topics", "create", first, again)
+    # Some of the records are of 1970: a broker that looks for what is too old would delete them.
+    at("topics", "create", first, again, "-c", "retention.ms=-1")
     stdin = "\n".join(map(as_line, made)).encode()
     assert at("produce", first, "-f", "jsonl", stdin=stdin).code == 0
     assert at("cp", first, copy, "--create", "--once", "--keep-timestamp", "-y").code == 0
@@ -260,8 +272,35 @@ def test_a_high_rate_is_reached(at: Run, fresh: Fresh) -> None:
     at("produce", source, "--fake", "{{seq}}", "-n", "20000")
     began = time.monotonic()
     assert at("cp", source, target, "--once", "--rate", "20000", "-y").code == 0
-    # A sleep for each record would take four times as long on a quiet machine.
-    assert 0.7 < time.monotonic() - began < 8
+    assert time.monotonic() - began > 0.7
+
+
+def test_a_high_rate_is_kept_with_few_sleeps() -> None:
+    """A sleep for each record would take four times as long on a quiet machine."""
+    sent: list[float] = []
+    waits: list[float] = []
+
+    class Slots(trio.abc.Instrument):
+        def before_io_wait(self, timeout: float) -> None:
+            waits.append(timeout)
+
+    class Taking:
+        def send_nowait(self, *_: object, **__: object) -> None:
+            sent.append(trio.current_time())
+
+    async def copy() -> None:
+        parsed = parse(ROOT, ("cp", "a", "b", "--rate", "20000"))
+        context = Context(parsed.args, parsed.path, Streams())
+        writer: Any = cp_run._Writer(  # pyright: ignore[reportPrivateUsage]
+            context, cp_run.Copy({}, {"a": "b"}, None), cast("Producer", Taking())
+        )
+        part = SimpleNamespace(source=TopicPartition("a", 0))
+        for offset in range(20_000):
+            await writer.send(part, Record(offset, 0, None, b"x"))
+
+    trio.run(copy, clock=MockClock(autojump_threshold=0), instruments=[Slots()])
+    assert 0.98 < sent[-1] - sent[0] < 1.0 and sent == sorted(sent)
+    assert 50 < len(waits) < 500
 
 
 def test_a_rate_is_kept(at: Run, fresh: Fresh, orders: str) -> None:
@@ -293,17 +332,19 @@ def test_a_killed_copy_goes_on_without_loss(
     values = [str(i) for i in range(2000)]
     at("produce", source, stdin="\n".join(values).encode())
     state = tmp_path / "state"
-    words = [source, target, "--rate", "500", "--state", str(state)]
+    words = [source, target, "--rate", "200", "--state", str(state)]
     with copying(kafka, *words) as copy:
-        wait_until("a note of a second's copies", lambda: noted(state, source) > 300)
+        wait_until("a note of a second's copies", lambda: noted(state, source) > 100)
         copy.send_signal(signal.SIGKILL)
-    before = noted(state, source)
-    there = at("consume", target, "-e").lines
-    assert 300 < before < 2000 and before <= len(there)
+    before = json.loads(state.read_text())["topics"][source]["positions"]
+    assert 100 < noted(state, source) < 2000
     assert at("cp", source, target, "--once", "--state", str(state), "-y").code == 0
-    after = at("consume", target, "-e").lines
-    assert set(after) == set(values)
-    assert len(after) == 2000 + len(there) - before, "twice is what came after the last note"
+    times = Counter(at("consume", target, "-e").lines)
+    assert set(times) == set(values) and max(times.values()) <= 2
+    for line in at("consume", source, "-e", "-f", r"%p %o %v\n").lines:
+        partition, offset, value = line.split()
+        again = int(offset) >= before.get(partition, 0)
+        assert times[value] == 1 or again, "twice is only what came after the last note"
     assert noted(state, source) == 2000
 
 

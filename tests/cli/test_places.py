@@ -22,17 +22,29 @@ COUNTS = (12, 6)
 
 @pytest.fixture(scope="module")
 def filled() -> dict[str, str]:
-    """The topic that all tests of a broker here share, by the broker's address."""
+    """The topics that all tests of a broker here share, by the broker's address."""
     return {}
 
 
 @pytest.fixture
 def topic(at: Run, fresh: Fresh, kafka: Kafka, filled: dict[str, str]) -> str:
     """A topic from offset 2 to 12 and from 0 to 6; the group of the same name has committed 5 in its first partition."""
-    found = filled.get(kafka.bootstrap)
-    if found is not None:
-        return found
-    name = filled[kafka.bootstrap] = fresh("places")
+    if kafka.bootstrap not in filled:
+        filled[kafka.bootstrap] = fill(at, fresh("places"))
+    return filled[kafka.bootstrap]
+
+
+@pytest.fixture
+def longer(at: Run, fresh: Fresh, kafka: Kafka, filled: dict[str, str]) -> str:
+    """Another like it, with a record of now behind the others of its second partition: a batch of its own."""
+    key = f"longer on {kafka.bootstrap}"
+    if key not in filled:
+        name = filled[key] = fill(at, fresh("longer"))
+        assert at("produce", name, "-p", "1", "one more").code == 0
+    return filled[key]
+
+
+def fill(at: Run, name: str) -> str:
     rows = [
         {"partition": p, "value": str(i), "timestamp": NOON_MS + i * 60_000}
         for p, count in enumerate(COUNTS)
@@ -164,16 +176,15 @@ def test_a_range_holds_the_same_records_for_every_reader(
             assert [row["offsets"] for row in ran.json] == expected, (words, position)
 
 
-def test_batches_of_a_log_are_chosen_by_position(at: Run, topic: str, kafka: Kafka) -> None:
-    at("produce", topic, "-p", "1", "one more")
-    words = ("log", "dump", str(kafka.log_dir / f"{topic}-1"), "-f", "{last_offset} ")
+def test_batches_of_a_log_are_chosen_by_position(at: Run, longer: str, kafka: Kafka) -> None:
+    words = ("log", "dump", str(kafka.log_dir / f"{longer}-1"), "-f", "{last_offset} ")
     assert at(*words).text.split() == ["5", "6"]
     assert at(*words, "-o", "end").text == ""
     assert at(*words, "-o", "-1").text.split() == ["6"]
     assert at(*words, "-o", "2..4").text.split() == ["5"]
     assert at(*words, "-o", "0=1").text == ""
     for more, said in (("--show", "index"), "-o chooses batches"), (("--records",), ""):
-        ran = at("log", "dump", str(kafka.log_dir / f"{topic}-1"), *more, "-o", "3..4")
+        ran = at("log", "dump", str(kafka.log_dir / f"{longer}-1"), *more, "-o", "3..4")
         assert (ran.code, said in ran.err) == (2 if said else 0, True)
 
 
@@ -191,11 +202,9 @@ def test_batches_of_a_log_are_chosen_by_position(at: Run, topic: str, kafka: Kaf
     ],
 )
 def test_a_time_is_what_it_is_to_apache_s_tool(
-    at: Run, topic: str, time: str, expected: list[int | None]
+    at: Run, longer: str, time: str, expected: list[int | None]
 ) -> None:
-    if at("topics", "offsets", topic, "-p", "1", "-f", "{end}").text == "6":
-        at("produce", topic, "-p", "1", "one more")
-    ran = at("topics", "offsets", topic, "--time", time, "-f", "json")
+    ran = at("topics", "offsets", longer, "--time", time, "-f", "json")
     assert ran.code == 0, ran.err
     assert [row["begin"] for row in ran.json] == expected
 
