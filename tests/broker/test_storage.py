@@ -47,7 +47,7 @@ class GatedFile(MemoryFile):
         assert isinstance(disk, GatedDisk)
         if self.path.endswith(".log") and disk.gated in self.path:
             disk.syncs += 1
-            assert disk.gate.wait(5)
+            assert disk.gate.wait(30)
         super().sync()
 
 
@@ -183,7 +183,7 @@ async def test_flush_ms_is_kept_after_a_pause() -> None:
         log = node.broker.replicas.partition("t", 0).log
         for count in (1, 2):
             assert await produce(caller, b"x") == 0
-            with trio.fail_after(5):
+            with trio.fail_after(30):
                 await until(lambda count=count: log.recovery_point >= count)
 
 

@@ -139,7 +139,7 @@ def test_what_became_better_and_worse() -> None:
 def nothing_is_left(at: Run) -> bool:
     """Whether the tool's own topics are gone: Apache Kafka still lists for a moment what it has deleted, and others measure, too."""
     there = [name for name in at("topics", "list", "-f", "name").lines if "pk-perf-" in name]
-    return not there or at("wait", "topic", *there, "--gone", "--timeout", "20s").code == 0
+    return not there or at("wait", "topic", *there, "--gone", "--timeout", "60s").code == 0
 
 
 @pytest.mark.parametrize(

@@ -378,7 +378,7 @@ def isrs(admin: AdminClient) -> list[list[int]]:
     """The in-sync replicas of each partition of `t`, as a broker that answers has them."""
     while True:
         try:
-            partitions = admin.list_topics("t", timeout=5).topics["t"].partitions
+            partitions = admin.list_topics("t", timeout=30).topics["t"].partitions
         except KafkaException:  # it asked the one that is paused
             continue
         return [partition.isrs for partition in partitions.values()]

@@ -102,7 +102,7 @@ async def _produce(caller: Caller, topic: str, value: bytes, acks: int) -> tuple
 
 
 async def in_sync(cluster: Cluster, count: int, topic: str = "t") -> None:
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         await cluster.until(
             lambda image: all(len(p.isr) == count for p in image.topics[topic].partitions)
         )
@@ -113,7 +113,7 @@ async def agree(cluster: Cluster, end: int, topic: str = "t") -> None:
     for node_id, node in cluster.nodes.items():
         if node_id != cluster.CONTROLLER:
             partition = node.broker.replicas.partition(topic, 0)
-            with trio.fail_after(10):
+            with trio.fail_after(30):
                 while (partition.log.log_end_offset, partition.high_watermark) != (end, end):  # noqa: ASYNC110
                     await trio.sleep(0.005)
 
@@ -388,7 +388,7 @@ async def test_a_broker_that_was_forgotten_comes_back_whatever_it_hears_first() 
             assert answer.error_code == ErrorCode.NONE
         await registered.wait()
         assert cluster.image.brokers[1].broker_epoch > epoch
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             await cluster.until(lambda image: image.brokers[1].may_lead)
 
 
