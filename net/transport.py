@@ -4,6 +4,7 @@ The socket is used without trio's wrapper, because trio pays a checkpoint for ev
 once costs a system call here, and only one that would block goes to the loop. Whoever reads in a cycle yields by itself.
 """
 
+import contextlib
 import os
 import socket
 from collections.abc import Sequence
@@ -154,6 +155,10 @@ class SocketTransport:
                     await self._wait_writable()
                     continue
                 except OSError as e:
+                    if not isinstance(e, ConnectionError | TimeoutError):
+                        # Of the file, perhaps: who reads it finds out, and a failing disk is told of (`Disk.read_failed`).
+                        with contextlib.suppress(OSError):
+                            await offload(file.pread, count, position, directory="cold reads")
                     raise trio.BrokenResourceError(str(e)) from e
                 if not sent:
                     raise trio.BrokenResourceError(f"{part!r} ends before its length")

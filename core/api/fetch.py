@@ -39,7 +39,9 @@ from pk.core.broker.sessions import (
 from pk.core.broker.throttle import is_throttled
 from pk.core.config import RACK_AWARE_SELECTOR
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.failures import storage_errors
 from pk.core.log.files import WouldWait
+from pk.core.log.log import Log
 from pk.core.log.lookup import FetchSlice
 from pk.core.log.slices import EMPTY, BytesSlice, Slice
 from pk.core.record.compress import Codec
@@ -203,10 +205,8 @@ class _Fetch:
 
     def look(self) -> bool:
         """Read what is there now; True when it is enough to answer, or when something has to be warmed up first."""
-        self.found = []
-        self.cold = []
-        self.bytes = 0
-        self.urgent = False
+        self.found, self.cold = [], []
+        self.bytes, self.urgent = 0, False
         if self._overtaken:
             return True
         left = self.max_bytes
@@ -236,16 +236,8 @@ class _Fetch:
 
     def _look_at(self, fetched: FetchedPartition, left: int) -> PartitionData | None:
         """The answer for one partition; None where a session's client knows it all already."""
-        nearer = -1
         try:
-            partition = self._partition(fetched)
-            if self.replica_id >= 0 and self.session is not None:
-                partition.watch(fetched, self.session)
-            if self.request.rack_id and self.replica_id == CONSUMER and partition.followers:
-                nearer = self._nearer(partition, fetched.fetch_offset)
-            records, aborted, diverging = (
-                self._read(partition, fetched, left) if nearer < 0 else (EMPTY, None, None)
-            )
+            return self._found_in(self._partition(fetched), fetched, left)
         except KafkaError as e:
             answer = PartitionData(
                 partition_index=fetched.partition,
@@ -256,7 +248,19 @@ class _Fetch:
             if e.code in LEADER_ERRORS:
                 self._name_leader(answer, fetched)
             return answer
-        log = partition.log
+
+    def _found_in(
+        self, partition: Partition, fetched: FetchedPartition, left: int
+    ) -> PartitionData | None:
+        """The same, where there is no error to tell. Raises KafkaError."""
+        nearer, log = -1, partition.log
+        if self.replica_id >= 0 and self.session is not None:
+            partition.watch(fetched, self.session)
+        if self.request.rack_id and self.replica_id == CONSUMER and partition.followers:
+            nearer = self._nearer(partition, fetched.fetch_offset)
+        records, aborted, diverging = (
+            self._read(partition, fetched, left) if nearer < 0 else (EMPTY, None, None)
+        )
         high_watermark = partition.high_watermark
         if (
             self.incremental
@@ -376,7 +380,7 @@ class _Fetch:
                 (fetched, lambda: log.read(offset, limit, end, wary=True), log.log_dir.path)
             )
             return EMPTY, [] if committed else None, None
-        if self.context.api_version < VERSION_ZSTD and _holds_zstd(read.slice):
+        if self.context.api_version < VERSION_ZSTD and _holds_zstd(log, read.slice):
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
         if not committed or not read.slice.length:
             return read.slice, [] if committed else None, None
@@ -582,12 +586,13 @@ def _aborted(
     ]
 
 
-def _holds_zstd(records: Slice) -> bool:
-    """Whether the first batch is one that a client of this version cannot read."""
+def _holds_zstd(log: Log, records: Slice) -> bool:
+    """Whether the first batch is one that a client of this version cannot read. Raises StorageError."""
     if isinstance(records, BytesSlice):
         head = records.data[22:23]
     else:
-        head = records.file.pread(1, records.position + 22)
+        with storage_errors(log.directory, "read"):
+            head = records.file.pread(1, records.position + 22)
     return bool(head) and head[0] & 0x07 == Codec.ZSTD
 
 

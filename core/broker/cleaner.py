@@ -36,7 +36,7 @@ from pk.core.log.cleanable import (
     prepare,
 )
 from pk.core.log.compact import Cleaned, Done, Step, Worked, clean, remove_cleaned
-from pk.core.log.failures import StorageError
+from pk.core.log.failures import StorageError, is_fault
 from pk.core.log.files import Disk
 from pk.core.log.keymap import keys_max
 
@@ -143,7 +143,8 @@ class Cleaner:
         except (FileNotFoundError, CompactorLost) as e:
             logger.warning("%s: a round of compaction was given up: %s", partition.tp, e)
         except OSError as e:
-            self._failed(partition, StorageError(partition.log.directory, "compact", e))
+            undone = not is_fault(e)
+            self._failed(partition, StorageError(partition.log.directory, "compact", e, undone))
         finally:
             self._at_work.discard(partition)
         return False
@@ -235,7 +236,7 @@ class Cleaner:
         return True
 
     def _failed(self, partition: Partition, error: StorageError) -> None:
-        if error.undone or error.disk_full:
+        if error.undone or error.is_passing:
             logger.warning("%s is not compacted: %s", partition.tp, error)
         elif self._is_here(partition):
             self._replicas.failed(partition, error)

@@ -336,7 +336,7 @@ def _read(
     bytes_max: int,
 ) -> _Loaded:
     """In a thread: the records of the next slice of the log."""
-    data = log.read(offset, bytes_max, end).slice.read()
+    data = log.read_bytes(offset, bytes_max, end)
     items: list[tuple[int, int, Any]] = []
     view = memoryview(data)
     next_offset = offset

@@ -7,7 +7,7 @@ on the loop, the rest in a thread.
 from typing import Final
 
 from pk.core.broker.offload import offload
-from pk.core.log.failures import StorageError
+from pk.core.log.failures import storage_errors
 from pk.core.log.log import Log
 from pk.core.log.slices import BytesSlice, FileSlice, Slice
 from pk.core.record.convert import Lowered, lower
@@ -47,12 +47,10 @@ async def _lower(log: Log, found: Slice, magic: int, offset: int, bytes_max: int
         if _is_small(found.data):
             return lower(found.data, magic, offset, bytes_max)
         return await offload(lower, found.data, magic, offset, bytes_max)
-    try:
+    with storage_errors(log.directory, "read"):
         found.pin()
-    except OSError as e:
-        raise StorageError(log.directory, "read", e) from e
     try:
-        if found.length <= INLINE_BYTES and found.resident():
+        if found.length <= INLINE_BYTES and _is_resident(log, found):
             data = _read(log, found)
             if _is_small(data):
                 return lower(data, magic, offset, bytes_max)
@@ -68,11 +66,14 @@ def _is_small(data: bytes) -> bool:
     return len(data) <= (INLINE_COMPRESSED_BYTES if compressed else INLINE_BYTES)
 
 
+def _is_resident(log: Log, found: FileSlice) -> bool:
+    with storage_errors(log.directory, "read"):
+        return found.resident()
+
+
 def _read(log: Log, found: FileSlice) -> bytes:
-    try:
+    with storage_errors(log.directory, "read"):
         return found.read()
-    except OSError as e:
-        raise StorageError(log.directory, "read", e) from e
 
 
 def _read_and_lower(log: Log, found: FileSlice, magic: int, offset: int, bytes_max: int) -> Lowered:

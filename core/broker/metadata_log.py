@@ -174,7 +174,7 @@ class EmbeddedStore:
     def _events(self, log: Log, offset: int, counted: "_Counted") -> Iterator[Event]:
         end = log.log_end_offset
         while offset < end:
-            data = memoryview(log.read(offset, _READ_BYTES, end).slice.read())
+            data = memoryview(log.read_bytes(offset, _READ_BYTES, end))
             before = offset
             for position, header in iter_headers(data):
                 counted.bytes += header.size

@@ -172,12 +172,12 @@ class Mover:
             await offload(future.flush, directory=move.directory.path)
             if partition.busy or move.cut is not None:
                 continue
-            missing = log.read(
+            missing = log.read_bytes(
                 max(future.log_end_offset, log.log_start_offset), COPY_BYTES, log.log_end_offset
             )
-            if missing.length >= COPY_BYTES:
+            if len(missing) >= COPY_BYTES:
                 continue
-            if self._switch(partition, future, missing.slice.read()):
+            if self._switch(partition, future, missing):
                 await offload(move.directory.write_recovery_points)
                 return
 
@@ -238,12 +238,11 @@ def _copy_some(log: Log, future: Log, now_ms: int) -> int:
     if future.log_end_offset > log.log_end_offset:
         future.truncate_to(log.log_end_offset)
     try:
-        missing = log.read(future.log_end_offset, COPY_BYTES, log.log_end_offset)
+        data = log.read_bytes(future.log_end_offset, COPY_BYTES, log.log_end_offset)
     except KafkaError as e:
         if e.code != ErrorCode.OFFSET_OUT_OF_RANGE:
             raise
         return COPY_BYTES  # retention took it meanwhile: again from where the log begins now
-    data = missing.slice.read()
     if data:
         future.append_as_follower(data, now_ms)
     return len(data)

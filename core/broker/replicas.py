@@ -222,11 +222,11 @@ class Replicas:
         return again
 
     def lacking_room(self, image: MetadataImage) -> list[PartitionChange]:
-        """What could not be made or opened since its disk was full, as if it were new in `image`."""
+        """What could not be made or opened for want of room, or of descriptors, as if it were new in `image`."""
         return [
             change
             for change in self._to_try_again(image, set())
-            if isinstance(error := self._offline[change.tp][1], StorageError) and error.disk_full
+            if isinstance(error := self._offline[change.tp][1], StorageError) and error.is_passing
         ]
 
     def commit(
@@ -367,7 +367,7 @@ class Replicas:
 
     def storage_failed(self, error: StorageError) -> None:
         """What failed in a directory that the error names: it is offline, unless its disk is only full."""
-        if error.undone or error.disk_full:
+        if error.undone or error.is_passing:
             return
         for directory in self._dirs.usable:
             if f"{error.directory}/".startswith(f"{directory.path}/"):

@@ -18,6 +18,7 @@ thread where offload runs inline.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
@@ -216,6 +217,7 @@ class Runtime:
         Raises StartError; LogDirError where a directory is another's, and when the broker cannot go on.
         """
         broker, config = self.broker, self._config
+        self._disk.read_failed = self._hear_of(trio.lowlevel.current_trio_token())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
             if self._embedded:
@@ -273,6 +275,17 @@ class Runtime:
             else self._dirs.clean_broker_epoch
         )
         self._dirs.close(self._high_watermarks, epoch, threads=threads)
+
+    def _hear_of(self, loop: trio.lowlevel.TrioToken) -> Callable[[str, OSError], None]:
+        """What the disk calls, in any thread, with a path that it cannot read: the directory that holds it goes offline."""
+
+        def tell(path: str, error: OSError) -> None:
+            with contextlib.suppress(trio.RunFinishedError):
+                loop.run_sync_soon(
+                    self.broker.replicas.storage_failed, StorageError(path, "read", error)
+                )
+
+        return tell
 
     async def _watch(self) -> None:
         """End with a reason when the broker cannot go on. Nothing is marked as clean then."""

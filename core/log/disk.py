@@ -18,9 +18,11 @@ import resource
 import shutil
 import threading
 from collections import deque
+from collections.abc import Iterator
 
 from pk.core.log import page_cache
-from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, patience
+from pk.core.log.failures import is_fault
+from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, nobody_told, patience
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.slices import FileSlice
 
@@ -96,14 +98,18 @@ class RealFile:
 
     def pread(self, length: int, position: int) -> bytes:
         descriptor = self._descriptor()
-        if patience.spent:
-            return page_cache.pread(descriptor.fd, length, position)
-        data = os.pread(descriptor.fd, length, position)
-        while len(data) < length:
-            more = os.pread(descriptor.fd, length - len(data), position + len(data))
-            if not more:
-                break
-            data += more
+        try:
+            if patience.spent:
+                return page_cache.pread(descriptor.fd, length, position)
+            data = os.pread(descriptor.fd, length, position)
+            while len(data) < length:
+                more = os.pread(descriptor.fd, length - len(data), position + len(data))
+                if not more:
+                    break
+                data += more
+        except OSError as e:
+            self._disk.note(self.path, e)
+            raise
         return data
 
     def pwrite(self, data: Data, position: int) -> None:
@@ -178,7 +184,9 @@ class RealFile:
                 self._closing = False
 
     def resident(self, position: int, length: int) -> bool:
-        return page_cache.resident(self._descriptor().fd, position, length)
+        descriptor = self._descriptor()
+        with self._disk.reading(self.path):
+            return page_cache.resident(descriptor.fd, position, length)
 
     def slice(self, position: int, length: int) -> FileSlice:
         return FileSlice(self, position, length)
@@ -219,6 +227,21 @@ class RealDisk:
         self._open_max = open_files_max or int(raise_descriptor_limit() * SHARE_OF_DESCRIPTORS)
         self._ring: deque[RealFile] = deque()
         self.mutex = threading.Lock()
+        self.read_failed = nobody_told
+
+    def note(self, path: str, error: OSError) -> None:
+        """What lies at `path` could not be read: say so, if the disk is at fault."""
+        if is_fault(error):
+            self.read_failed(path, error)
+
+    @contextlib.contextmanager
+    def reading(self, path: str) -> Iterator[None]:
+        """Within it what lies at `path` is read."""
+        try:
+            yield
+        except OSError as e:
+            self.note(path, e)
+            raise
 
     @property
     def open_files(self) -> int:
@@ -236,7 +259,8 @@ class RealDisk:
             if file._open is None:
                 creates = create and self._access == os.O_RDWR
                 flags = self._access | os.O_CLOEXEC | (os.O_CREAT if creates else 0)
-                descriptor = _Descriptor(os.open(file.path, flags, 0o644))
+                with self.reading(file.path):
+                    descriptor = _Descriptor(os.open(file.path, flags, 0o644))
                 if not file._listed:
                     if len(self._ring) >= self._open_max:
                         self._evict()
@@ -261,7 +285,7 @@ class RealDisk:
 
     def list(self, path: str) -> dict[str, Entry]:
         found = {}
-        with os.scandir(path) as entries:
+        with self.reading(path), os.scandir(path) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):  # gone since it was listed
                     status = entry.stat()
@@ -296,7 +320,7 @@ class RealDisk:
             os.close(fd)
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        with self.reading(path), open(path, "rb") as file:
             return file.read()
 
     def write(

@@ -3,8 +3,22 @@
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from pk.core.errors import ErrorCode, KafkaError
+
+FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+LIMITS: Final = frozenset(
+    {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EINTR, errno.EAGAIN}
+)
+"""What this process or machine is short of for a while."""
+NOT_THE_DISK: Final = FULL | LIMITS | {errno.ENOENT, errno.EBADF, errno.EINVAL}
+"""Also a file that was removed or closed under a late reader, and a position that a damaged index made up."""
+
+
+def is_fault(error: OSError) -> bool:
+    """Whether an operation failed because the disk does, so that what else lies on it cannot be trusted either."""
+    return error.errno not in NOT_THE_DISK
 
 
 class StorageError(KafkaError):
@@ -23,16 +37,22 @@ class StorageError(KafkaError):
     @property
     def disk_full(self) -> bool:
         """Whether it failed for want of space."""
-        return self.errno in (errno.ENOSPC, errno.EDQUOT)
+        return self.errno in FULL
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether it failed for want of space, or of something else that this process will have again."""
+        return self.errno in FULL or self.errno in LIMITS
 
 
 @contextmanager
 def storage_errors(directory: str, action: str) -> Iterator[None]:
-    """Within it an OSError becomes the StorageError of whoever did `action` in `directory`."""
+    """Within it an OSError becomes the StorageError of whoever did `action` in `directory`, which left no trace unless the
+    disk fails: a read, or something that is done again from its begin."""
     try:
         yield
     except OSError as e:
-        raise StorageError(directory, action, e) from e
+        raise StorageError(directory, action, e, not is_fault(e)) from e
 
 
 class LogDirError(Exception):

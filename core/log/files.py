@@ -7,6 +7,7 @@ Every operation raises `OSError`. Paths are strings with `/` between their parts
 """
 
 import threading
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
 from pk.core.log.slices import Slice
@@ -102,8 +103,17 @@ class File(Protocol):
     def slice(self, position: int, length: int) -> Slice: ...
 
 
+def nobody_told(path: str, error: OSError) -> None:
+    """Nobody wants to know which reads fail."""
+
+
 class Disk(Protocol):
     """A file system."""
+
+    read_failed: Callable[[str, OSError], None]
+    """Called with the path of what cannot be read since the disk fails (`failures.is_fault`), in the thread of the reader,
+    who gets the error too. One place to hear of every read, whoever makes it: what a disk cannot give back cannot be
+    trusted with more, so its log directory goes offline, as with Kafka."""
 
     def open(self, path: str) -> File:
         """A file by its path; nothing happens on the disk until it is used."""

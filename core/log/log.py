@@ -7,9 +7,10 @@ sees to that. What makes it work: the list of segments is replaced, never change
 notes the end of the log first, syncs what lies below, and only then moves the recovery point.
 
 Failures. A write that fails is taken back (the file cut to its size before) and raises a `StorageError` that says so:
-a full disk refuses produces and harms nothing. If that fails too, or a sync does, what is on the disk is unknown: the log
-is *dead*, every later call raises, and its directory is to be taken out of service. A failed fsync is never tried again:
-the kernel may have dropped the pages it could not write.
+a full disk refuses produces and harms nothing. If that fails too, or a sync does, what is on the disk is unknown; and
+where the disk itself fails (`failures.is_fault`), a read or a write, nothing on it can be trusted: the log is *dead*,
+every later call raises, and its directory is to be taken out of service. A failed fsync is never tried again: the kernel
+may have dropped the pages it could not write.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log import aborted as aborted_txns
 from pk.core.log import lookup, swap
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
-from pk.core.log.failures import StorageError
+from pk.core.log.failures import StorageError, is_fault, storage_errors
 from pk.core.log.files import Data, WouldWait, patience
 from pk.core.log.index import TIME_ENTRY
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
@@ -290,10 +291,8 @@ class Log(StoredLog):
         end = state.batches[0].first_offset
         before = [segment for segment in self.segments if segment.base_offset < end]
         start = before[max(len(before) - RECALLED_SEGMENTS, 0)].base_offset if before else end
-        try:
+        with storage_errors(self.directory, "read"):
             headers = [h for h, _ in batches_between(self.segments, start, end)]
-        except OSError as e:
-            raise StorageError(self.directory, "read", e, undone=True) from e
         self.producers.recall(header.producer_id, headers)
         return True
 
@@ -330,11 +329,11 @@ class Log(StoredLog):
 
     def _undo(self, segment: Segment, position: int, cause: OSError) -> None:
         """Take back a write that failed; raises, always."""
-        try:
+        with contextlib.suppress(OSError):
             segment.truncate_bytes(position)
-        except OSError:
-            raise self._die("append", cause) from cause
-        raise StorageError(self.directory, "append", cause, undone=True) from cause
+            if not is_fault(cause):
+                raise StorageError(self.directory, "append", cause, undone=True) from cause
+        raise self._die("append", cause) from cause
 
     def _too_large(self, size: int) -> KafkaError:
         if size > self._message_bytes_max:
@@ -491,7 +490,13 @@ class Log(StoredLog):
                 segments, offset, bytes_max, offset_end, minimum_one, end, active_size, wary
             )
         except OSError as e:
-            raise StorageError(self.directory, "read", e) from e
+            raise StorageError(self.directory, "read", e, not is_fault(e)) from e
+
+    def read_bytes(self, offset: int, bytes_max: int, offset_end: int) -> bytes:
+        """What `read` finds, in hand. Raises as it does."""
+        found = self.read(offset, bytes_max, offset_end).slice
+        with storage_errors(self.directory, "read"):
+            return found.read()
 
     def read_nowait(
         self, offset: int, bytes_max: int, offset_end: int, *, minimum_one: bool = True
@@ -514,17 +519,13 @@ class Log(StoredLog):
 
     def offset_for_time(self, timestamp: int) -> FoundTimestamp | None:
         """The first record that is not earlier than `timestamp`; None if all are. Raises StorageError."""
-        try:
+        with storage_errors(self.directory, "look up a time"):
             return lookup.offset_for_time(self.segments, timestamp, self.log_start_offset)
-        except OSError as e:
-            raise StorageError(self.directory, "look up a time", e) from e
 
     def max_timestamp(self) -> FoundTimestamp | None:
         """The first record with the latest timestamp (KIP-734); None if none has one. Raises StorageError."""
-        try:
+        with storage_errors(self.directory, "look up the latest time"):
             return lookup.max_timestamp(self.segments)
-        except OSError as e:
-            raise StorageError(self.directory, "look up the latest time", e) from e
 
     def aborted_transactions(
         self, offset: int, fetched: FetchSlice, *, patient: bool = True
@@ -534,15 +535,14 @@ class Log(StoredLog):
         would have to be and the caller is not `patient`: then in a thread."""
         if not fetched.length or all(segment.txn_index.empty for segment in self.segments):
             return []
-        try:
+        with storage_errors(self.directory, "read aborted transactions"):
             beyond = lookup.offset_beyond(self.segments, fetched, self.log_end_offset)
             if patient:
                 return aborted_txns.between(self, offset, beyond)
-            return lookup.aborted_transactions(self.segments, offset, beyond)
-        except TxnIndexLost:
-            raise WouldWait from None
-        except OSError as e:
-            raise StorageError(self.directory, "read aborted transactions", e) from e
+            try:
+                return lookup.aborted_transactions(self.segments, offset, beyond)
+            except TxnIndexLost:
+                raise WouldWait from None
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Up to where every transaction is decided, at most the high watermark, and the start of the log where one is open

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from pk.core.log.files import Data, Entry, Lock, LockHeld
+from pk.core.log.failures import is_fault
+from pk.core.log.files import Data, Entry, Lock, LockHeld, nobody_told
 from pk.core.log.slices import BytesSlice
 
 HOLE_BYTES_MAX: Final = 1 << 16
 """Holes up to this length are made, of zeros: what a disk does with them shows. Larger ones would take the memory."""
 
-Operation = Literal["write", "sync", "truncate", "rename", "remove", "sync_dir", "make"]
+Operation = Literal["read", "write", "sync", "truncate", "rename", "remove", "sync_dir", "make"]
 
 
 @dataclass(slots=True)
@@ -73,6 +74,8 @@ class MemoryFile:
         self._generation = disk.generation
 
     def pread(self, length: int, position: int) -> bytes:
+        if self._disk.faults:
+            self._disk.check_read(self.path)
         with self._disk.mutex, memoryview(self._content().data) as data:
             return bytes(data[position : position + length])
 
@@ -168,6 +171,7 @@ class MemoryDisk:
     def __init__(self, bytes_max: int | None = None) -> None:
         self.bytes_max = bytes_max
         self.used_bytes = 0
+        self.read_failed = nobody_told
         self.generation = 0
         """How often it crashed: files opened before a crash are dead after it."""
         self.faults: list[_Fault] = []
@@ -227,6 +231,15 @@ class MemoryDisk:
         """Raise the failure that is due, if one is."""
         if self.faults and (fault := self.fault(operation, path)):
             raise OSError(fault.code, f"the disk failed a {operation}", path)
+
+    def check_read(self, path: str) -> None:
+        """The same for a read, of which others are told."""
+        try:
+            self.check("read", path)
+        except OSError as e:
+            if is_fault(e):
+                self.read_failed(path, e)
+            raise
 
     def fault(self, operation: Operation, path: str) -> _Fault | None:
         """Take the failure that is due, if one is."""
@@ -307,6 +320,7 @@ class MemoryDisk:
             directory.durable = dict(directory.names)
 
     def read(self, path: str) -> bytes:
+        self.check_read(path)
         with self.mutex:
             return bytes(self.node(path).data)
 

@@ -543,9 +543,10 @@ class StoredLog:
         return f"{self.directory}/{file_name(offset, SNAPSHOT)}"
 
     def _refuse(self, action: str, cause: OSError) -> StorageError:
-        """A failure that left the log as it was, if it is for want of space; else the log is dead."""
+        """A failure that left the log as it was, if it is for want of space, or of what this process has too few of; else
+        the log is dead."""
         error = StorageError(self.directory, action, cause, undone=True)
-        return error if error.disk_full else self._die(action, cause)
+        return error if error.is_passing else self._die(action, cause)
 
     def _die(self, action: str, cause: OSError) -> StorageError:
         error = StorageError(self.directory, action, cause)
@@ -562,10 +563,8 @@ class StoredLog:
     def producers(self) -> Producers:
         """The state of this log's producers, read at first use. Raises StorageError."""
         if self._producers is None:
-            try:
+            with storage_errors(self.directory, "read the state of producers"):
                 self._producers, _ = self._load_producers()
-            except OSError as e:
-                raise self._die("read the state of producers", e) from e
         return self._producers
 
     def _load_producers(self) -> tuple[Producers, list[AbortedTxn]]:
@@ -583,7 +582,7 @@ class StoredLog:
     def epochs(self) -> LeaderEpochs:
         """The leader epochs of this log, read at first use. Raises StorageError."""
         if self._epochs is None:
-            try:
+            with storage_errors(self.directory, "read the leader epochs"):
                 self._epochs = recovery.load_epochs(
                     self.disk,
                     self.directory,
@@ -591,8 +590,6 @@ class StoredLog:
                     self.segments,
                     self.log_end_offset,
                 )
-            except OSError as e:
-                raise self._die("read the leader epochs", e) from e
         return self._epochs
 
     def _note_epoch(self, epoch: int, start_offset: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sim.processes import Process
 
-from pk.core.log.files import Data, Entry, File, Lock
+from pk.core.log.files import Data, Entry, File, Lock, nobody_told
 from pk.core.log.memory_disk import MemoryDisk
 
 
@@ -45,6 +45,7 @@ class ProcessDisk:
     def __init__(self, disk: SimDisk, process: Process) -> None:
         self._disk = disk
         self._process = process
+        self.read_failed = nobody_told
 
     def _alive(self, path: str) -> SimDisk:
         if not self._process.alive:
