@@ -33,6 +33,7 @@ from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.failures import LogDirError
 from pk.core.log.files import Disk
 from pk.core.meta.store import MetadataStore
+from pk.net.collector import short_collections
 from pk.net.compactor import InProcess
 from pk.net.endings import drop_dead_terminal, ending_signals
 from pk.net.endpoints import BoundListener, StartError, bind
@@ -233,7 +234,11 @@ async def run_node(
         ready(node)
 
     node = Node(config, disk=disk)
-    with _one_reason(), trio.open_signal_receiver(*ending_signals()) as signals:
+    with (
+        _one_reason(),
+        short_collections(),
+        trio.open_signal_receiver(*ending_signals()) as signals,
+    ):
         async with trio.open_nursery() as nursery:
 
             async def watch() -> None:

@@ -1,0 +1,40 @@
+"""What survives a long collection is not looked at again; nothing that lives is lost by it, and what dies is freed."""
+
+import gc
+import weakref
+
+import pytest
+
+from pk.net.collector import short_collections
+
+
+class Kept:
+    """Something that a weak reference can watch."""
+
+
+@pytest.fixture(autouse=True)
+def thawed():
+    gc.unfreeze()
+    yield
+    gc.unfreeze()
+
+
+def test_the_survivors_of_a_long_collection_are_frozen() -> None:
+    with short_collections(0):
+        gc.collect(0)
+        assert not gc.get_freeze_count(), "not a full one"
+        kept = Kept()
+        gc.collect()
+        assert gc.get_freeze_count() and not any(o is kept for o in gc.get_objects())
+        died = weakref.ref(kept)
+        del kept
+        assert died() is None
+    frozen = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() <= frozen, "outside of it nothing is"
+
+
+def test_those_of_a_short_one_are_not() -> None:
+    with short_collections(1e9):
+        gc.collect()
+        assert not gc.get_freeze_count()
