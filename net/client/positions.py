@@ -3,15 +3,19 @@
 One background task. A partition without a position gets the group's committed offset, or else what `auto.offset.reset`
 says; one that was sought by time gets the offset of that time; one whose leader changed is checked against the new leader
 (KIP-320): if that one's log ends earlier in the epoch of our last record, records we read were truncated.
+
+Each partition is on its own: one without a leader, or whose leader does not answer, is looked up when it has one, and the
+others do not wait for it.
 """
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 import trio
 
-from pk.core.errors import KafkaError, ProtocolError
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import NO_EPOCH, TopicPartition
 from pk.net.client.admin_groups import GroupOperations
 from pk.net.client.admin_topics import TopicOperations
@@ -23,20 +27,44 @@ from pk.net.client.subscription import PartitionState
 
 _RESETS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
+_ROUND_RETRIES: Final = 2
+"""How often a round asks again; a topic that is unknown three times does not exist."""
+
+_STRAGGLER_MS: Final = 1000
+"""How long a round waits for a leader once another has answered."""
+
+_NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
 
 class Lookup(TopicOperations, GroupOperations):
-    """The admin operations that a consumer needs: offsets by time, committed offsets, ends of epochs."""
+    """The admin operations that a consumer needs: offsets by time, committed offsets, ends of epochs.
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig) -> None:
-        super().__init__(
-            cluster,
-            AdminConfig(
-                default_api_timeout_ms=config.default_api_timeout_ms,
-                request_timeout_ms=config.request_timeout_ms,
-                retry_backoff_ms=config.retry_backoff_ms,
-                retry_backoff_max_ms=config.retry_backoff_max_ms,
-            ),
+    With `brief` what fails for a passing reason ends as failed soon, for whoever asks again by himself.
+    """
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, *, brief: bool = False) -> None:
+        asked = AdminConfig(
+            default_api_timeout_ms=config.default_api_timeout_ms,
+            request_timeout_ms=config.request_timeout_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            retry_backoff_max_ms=config.retry_backoff_max_ms,
         )
+        if brief:
+            asked = replace(asked, retries=_ROUND_RETRIES, pk_straggler_timeout_ms=_STRAGGLER_MS)
+        super().__init__(cluster, asked)
+
+    def leaderless(self, partition: TopicPartition) -> bool:
+        """Whether the metadata knows the partition, and that nobody leads it."""
+        error = self._leader_error(partition)
+        return error is not None and error.code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _passing(error: Exception) -> bool:
+    """Whether another time may bring another answer."""
+    if isinstance(error, KafkaError):
+        lost = error.code == ErrorCode.BROKER_NOT_AVAILABLE
+        return (error.retriable or lost) and error.code not in _NOT_THERE
+    return isinstance(error, ClientError)
 
 
 class Positions:
@@ -55,6 +83,8 @@ class Positions:
         self.config = config
         self.states = states
         self.lookup = Lookup(cluster, config)
+        self._round = Lookup(cluster, config, brief=True)
+        self._failing_since: dict[TopicPartition, float] = {}
         self.isolation = (
             IsolationLevel.READ_COMMITTED
             if config.isolation_level == "read_committed"
@@ -81,18 +111,20 @@ class Positions:
         while True:
             await self._wanted.wait()
             self._wanted = trio.Event()
-            try:
-                await self._committed()
-                await self._reset()
-                await self._validate()
-            except (KafkaError, ClientError, ProtocolError) as e:
-                if isinstance(e, KafkaError) and not e.retriable:
-                    self._on_failure(e)
+            failed = False
+            for step in (self._committed, self._reset, self._validate):
+                try:
+                    await step()
+                except (KafkaError, ClientError, ProtocolError) as e:
+                    failed = True
+                    if isinstance(e, KafkaError) and not e.retriable and not _passing(e):
+                        self._on_failure(e)
+            self._on_found()
+            if failed:
                 self._wanted.set()
                 await trio.sleep(backoff.next_ms() / 1000)
             else:
                 backoff.reset()
-            self._on_found()
 
     def _needing(self) -> list[PartitionState]:
         return [s for s in self.states.values() if not s.has_position and not s.failed]
@@ -142,18 +174,26 @@ class Positions:
     async def _reset(self) -> None:
         """Partitions that go to a timestamp. One with no record that late goes to its end."""
         asked = {
-            s.partition: (s.version, s.reset_to) for s in self._needing() if s.reset_to is not None
+            s.partition: (s.version, s.reset_to)
+            for s in self._needing()
+            if s.reset_to is not None and not self._round.leaderless(s.partition)
         }
+        self._failing_since = {p: t for p, t in self._failing_since.items() if p in asked}
         if not asked:
             return
         timestamps = {p: timestamp for p, (_, timestamp) in asked.items() if timestamp is not None}
-        found = await self.lookup.list_offsets(timestamps, isolation=self.isolation)
+        found = await self._round.list_offsets(timestamps, isolation=self.isolation)
+        passing: list[Exception] = []
         failures: list[Exception] = []
         for partition, (version, _) in asked.items():
             state = self.states.get(partition)
             if state is None or state.version != version:
                 continue
             answer = found[partition]
+            if isinstance(answer, Exception) and self._may_pass(partition, answer):
+                passing.append(answer)
+                continue
+            self._failing_since.pop(partition, None)
             if isinstance(answer, Exception):
                 state.failed = True
                 failures.append(answer)
@@ -165,6 +205,16 @@ class Positions:
                 state.leader_epoch = self.cluster.metadata.leader(partition)[1]
         for failure in failures[:1]:
             self._on_failure(failure)
+        for error in passing[:1]:
+            raise error
+
+    def _may_pass(self, partition: TopicPartition, error: Exception) -> bool:
+        """Whether to ask again: a leader that does not answer has `default.api.timeout.ms`, and nobody's turn has no end."""
+        if self._round.leaderless(partition):
+            return True
+        now = trio.current_time()
+        since = self._failing_since.setdefault(partition, now)
+        return _passing(error) and now - since < self.config.default_api_timeout_ms / 1000
 
     def _unvalidated(self) -> Iterable[PartitionState]:
         for state in self.states.values():
@@ -174,11 +224,16 @@ class Positions:
 
     async def _validate(self) -> None:
         """Partitions with a new leader: is what we read still there?"""
-        asked = {s.partition: (s.version, s.position_epoch) for s in self._unvalidated()}
+        asked = {
+            s.partition: (s.version, s.position_epoch)
+            for s in self._unvalidated()
+            if not self._round.leaderless(s.partition)
+        }
         if not asked:
             return
         epochs = {p: self.cluster.metadata.leader(p)[1] for p in asked}
-        ends = await self.lookup.offsets_for_leader_epochs(
+        passing: list[Exception] = []
+        ends = await self._round.offsets_for_leader_epochs(
             {partition: epoch for partition, (_, epoch) in asked.items()}
         )
         for partition, (version, _) in asked.items():
@@ -186,12 +241,12 @@ class Positions:
             if state is None or state.version != version:
                 continue
             end = ends[partition]
-            if isinstance(end, Exception):
+            if isinstance(end, Exception) and _passing(end):
+                passing.append(end)
+            elif isinstance(end, Exception):
+                # A broker that cannot say (before 2.1): go on unchecked.
                 state.leader_epoch = epochs[partition]
-                if not isinstance(end, KafkaError) or not end.retriable:
-                    continue  # a broker that cannot say (before 2.1): go on unchecked
-                raise end
-            if end.end_offset < 0 or end.leader_epoch < 0:
+            elif end.end_offset < 0 or end.leader_epoch < 0:
                 self.out_of_range(
                     state, "the leader does not know the epoch of the last record read"
                 )
@@ -199,6 +254,8 @@ class Positions:
                 self._truncated(state, end.end_offset, end.leader_epoch)
             else:
                 state.leader_epoch = epochs[partition]
+        for error in passing[:1]:
+            raise error
 
     def _truncated(self, state: PartitionState, end_offset: int, epoch: int = NO_EPOCH) -> None:
         if self.config.auto_offset_reset == "none":
