@@ -5,8 +5,8 @@ by hand. A range ends by itself; without one the command goes on until it is int
 """
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import aclosing, suppress
-from math import inf
 from typing import Any, NamedTuple
 
 import trio
@@ -22,7 +22,7 @@ from pk.cli.commands.common import (
 from pk.cli.commands.places import check_group, places_of, tell_uncommitted
 from pk.cli.commands.reading import Part, RangeReader, Span, last_records, merged, part_of
 from pk.cli.commands.record_output import Output
-from pk.cli.commands.silence import Silence
+from pk.cli.commands.silence import Silence, named
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.links import SCHEME, profile_of
@@ -47,6 +47,9 @@ _LOOK_MS = 1000
 
 _NEWCOMERS_S = 5.0
 """How often whoever reads by hand looks for new partitions; a member of a group learns of them with its metadata."""
+
+_LEADERS_S = 1.0
+"""How often it looks for the leaders of partitions that wait for one."""
 
 
 class _Wish(NamedTuple):
@@ -166,7 +169,14 @@ async def consume(context: Context) -> int | None:
     return None
 
 
-async def _partitions(context: Context, wish: _Wish) -> dict[TopicPartition, bool]:
+class Lead(NamedTuple):
+    """Whether somebody leads a partition, and the epoch of whoever did last."""
+
+    led: bool
+    epoch: int = -1
+
+
+async def _partitions(context: Context, wish: _Wish) -> dict[TopicPartition, Lead]:
     """The partitions to read by hand, and whether somebody leads them. Raises CommandError where a topic or partition does
     not exist."""
     admin = await context.admin()
@@ -184,26 +194,37 @@ async def _partitions(context: Context, wish: _Wish) -> dict[TopicPartition, boo
             for topic in topics
             for tp in check_partitions(topic, numbers or [p.partition for p in topic.partitions])
         ]
-    led = {(t.name, p.partition) for t in topics for p in t.partitions if p.leader_id >= 0}
-    return {tp: tp in led for tp in wanted}
+    leads = {
+        TopicPartition(t.name, p.partition): Lead(p.leader_id >= 0, p.leader_epoch)
+        for t in topics
+        for p in t.partitions
+    }
+    return {tp: leads[tp] for tp in wanted}
 
 
 def without_leaderless(
-    context: Context, found: Mapping[TopicPartition, bool]
+    context: Context, found: Mapping[TopicPartition, Lead], *, endless: bool
 ) -> list[TopicPartition]:
-    """The partitions that can be read now, where there are any: the others are told, and fail the command."""
-    dead = [tp for tp, led in found.items() if not led]
+    """The partitions to begin with: those that somebody leads. Of the others it is said what becomes of them.
+
+    Reading without end takes them when they have a leader. A range does not wait for some of many, and fails for them.
+    """
+    dead = [tp for tp, lead in found.items() if not lead.led]
     if not dead:
         return list(found)
     all_dead = len(dead) == len(found)
+    then = "not read"
+    if endless or all_dead:
+        then = "read when there is one" if endless else "waiting for one"
     context.say(
-        f"No leader now: {_named(dead)}{'; waiting for one' if all_dead else '; not read'}. "
+        f"No leader now: {named(dead)}; {then}. "
         f"`pk why partition {dead[0].topic}/{dead[0].partition}` says more."
     )
-    if all_dead:
+    if all_dead and not endless:
         return dead
-    context.fail(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
-    return [tp for tp, led in found.items() if led]
+    if not endless:
+        context.fail(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
+    return [tp for tp, lead in found.items() if lead.led]
 
 
 async def spans_of(
@@ -228,7 +249,7 @@ async def spans_of(
             moved.setdefault(found.note, []).append(tp)
     moved.pop("", None)
     for note, where in moved.items():
-        context.say(f"{_named(where)}: {note}.")
+        context.say(f"{named(where)}: {note}.")
     return spans
 
 
@@ -239,7 +260,9 @@ async def _consume_spans(
     args = context.args
     isolation = IsolationLevel[str(config["isolation.level"]).upper()]
     known = await _partitions(context, wish)
-    spans = await spans_of(context, wish, isolation, without_leaderless(context, known))
+    endless = bool(args.follow) or not wish.positions.bounded
+    readable = without_leaderless(context, known, endless=endless)
+    spans = await spans_of(context, wish, isolation, readable)
     async with open_consumer(context.settings.bootstrap, config) as consumer:
         profile = profile_of(context.settings)
         if args.tail is not None:
@@ -254,40 +277,86 @@ async def _consume_spans(
         _say_waiting(context, reader)
         if args.merge:
             return await _read_merged(context, reader, output)
-        return await _read(context, reader, output, _Newcomers(context, wish, reader, known))
+        waiting = {tp: lead.epoch for tp, lead in known.items() if tp not in spans}
+        late = _Latecomers(context, wish, reader, isolation, waiting if endless else {})
+        return await _read(context, reader, output, late)
 
 
-class _Newcomers:
-    """Partitions that a topic gets, and with --include topics, while reading goes on without end: they are read as well, from
-    their start. A member of a group is told of them."""
+class _Latecomers:
+    """What is read later, while reading goes on without end: partitions that had no leader, from where they would have been
+    read; those that a topic gets, and with --include topics, from their start. A member of a group is told of them."""
 
     def __init__(
-        self, context: Context, wish: _Wish, reader: RangeReader, known: Iterable[TopicPartition]
+        self,
+        context: Context,
+        wish: _Wish,
+        reader: RangeReader,
+        isolation: IsolationLevel,
+        waiting: dict[TopicPartition, int],
     ) -> None:
         args = context.args
         some = args.partitions or args.key_partition or wish.positions.by_partition
         self._context, self._wish, self._reader = context, wish, reader
-        self._due = inf if some or reader.bounded else trio.current_time() + _NEWCOMERS_S
-        self._known = set(known)
+        self._isolation = isolation
+        self._takes_new = not some and not reader.bounded
+        self._known = set(reader.spans)
+        self.waiting = waiting
+        """Those without a leader, and the epoch that the last one had."""
+
+        self._due = trio.current_time() + self._every_s
+
+    @property
+    def _every_s(self) -> float:
+        return _LEADERS_S if self.waiting else _NEWCOMERS_S
 
     async def look(self) -> None:
         """To be called now and then."""
-        if trio.current_time() < self._due:
+        now = trio.current_time()
+        if now < self._due or not (self.waiting or self._takes_new):
             return
         try:
             found = await _partitions(self._context, self._wish)
+            await self._take_led([tp for tp in self.waiting if tp in found and found[tp].led])
         except (ClientError, CommandError, KafkaError):
             found = {}  # of a topic that is gone the reader says so
-        new = [tp for tp, led in found.items() if led and tp not in self._known]
+        if self._takes_new:
+            self._take_new(found)
+        self._due = now + self._every_s
+
+    async def _take_led(self, partitions: list[TopicPartition]) -> None:
+        if not partitions:
+            return
+        spans = await self._spans(partitions)
+        for tp in partitions:
+            del self.waiting[tp]
+        self._known.update(partitions)
+        self._reader.add(spans)
+        have = "has" if len(partitions) == 1 else "have"
+        self._context.say(f"{named(partitions)} {have} a leader now.")
+
+    async def _spans(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Span]:
+        """Where these are read. Their end is where it was when nobody led them, not where the new leader's is by now."""
+        spans = await spans_of(self._context, self._wish, self._isolation, partitions)
+        back: dict[TopicPartition, int] = {}
+        for tp, span in spans.items():
+            asked = self._wish.positions.of(tp.partition)
+            if self._context.args.follow:
+                spans[tp], back[tp] = Span(span.end or 0, None), 0
+            elif asked is not None and asked.begin.anchor is Anchor.END:
+                back[tp] = asked.begin.value
+        admin = await self._context.admin()
+        ends = await admin.offsets_for_leader_epochs({tp: self.waiting[tp] for tp in back})
+        for tp, end in ends.items():
+            if not isinstance(end, Exception) and end.end_offset >= 0:
+                spans[tp] = spans[tp]._replace(begin=max(end.end_offset + back[tp], 0))
+        return spans
+
+    def _take_new(self, found: Iterable[TopicPartition]) -> None:
+        new = [tp for tp in found if tp not in self._known and tp not in self.waiting]
         if new:
             self._known.update(new)
             self._reader.add({tp: Span(0, None) for tp in new})
-            self._context.say(f"New, and read from the start: {_named(new)}.")
-        self._due = trio.current_time() + _NEWCOMERS_S
-
-
-def _named(partitions: Iterable[TopicPartition]) -> str:
-    return join([f"{tp.topic}/{tp.partition}" for tp in partitions], 3)
+            self._context.say(f"New, and read from the start: {named(new)}.")
 
 
 def _say_waiting(context: Context, reader: RangeReader) -> None:
@@ -299,23 +368,23 @@ def _say_waiting(context: Context, reader: RangeReader) -> None:
     context.say(f"Waiting for new records of {topics}; -o start shows all. Ctrl-C stops.")
 
 
-async def _read(
-    context: Context, reader: RangeReader, output: Output, newcomers: _Newcomers
-) -> bool:
+async def _read(context: Context, reader: RangeReader, output: Output, late: _Latecomers) -> bool:
     timeout_ms: int | None = context.args.timeout_ms
     last = trio.current_time()
     silence = Silence(context, reader.consumer)
     with _progress(context, reader, output) as progress:
-        while reader.open and not output.full:
+        while (reader.open or late.waiting) and not output.full:
             parts = await reader.parts(timeout_ms)
             output.take(parts)
             _tell(progress, reader, output)
             await silence.look(bool(parts))
-            await newcomers.look()
+            await late.look()
             now = trio.current_time()
             if parts:
                 last = now
             elif timeout_ms is not None and (now - last) * 1000 >= timeout_ms:
+                if late.waiting:
+                    context.fail(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
                 return True
     return False
 
@@ -389,10 +458,14 @@ class _Ends:
         self._consumer = consumer
         self._ends: dict[TopicPartition, int] = {}
 
-    async def reached(self) -> bool:
+    async def reached(self, dead: AbstractSet[TopicPartition]) -> bool:
+        """Of those but `dead`, which nobody leads."""
         consumer = self._consumer
-        assigned = consumer.assignment
+        assigned = consumer.assignment - dead
+        leader = consumer.cluster.metadata.leader
         new = [tp for tp in assigned if tp not in self._ends]
+        if any(leader(tp)[0] < 0 for tp in new):
+            return False
         if new:
             for tp, end in (await consumer.end_offsets(new)).items():
                 if not isinstance(end, ListedOffset):
@@ -423,7 +496,9 @@ async def _poll_group(
             last = now
         elif args.timeout_ms is not None and (now - last) * 1000 >= args.timeout_ms:
             return True
-        if args.exit and await ends.reached():
+        if args.exit and await ends.reached(silence.leaderless):
+            if silence.leaderless & consumer.assignment:
+                context.fail(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
             return False
     return False
 

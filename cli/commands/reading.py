@@ -109,7 +109,7 @@ class RangeReader:
         self._profile = profile
         self.spans = spans
         self.open = {tp: s for tp, s in spans.items() if s.end is None or s.begin < s.end}
-        self.bounded = all(s.end is not None for s in spans.values())
+        self.bounded = bool(spans) and all(s.end is not None for s in spans.values())
         self.bytes_read = 0
         """Bytes of the batches read so far, as they are stored."""
 

@@ -1,9 +1,13 @@
-"""Nothing comes: because nothing is written, or because no broker answers? A reader that waits says which."""
+"""Nothing comes: because nothing is written, because no broker answers, or because nobody leads? A reader that waits says
+which."""
+
+from collections.abc import Iterable
 
 import trio
 
-from pk.cli.context import Context
-from pk.core.errors import KafkaError, ProtocolError
+from pk.cli.context import Context, join
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import TopicPartition
 from pk.net.client.consumer import Consumer
 from pk.net.client.errors import ClientError
 
@@ -11,17 +15,24 @@ _LOOK_EVERY_S = 3.0
 
 
 class Silence:
-    """Says once, on standard error, that no broker answers, and once that they do again."""
+    """Says once, on standard error, that no broker answers, or that a partition has no leader, and once that it is over."""
 
     def __init__(self, context: Context, consumer: Consumer) -> None:
         self._context = context
         self._consumer = consumer
         self._looked = trio.current_time()
         self._alone = False
+        self.leaderless: frozenset[TopicPartition] = frozenset()
+        """Those of the consumer's partitions that nobody led when it was last looked."""
+
+        self._leaders_looked = self._looked
 
     async def look(self, came: bool) -> None:
         """To be called after each wait for records; `came` says whether there were some."""
         now = trio.current_time()
+        if now - self._leaders_looked >= _LOOK_EVERY_S:
+            self._leaders_looked = now
+            self._look_for_leaders()
         if not came and now - self._looked < _LOOK_EVERY_S:
             return
         alone = not came and not await self._answers()
@@ -35,6 +46,24 @@ class Silence:
             self._context.say("The brokers answer again.")
         self._alone = alone
 
+    def _look_for_leaders(self) -> None:
+        metadata = self._consumer.cluster.metadata
+        dead = set()
+        for tp in self._consumer.assignment:
+            topic = metadata.topics.get(tp.topic)
+            known = topic is not None and topic.error_code in (0, ErrorCode.LEADER_NOT_AVAILABLE)
+            if known and metadata.leader(tp)[0] < 0:
+                dead.add(tp)
+        if new := sorted(dead - self.leaderless):
+            self._context.say(
+                f"No leader now: {named(new)}; read on when there is one. "
+                f"`pk why partition {new[0].topic}/{new[0].partition}` says more."
+            )
+        if back := sorted((self.leaderless - dead) & self._consumer.assignment):
+            have = "has" if len(back) == 1 else "have"
+            self._context.say(f"{named(back)} {have} a leader again.")
+        self.leaderless = frozenset(dead)
+
     async def _answers(self) -> bool:
         with trio.move_on_after(_LOOK_EVERY_S):
             try:
@@ -43,3 +72,8 @@ class Silence:
                 return False
             return True
         return False
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions in a sentence."""
+    return join([f"{tp.topic}/{tp.partition}" for tp in partitions], 3)

@@ -19,7 +19,9 @@ from clients.pk_broker import PkBroker, running
 from clients.topics import admin, create_topic, wait_for_marks, wait_until
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewPartitions
+from listeners import scripted
 from terminal import Terminal
+from two_partitions import KNOWN, Two
 
 from pk.cli.commands import consume
 from pk.cli.context import Context, Streams
@@ -191,7 +193,7 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
     stem = fresh("meanwhile")
     first, second = f"{stem}-1", f"{stem}-2"
     at("topics", "create", first, "-p", "1")
-    look, made = consume._Newcomers.look, []  # pyright: ignore[reportPrivateUsage]
+    look, made = consume._Latecomers.look, []  # pyright: ignore[reportPrivateUsage]
 
     def make() -> None:
         admin(kafka).create_partitions([NewPartitions(first, 2)])[first].result(20)
@@ -208,30 +210,55 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
         await look(self)
 
     monkeypatch.setattr(consume, "_NEWCOMERS_S", 0.1)
-    monkeypatch.setattr(consume._Newcomers, "look", after_both_are_made)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(consume._Latecomers, "look", after_both_are_made)  # pyright: ignore[reportPrivateUsage]
     read = at("consume", "--include", f"{stem}-.*", "-n", "2", "--timeout-ms", "20000")
     assert sorted(read.lines) == ["a partition", "a topic"], read.err
     assert f"{first}/1" in read.err and f"{second}/0" in read.err
 
 
 @pytest.mark.parametrize(
-    ("led", "read", "code", "said"),
+    ("led", "endless", "read", "code", "said"),
     [
-        ((True, True), [0, 1], 0, ""),
-        ((True, False), [0], 1, "No leader now: t/1; not read. `pk why partition t/1`"),
-        ((False, False), [0, 1], 0, "No leader now: t/0 and t/1; waiting for one."),
+        ((True, True), False, [0, 1], 0, ""),
+        ((True, False), False, [0], 1, "No leader now: t/1; not read. `pk why partition t/1`"),
+        ((False, False), False, [0, 1], 0, "No leader now: t/0 and t/1; waiting for one."),
+        ((True, False), True, [0], 0, "No leader now: t/1; read when there is one."),
+        ((False, False), True, [], 0, "No leader now: t/0 and t/1; read when there is one."),
     ],
 )
 def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read(
-    led: tuple[bool, ...], read: list[int], code: int, said: str
+    led: tuple[bool, ...], endless: bool, read: list[int], code: int, said: str
 ) -> None:
     parsed = parse(ROOT, ("consume", "t"))
     err = io.StringIO()
     context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), err))
-    found = {TopicPartition("t", i): each for i, each in enumerate(led)}
-    kept = consume.without_leaderless(context, found)
+    found = {TopicPartition("t", i): consume.Lead(each) for i, each in enumerate(led)}
+    kept = consume.without_leaderless(context, found, endless=endless)
     assert ([tp.partition for tp in kept], int(context.exit)) == (read, code)
     assert err.getvalue().startswith(said) and bool(err.getvalue()) == bool(said)
+
+
+@pytest.mark.parametrize("leaders", [[1, -1], [-1, -1]])
+def test_a_partition_that_gets_a_leader_is_read_from_where_it_stood_without_one(
+    pk: Run, monkeypatch: pytest.MonkeyPatch, leaders: list[int]
+) -> None:
+    cluster = Two()
+    cluster.leaders = leaders
+    cluster.records = cluster.ends[0] = [4, 4]
+    look = consume._Latecomers.look  # pyright: ignore[reportPrivateUsage]
+
+    async def after_a_leader_came_and_took_records(self: Any) -> None:
+        # Both have records by the time that the command sees the leader.
+        cluster.epoch, cluster.leaders, cluster.records = 1, [1, 1], [5, 5]
+        await look(self)
+
+    monkeypatch.setattr(consume, "_LEADERS_S", 0.0)
+    monkeypatch.setattr(consume._Latecomers, "look", after_a_leader_came_and_took_records)  # pyright: ignore[reportPrivateUsage]
+    with scripted(lambda _: cluster.handle) as cluster.broker:
+        cluster.broker.versions = {k: v for k, v in cluster.broker.versions.items() if k in KNOWN}
+        read = pk("consume", "t", "-b", cluster.broker.address, "-f", "%p@%o\\n", "-n", "2")
+    assert (read.code, sorted(read.lines)) == (0, ["0@4", "1@4"])
+    assert "t/1 has a leader now" in read.err or "t/0 and t/1 have a leader now" in read.err
 
 
 def test_a_topic_that_is_deleted_meanwhile_ends_it(at: Run, kafka: Kafka, orders: str) -> None:
