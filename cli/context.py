@@ -231,9 +231,9 @@ class Context:
     def failed(self, error: BaseException, what: str) -> None:
         """Notes that `what` failed and says so on standard error; of a broker that is silent, once for all it knows."""
         from pk.cli.failures import sentence
-        from pk.net.client.errors import Straggler, Unanswered
+        from pk.net.client.errors import ControllerSilent, Straggler, Unanswered
 
-        if isinstance(error, Straggler | Unanswered):
+        if isinstance(error, ControllerSilent | Straggler | Unanswered):
             told = any(type(f) is type(error) and str(f) == str(error) for f in self.failures)
             self.fail(error)
             if not told:

@@ -10,6 +10,7 @@ from pk.net.client.errors import (
     ClientError,
     ConfigError,
     ConnectFailed,
+    ControllerSilent,
     Disconnected,
     NoBrokers,
     RequestTimedOut,
@@ -126,6 +127,11 @@ def sentence(error: BaseException) -> str:
         case Straggler():
             return (
                 f"{str(error).capitalize()}, though others did; what only it knows is missing here "
+                "(-X pk.straggler.timeout.ms=… waits longer)."
+            )
+        case ControllerSilent():
+            return (
+                f"{str(error)[:1].upper()}{str(error)[1:]}, though brokers answer; it may hang, and nobody has taken over "
                 "(-X pk.straggler.timeout.ms=… waits longer)."
             )
         case Unanswered():

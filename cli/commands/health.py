@@ -256,21 +256,35 @@ def _moving(facts: Facts) -> Check:
 
 async def gather(context: Context, admin: Admin) -> Facts:
     """Asks for all that the checks look at. Raises KafkaError and ClientError."""
-    look = await look_at_brokers(context, admin)
+    found: list[Look] = []
+    running: Mapping[TopicPartition, Reassignment] | None = None
+    quorum: QuorumDescription | Exception | None = RequestTimedOut("no controller answers")
+
+    async def ask_brokers() -> None:
+        found.append(await look_at_brokers(context, admin))
+
+    async def ask_running() -> None:
+        nonlocal running
+        with trio.move_on_after(_QUORUM_S), suppress(KafkaError, ClientError):
+            running = await running_reassignments(admin)
+
+    async def ask_quorum() -> None:
+        nonlocal quorum
+        with trio.move_on_after(_QUORUM_S):
+            try:
+                quorum = await admin.describe_quorum()
+            except (KafkaError, ClientError) as e:
+                quorum = e
+
+    async with trio.open_nursery() as nursery:
+        for ask in (ask_brokers, ask_running, ask_quorum):
+            nursery.start_soon(ask)
+    (look,) = found
     topics = {tp.topic for tp in look.partitions}
     live = [b for b, node in look.nodes.items() if not node.fenced]
     answering = [b for b in live if not isinstance(look.features.get(b), Exception)]
     min_isr = await min_isrs(admin, topics)
-    running: Mapping[TopicPartition, Reassignment] | None = None
-    with trio.move_on_after(_QUORUM_S), suppress(KafkaError, ClientError):
-        running = await running_reassignments(admin)
     throttles = await read_throttles(admin, answering, topics)
-    quorum: QuorumDescription | Exception | None = RequestTimedOut("no controller answers")
-    with trio.move_on_after(_QUORUM_S):
-        try:
-            quorum = await admin.describe_quorum()
-        except (KafkaError, ClientError) as e:
-            quorum = e
     return Facts(look, min_isr, running, throttles, quorum)
 
 

@@ -16,7 +16,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import ClientError, ControllerSilent
 
 _PATTERN = frozenset("*+?[]()|^$\\{}")
 _FULL = 0.85
@@ -39,6 +39,9 @@ class Live(NamedTuple):
 
     silent: Collection[int] = ()
     """Brokers that are up and did not say what lies on their disks."""
+
+    unknown: Exception | None = None
+    """Why it is not known what is being moved."""
 
     @property
     def leaders(self) -> dict[TopicPartition, int]:
@@ -99,9 +102,12 @@ async def named_topics(context: Context, admin: Admin, words: Iterable[str]) -> 
     return list(dict.fromkeys(found))
 
 
-async def load(context: Context, admin: Admin, *, sizes: bool = True) -> Live:
-    """Asks for all of it at once. Raises KafkaError and ClientError."""
-    cluster, nodes = await describe_nodes(admin)
+async def load(
+    context: Context, admin: Admin, *, sizes: bool = True, without_controller: bool = False
+) -> Live:
+    """Asks for all of it at once, which may do `without_controller` where that is silent. Raises KafkaError, ClientError."""
+    known: list[tuple[r.ClusterDescription, dict[int, r.Node]]] = []
+    unknown: list[Exception] = []
     described: dict[str, r.TopicDescription | Exception] = {}
     running: dict[TopicPartition, r.Reassignment] = {}
     dirs: dict[int, tuple[r.LogDirDescription, ...] | Exception] = {}
@@ -109,18 +115,28 @@ async def load(context: Context, admin: Admin, *, sizes: bool = True) -> Live:
     async def ask_topics() -> None:
         described.update(await admin.describe_topics())
 
+    async def ask_nodes() -> None:
+        known.append(await describe_nodes(admin))
+
     async def ask_running() -> None:
-        running.update(await running_reassignments(admin))
+        try:
+            running.update(await running_reassignments(admin))
+        except ControllerSilent as e:
+            if not without_controller:
+                raise
+            unknown.append(e)
 
     async def ask_dirs() -> None:
         with trio.move_on_after(_SIZES_S):
             dirs.update(await admin.describe_log_dirs())
 
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_nodes)
         nursery.start_soon(ask_topics)
         nursery.start_soon(ask_running)
         if sizes:
             nursery.start_soon(ask_dirs)
+    ((cluster, nodes),) = known
     partitions = {
         TopicPartition(t.name, p.partition): p
         for t in described.values()
@@ -144,7 +160,8 @@ async def load(context: Context, admin: Admin, *, sizes: bool = True) -> Live:
         if not isinstance(answer, Exception) and answer and all(d.total_bytes >= 0 for d in answer)
     }
     silent = [b for b in state.racks if sizes and isinstance(dirs.get(b, KeyError()), Exception)]
-    return Live(cluster.cluster_id, nodes, state, partitions, running, disks, silent)
+    why = unknown[0] if unknown else None
+    return Live(cluster.cluster_id, nodes, state, partitions, running, disks, silent, why)
 
 
 def keep_names(

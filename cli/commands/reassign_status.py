@@ -68,13 +68,17 @@ def slowest(present: Present) -> int | None:
 async def status(context: Context) -> int | None:
     """`pk reassign status`."""
     admin = await context.admin()
-    live = await load(context, admin, sizes=False)
+    live = await load(context, admin, sizes=False, without_controller=not context.args.watch)
     present = await _throttles(admin, live)
     for what, error in present.unread.items():
         context.failed(error, what)
     if context.args.watch:
-        return await _watch(context, admin, live, present)
+        assert context.session is not None
+        return await _watch(context, context.session.thorough(admin), live, present)
     tracker = Tracker()
+    if live.unknown is not None:
+        _show(context, tracker, live, present)
+        return None
     tracker.see(await look(admin, None), time.monotonic())
     _show(context, tracker, live, present)
     return None
@@ -83,7 +87,7 @@ async def status(context: Context) -> int | None:
 def _show(context: Context, tracker: Tracker, live: Live, present: Present) -> None:
     listing = Listing(STATUS, [status_row(row) for row in tracker.rows])
     throttles = throttle_rows(present)
-    orphaned = present.any and not live.running
+    orphaned = present.any and not live.running and live.unknown is None
     data = {
         "reassignments": list(listing.rows),
         "throttles": throttles,
@@ -94,7 +98,9 @@ def _show(context: Context, tracker: Tracker, live: Live, present: Present) -> N
         sections.append(Section("Throttles:", Listing(_THROTTLES, throttles)))
     if sections or context.look.format not in ("table", "wide"):
         context.show_document(Document([data], sections, listing))
-    if tracker.rows:
+    if live.unknown is not None:
+        context.failed(live.unknown, "what is being moved")
+    elif tracker.rows:
         context.say(f"{sentence(tracker.whole, slowest(present))}.")
     else:
         context.say("Nothing is being reassigned.")
@@ -152,17 +158,22 @@ async def throttle(context: Context) -> None:
         raise Unusable("Give a rate, or --remove; not both.")
     rate = None if args.rate is None else files.parse_rate(args.rate, "RATE")
     admin = await context.admin()
-    live = await load(context, admin, sizes=False)
+    shows = rate is None and not args.remove
+    if shows:
+        admin = Admin(admin.cluster, admin.config)
+    live = await load(context, admin, sizes=False, without_controller=shows)
     present = await _throttles(admin, live)
     for what, error in present.unread.items():
         context.failed(error, what)
-    if rate is None and not args.remove:
+    if shows:
         if not present.any:
             context.show_nothing(_THROTTLES)
             context.say("No throttle is set.")
             return
         context.show(Listing(_THROTTLES, throttle_rows(present)))
-        if not live.running:
+        if live.unknown is not None:
+            context.say("Whether anything moves is not known: the controller does not answer.")
+        elif not live.running:
             tell_orphans(context, present, live.cluster_id)
         return
     if args.remove:

@@ -25,7 +25,7 @@ from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError
+from pk.net.client.errors import ClientError, ControllerSilent
 
 _BETWEEN_S = 1.5
 """How long a replica that is behind is looked at, to tell whether it catches up."""
@@ -41,7 +41,9 @@ async def why_partition(context: Context) -> int | None:
     chosen, named = await _chosen(context, admin)
     if not chosen:
         return None
-    facts = await gather(admin, chosen)
+    facts, unknown = await gather(admin, chosen)
+    if unknown is not None:
+        context.failed(unknown, "what is being moved")
     explained = [
         explain_partition(p)
         for tp, p in facts.items()
@@ -91,13 +93,36 @@ def _split(word: str) -> tuple[str, int | None]:
     return word, None
 
 
-async def gather(admin: Admin, chosen: Partitions) -> dict[TopicPartition, PartitionFacts]:
-    """What is known of these partitions. Raises KafkaError and ClientError."""
-    _, nodes = await describe_nodes(admin)
-    running = await running_reassignments(admin)
+async def gather(
+    admin: Admin, chosen: Partitions
+) -> tuple[dict[TopicPartition, PartitionFacts], ControllerSilent | None]:
+    """What is known of these partitions; and why it is not known whether they are being moved.
+
+    Raises KafkaError and ClientError.
+    """
+    nodes: dict[int, r.Node] = {}
+    running: dict[TopicPartition, r.Reassignment] = {}
+    told: list[r.QuorumDescription | None] = []
+    unknown: list[ControllerSilent] = []
+
+    async def ask_nodes() -> None:
+        nodes.update((await describe_nodes(admin))[1])
+
+    async def ask_running() -> None:
+        try:
+            running.update(await running_reassignments(admin))
+        except ControllerSilent as e:
+            unknown.append(e)
+
+    async def ask_quorum() -> None:
+        told.append(await _quorum(admin))
+
+    async with trio.open_nursery() as nursery:
+        for ask in (ask_nodes, ask_running, ask_quorum):
+            nursery.start_soon(ask)
+    (quorum,) = told
     topics = {tp.topic for tp in chosen}
     live = [b for b, node in nodes.items() if not node.fenced]
-    quorum = await _quorum(admin)
     dirs = await _directories(admin, live)
     answering = [b for b in live if b in dirs]
     min_isr = await min_isrs(admin, topics)
@@ -132,7 +157,7 @@ async def gather(admin: Admin, chosen: Partitions) -> dict[TopicPartition, Parti
             clock,
             between_s,
         )
-    return found
+    return found, unknown[0] if unknown else None
 
 
 def _replica(

@@ -80,18 +80,26 @@ class Collector:
 
     async def collect(self) -> Picture:
         """Asks for everything. Raises KafkaError and ClientError where not even the topics can be had."""
-        _, self.nodes = await describe_nodes(self.admin)
-        described = await self.admin.describe_topics()
+        described: dict[str, r.TopicDescription | Exception] = {}
+
+        async def ask_nodes() -> None:
+            _, self.nodes = await describe_nodes(self.admin)
+
+        async def ask_topics() -> None:
+            described.update(await self.admin.describe_topics())
+
+        # What brokers forward to the controller comes first and has less time: behind it nothing else is answered.
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask_nodes)
+            nursery.start_soon(ask_topics)
+            nursery.start_soon(self._part, "reassignments", self._running, _ANSWER_S)
+            if c.QUORUM in self.needs:
+                nursery.start_soon(self._part, c.QUORUM, self._quorum, _ANSWER_S)
         for name, topic in described.items():
             if isinstance(topic, r.TopicDescription):
                 self.topics[name] = topic
             else:
                 self.unseen[f"topic {name}"] = topic
-        # What brokers forward to the controller comes first and has less time: behind it nothing else is answered.
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._part, "reassignments", self._running, _ANSWER_S)
-            if c.QUORUM in self.needs:
-                nursery.start_soon(self._part, c.QUORUM, self._quorum, _ANSWER_S)
         parts: tuple[tuple[str, Callable[[], Awaitable[None]], frozenset[str]], ...] = (
             (c.CONFIGS, self._topic_configs, frozenset((c.CONFIGS,))),
             (c.DIRS, self._directories, frozenset((c.DIRS,))),

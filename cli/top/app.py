@@ -61,11 +61,15 @@ async def _snapshots(context: Context, collector: Collector, name: str) -> int:
     left = args.num or 1
     collector.wants.whole = True
     await collector.begin()
-    await collector.round(args.interval)
     tab = BY_NAME[name]
+    started = trio.current_time()
+    await collector.round(args.interval)
     screen = Screen(tab=name, internal=args.internal)  # for its order
     while True:
-        await trio.sleep(args.interval)
+        # What one broker took long for, the others need not wait for a second time.
+        due = started + args.interval - trio.current_time()
+        await trio.sleep(max(due, args.interval / 2))
+        started = trio.current_time()
         await collector.round(args.interval)
         rows = screen.arrange(tab.rows(collector.model, None, now_ms()))
         context.show(Listing(told_columns(tab), rows, tab.style))

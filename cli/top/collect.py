@@ -180,6 +180,8 @@ class Collector:
             if isinstance(found, NoBrokers):
                 said = f"No broker answers; trying again. {said}"
             self._trouble[name] = said
+            if every_s:
+                self._due[name] = trio.current_time() + every_s
         else:
             self._trouble.pop(name, None)
             self._done(name, started, every_s)
@@ -219,10 +221,18 @@ class Collector:
         self.model.see_topics(metadata.topics, self.at_ms)
 
     async def _nodes(self) -> None:
-        description, nodes = await self._answered(lambda: describe_nodes(self.admin), "brokers")
-        self.model.see_nodes(nodes, description.controller_id, description.cluster_id)
-        running = await self._answered(lambda: running_reassignments(self.admin), "reassignments")
-        self.model.see_adding({tp: move.adding_replicas for tp, move in running.items()})
+        async def ask_nodes() -> None:
+            asked = self._answered(lambda: describe_nodes(self.admin), "brokers")
+            description, nodes = await asked
+            self.model.see_nodes(nodes, description.controller_id, description.cluster_id)
+            self.changed()
+
+        # One that needs the controller does not wait for another: it may be silent.
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask_nodes)
+            asked = self._answered(lambda: running_reassignments(self.admin), "reassignments")
+            running = await asked
+            self.model.see_adding({tp: move.adding_replicas for tp, move in running.items()})
 
     # offsets
 

@@ -19,6 +19,7 @@ from pk.net.client.connection import Connection
 from pk.net.client.errors import (
     ClientError,
     ConnectFailed,
+    ControllerSilent,
     Disconnected,
     NoBrokers,
     NotUp,
@@ -26,7 +27,7 @@ from pk.net.client.errors import (
     Straggler,
     Unanswered,
 )
-from pk.net.client.results import CoordinatorType
+from pk.net.client.results import CoordinatorType, Node
 from pk.net.client.together import Together
 
 Failure = Exception
@@ -100,18 +101,53 @@ class AdminBase:
 
         return await self._retry(lambda: self.cluster.ask_any(ask), type(request).__name__)
 
-    async def _controller(self, ask: Callable[[Connection], Awaitable[R]]) -> R:
+    async def _controller(self, ask: Callable[[Connection], Awaitable[R]], purpose: str = "") -> R:
         """Ask the controller; look for it again when it has moved."""
 
         async def attempt() -> R:
-            return await self._while_there(await self.cluster.controller(), ask)
+            return await self._while_there(await self.cluster.controller(), ask, purpose)
 
         def moved(error: Exception) -> None:
             self.cluster.metadata.controller_id = -1
 
         return await self._retry(attempt, "the controller", moved)
 
-    async def _while_there(self, node_id: int, ask: Callable[[Connection], Awaitable[R]]) -> R:
+    async def _in_time(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """What `ask` gets that only the controller knows; for what changes nothing.
+
+        Raises what `ask` raises, and ControllerSilent where it has taken `pk.straggler.timeout.ms` and brokers do answer
+        something else.
+        """
+        limit_ms = self.config.pk_straggler_timeout_ms
+        if limit_ms < 0 or self.thorough:
+            return await ask()
+        answers: list[R] = []
+        errors: list[Exception] = []
+        silent: list[Node] = []
+
+        async def run() -> None:
+            try:
+                answers.append(await ask())
+            except Exception as e:  # noqa: BLE001 - raised again below, ungrouped
+                errors.append(e)
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            await trio.sleep(limit_ms / 1000)
+            silent = self.cluster.silent(limit_ms / 2000)
+            with suppress(*FAILURES):
+                await self.cluster.refresh(())
+                nursery.cancel_scope.cancel()
+        if answers:
+            return answers[0]
+        if errors:
+            raise errors[0]
+        raise ControllerSilent(silent, limit_ms)
+
+    async def _while_there(
+        self, node_id: int, ask: Callable[[Connection], Awaitable[R]], purpose: str
+    ) -> R:
         """What `ask` gets of a broker, as long as the cluster counts it among its own: one that hangs with its connections
         open is put out after a while, and another holds its office.
 
@@ -122,7 +158,7 @@ class AdminBase:
 
         async def run() -> None:
             try:
-                answers.append(await ask(await self.cluster.connection(node_id)))
+                answers.append(await ask(await self.cluster.connection(node_id, purpose)))
             except Exception as e:  # noqa: BLE001 - raised again below, ungrouped
                 errors.append(e)
             nursery.cancel_scope.cancel()

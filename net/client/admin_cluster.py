@@ -8,6 +8,7 @@ from pk.core.values import METADATA_TOPIC, ZERO_UUID, TopicPartition
 from pk.core.wire.index import MESSAGES
 from pk.net.client import results as r
 from pk.net.client.admin_base import FAILURES, AdminBase, Failure, by_topic, check, failure
+from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
 
 _DESCRIBE_CLUSTER = 60
@@ -148,7 +149,7 @@ class ClusterOperations(AdminBase):
         return answers
 
     async def describe_quorum(self) -> r.QuorumDescription:
-        """The controllers' quorum (KIP-595, KIP-836). Raises KafkaError."""
+        """The controllers' quorum (KIP-595, KIP-836). Raises KafkaError, ControllerSilent."""
         from pk.core.wire.messages.describe_quorum import (
             DescribeQuorumRequest,
             PartitionData,
@@ -156,7 +157,15 @@ class ClusterOperations(AdminBase):
         )
 
         topic = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
-        response = await self._any(DescribeQuorumRequest(topics=[topic]))
+        request = DescribeQuorumRequest(topics=[topic])
+
+        async def ask(connection: Connection) -> Any:
+            aside = await self.cluster.connection_to(connection.node, CONTROLLERS)
+            return await aside.request(request)
+
+        response = await self._in_time(
+            lambda: self._retry(lambda: self.cluster.ask_any(ask), "DescribeQuorum")
+        )
         check(response, "DescribeQuorum")
         partitions = [p for t in response.topics for p in t.partitions]
         if len(partitions) != 1:

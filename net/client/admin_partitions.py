@@ -6,6 +6,7 @@ from typing import Any
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin_base import AdminBase, Failure, Routed, by_topic, check, failure
+from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
 
 
@@ -119,7 +120,7 @@ class PartitionOperations(AdminBase):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, r.Reassignment]:
-        """The partitions (of those given, None: of all) that are being moved (KIP-455, 2.4)."""
+        """The partitions (of those given, None: of all) that are being moved (KIP-455, 2.4). Raises ControllerSilent."""
         from pk.core.wire.messages.list_partition_reassignments import (
             ListPartitionReassignmentsRequest,
             ListPartitionReassignmentsTopics,
@@ -141,7 +142,7 @@ class PartitionOperations(AdminBase):
             check(response, "ListPartitionReassignments")
             return response
 
-        response = await self._controller(ask)
+        response = await self._in_time(lambda: self._controller(ask, CONTROLLERS))
         return {
             TopicPartition(t.name, p.partition_index): r.Reassignment(
                 tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)

@@ -33,6 +33,10 @@ from pk.net.client.results import CoordinatorType, Node
 METADATA: Final = 3
 _JITTER: Final = 0.2
 R = TypeVar("R")
+CONTROLLERS: Final = "controller"
+"""The purpose of connections for reads that a broker may pass on to its controller: where that hangs, nothing is answered
+behind them, and everything else goes on over others."""
+
 _SLOW_S: Final = 1.0
 """Whoever has not answered by then may have stopped: another is asked beside it, where any will do."""
 
@@ -171,7 +175,8 @@ class Cluster:
         elif link.node.node_id < 0:
             link.node = node
         # What is meant to wait goes over connections for a purpose; whoever gives that up knows what comes next.
-        if not purpose and link.connection is not None and link.connection.is_clogged(_SLOW_S):
+        waits = purpose not in ("", CONTROLLERS)
+        if not waits and link.connection is not None and link.connection.is_clogged(_SLOW_S):
             link.connection.close()
         if link.connection is not None and link.connection.usable:
             if link.connection.node.node_id < 0 <= node.node_id:
@@ -213,9 +218,12 @@ class Cluster:
         found = [
             (link.silent_since, link.node)
             for (_, purpose), link in self._links.items()
-            if not purpose and link.silent_since is not None and link.silent_since <= latest
+            if purpose in ("", CONTROLLERS)
+            and link.silent_since is not None
+            and link.silent_since <= latest
         ]
-        return [node for _, node in sorted(found, key=lambda one: one[0])]
+        silent = {node.address: node for _, node in sorted(found, key=lambda one: one[0])}
+        return list(silent.values())
 
     async def any_connection(self, besides: Connection | None = None) -> Connection:
         """A connection to whichever broker answers: one in use, else the brokers known, else the addresses given.

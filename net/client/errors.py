@@ -73,6 +73,17 @@ class Straggler(RequestTimedOut):
         self.node_id = node_id
 
 
+class ControllerSilent(RequestTimedOut):
+    """The controller did not answer within `pk.straggler.timeout.ms`, though brokers do: it may hang, and nobody has taken
+    over. `nodes` were asked: each is the controller itself, or passes on what is the controller's to answer."""
+
+    def __init__(self, nodes: "Sequence[Node]", waited_ms: float) -> None:
+        way = ", ".join(node.who for node in nodes)
+        asked = f", asked by way of {way}" if way else ""
+        super().__init__(f"the controller did not answer within {waited_ms / 1000:g} s{asked}")
+        self.nodes = tuple(nodes)
+
+
 class NotUp(KafkaError):
     """A broker is not up that was asked for by its id: nobody else can answer for it."""
 

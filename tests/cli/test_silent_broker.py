@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 from client.support import Handler, ScriptedBroker
-from clients.pk_cluster import PkCluster
+from clients.pk_cluster import CONTROLLER, PkCluster
 from listeners import listening, scripted
 from terminal import on_terminal
 
@@ -227,6 +227,44 @@ FINE = [
     "top -n 1",
 ]
 """What others know as well, or whose answer it is that the broker is silent."""
+
+
+@pytest.fixture(scope="module")
+def headless() -> Iterator[PkCluster]:
+    """The brokers are up, and their controller is stopped."""
+    with PkCluster(2) as cluster:
+        made = on_terminal(main, ("topics", "create", "orders", "-r", "2", "-b", cluster.bootstrap))
+        assert made.code == 0, made.screen
+        cluster.pause(CONTROLLER)
+        yield cluster
+        cluster.resume(CONTROLLER)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("reassign status", 124),
+        ("reassign plan -t orders --rf 1", 124),
+        ("cluster quorum", 124),
+        ("why partition orders/0", 124),
+        ("top -n 1 --interval 0.2", 0),
+        ("topics list", 0),
+        ("topics describe orders", 0),
+        ("brokers list", 0),
+        ("isr", 0),
+        ("reassign throttle", 0),
+    ],
+)
+def test_each_command_beside_a_controller_that_is_stopped(
+    pk: Run, headless: PkCluster, line: str, code: int
+) -> None:
+    # The time for an operation is longer than the test's: nothing is waited for to its end.
+    patience = ("-X", "pk.straggler.timeout.ms=300", "-X", "default.api.timeout.ms=600000")
+    ran = pk(*line.split(), "-b", headless.bootstrap, *patience)
+    assert ran.code == code, ran.err
+    if code == 124 or line.startswith("top "):
+        assert ran.err.count("The controller did not answer within 0.3 s, asked by way of") == 1
 
 
 @pytest.mark.slow

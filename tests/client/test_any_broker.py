@@ -1,5 +1,6 @@
 """Where any broker will do, one that hangs, or that is no broker, holds nobody up while another answers."""
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,13 +13,17 @@ from pk.core.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from pk.core.wire.messages.describe_quorum import DescribeQuorumRequest
-from pk.core.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from pk.core.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
 from pk.net.client import admin_base
 from pk.net.client import cluster as cluster_module
-from pk.net.client.admin import open_admin
+from pk.net.client.admin import Admin, open_admin
 from pk.net.client.cluster import Cluster, open_cluster
 from pk.net.client.config import AdminConfig, parse
-from pk.net.client.errors import NoBrokers
+from pk.net.client.errors import ControllerSilent, NoBrokers
 from pk.net.client.results import CreatedTopic, NewTopic
 
 CONFIG = parse(AdminConfig, {})
@@ -125,6 +130,40 @@ async def test_who_is_given_up_does_not_hold_up_what_is_asked_of_the_same_broker
             await cluster.request(DescribeQuorumRequest())
         assert given_up.cancelled_caught
         assert await refreshed(cluster) == "alive"
+        assert broker.connections == 2
+
+
+@pytest.mark.parametrize("ask", [Admin.describe_quorum, Admin.list_reassignments])
+@trio_test
+async def test_what_a_controller_that_hangs_knows_is_not_waited_for_and_holds_up_nothing_else(
+    ask: Callable[[Admin], Awaitable[Any]],
+) -> None:
+    asked = trio.Event()
+
+    async def handler(request: Any, version: int) -> Any:
+        if not isinstance(request, MetadataRequest):
+            asked.set()
+            await trio.sleep_forever()
+        answer = await names("alive", [broker])(request, version)
+        answer.controller_id = 1
+        return answer
+
+    async with (
+        scripted_broker(handler) as broker,
+        open_admin(broker.address, {"pk.straggler.timeout.ms": 400}) as admin,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def meanwhile() -> None:
+            await asked.wait()
+            assert await refreshed(admin.cluster) == "alive"
+            alongside.set()
+
+        alongside = trio.Event()
+        nursery.start_soon(meanwhile)
+        with trio.fail_after(10), pytest.raises(ControllerSilent, match="asked by way of .*127"):
+            await ask(admin)
+        await alongside.wait()
         assert broker.connections == 2
 
 
