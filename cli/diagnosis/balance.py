@@ -149,7 +149,7 @@ def full_disks(picture: Picture) -> Iterator[Finding]:
             f"The disk of {d.path} on broker {d.broker} is {used:.0%} full, "
             f"{show_bytes(d.usable)} are left.",
             "A broker whose disk is full takes its log directory offline.",
-            f"pk brokers logdirs {d.broker} --replicas --sort -size_bytes --limit 20",
+            f"pk brokers logdirs {d.broker} --replicas --sort -bytes --limit 20",
             (f"{d.broker}:{d.path}",),
         )
 

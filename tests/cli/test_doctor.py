@@ -8,6 +8,7 @@ import pytest
 from clients.fixtures import Kafka
 from terminal import SIZES, Terminal, size_name
 
+from pk.cli.asked_look import check_look
 from pk.cli.commands.doctor import cards
 from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.picture import (
@@ -317,6 +318,7 @@ def test_what_mends_it_is_a_command_line(case: str) -> None:
         assert program == "pk"
         parsed = parse(ROOT, words)
         assert not parsed.wants_help, finding.fix
+        check_look(parsed)
 
 
 def test_every_check_is_tried_and_known_to_help() -> None:
