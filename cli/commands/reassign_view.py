@@ -10,6 +10,7 @@ from pk.cli.commands.reassign_files import show_bytes, show_rate
 from pk.cli.commands.reassign_plan import BrokerChange, Change, shown
 from pk.cli.commands.reassign_watch import Row, Tracker, first_lines, sentence
 from pk.cli.context import Context
+from pk.cli.escapes import escaped
 from pk.cli.output import Column, Listing
 from pk.cli.suspending import cursor_back
 from pk.cli.times import show_span
@@ -168,17 +169,19 @@ class LiveView:
                 self._context.say(f"Throttle {verb} to {show_rate(rate)}: {why}.")
 
     def update(self, tracker: Tracker) -> None:
-        """Shows the latest look."""
+        """Shows the latest look; the note alone while there is none."""
         if self._context.streams.err_colour:
             if self._live is None:
                 self._live = self._start()
             self._live.update(self._table(tracker), refresh=True)
             return
-        whole = tracker.whole
+        whole = tracker.whole_or_none
+        done = 0 if whole is None else whole.done
         now = time.monotonic()
-        if whole.done != self._done or now - self._told >= _LINE_S:
-            self._done, self._told = whole.done, now
-            self._context.say(" ".join(filter(None, (sentence(whole, self._rate), self.note))))
+        if done != self._done or now - self._told >= _LINE_S:
+            self._done, self._told = done, now
+            progress = "" if whole is None else sentence(whole, self._rate)
+            self._context.say(" ".join(filter(None, (progress, self.note))))
 
     def _start(self) -> Any:
         from rich.console import Console
@@ -196,7 +199,10 @@ class LiveView:
         from rich.table import Table
         from rich.text import Text
 
-        whole = tracker.whole
+        note = [Text(escaped(self.note), style="yellow")] if self.note else []
+        whole = tracker.whole_or_none
+        if whole is None:
+            return Group(*note)
         height = max(self._live.console.size.height - 6, 3)
         rows = first_lines(tracker.rows, height)
         table = Table.grid(padding=(0, 2))
@@ -208,18 +214,17 @@ class LiveView:
             part = row.part
             change = " ".join([f"+{b}" for b in row.adding] + [f"-{b}" for b in row.removing])
             bar = ProgressBar(total=1.0, completed=part or 0.0, width=20)
-            note = f"stalled {show_span(row.stalled_s * 1000)}" if row.stalled_s else ""
+            stalled = f"stalled {show_span(row.stalled_s * 1000)}" if row.stalled_s else ""
             table.add_row(
                 Text(shown(row.tp)),
                 Text(change, style="dim"),
                 bar,
                 "-" if part is None else f"{part:.0%}",
-                Text(note or show_bytes(row.total), style="yellow" if note else "dim"),
+                Text(stalled or show_bytes(row.total), style="yellow" if stalled else "dim"),
             )
         left = whole.partitions - whole.done - len(rows)
         more = [Text(f"… and {left} more", style="dim")] if left > 0 else []
         foot = Text(sentence(whole, self._rate), style="bold")
-        note = [Text(self.note, style="yellow")] if self.note else []
         return Group(table, *more, foot, *note)
 
 

@@ -20,6 +20,7 @@ from pk.cli.commands.elections import elect_leaders
 from pk.cli.commands.reassign_plan import Change, State
 from pk.cli.commands.reassign_run import restore_order
 from pk.cli.commands.reassign_state import Live, cautions
+from pk.cli.commands.reassign_view import LiveView
 from pk.cli.commands.reassign_watch import STALL_S, Seen, Tracker, first_lines, sentence
 from pk.cli.commands.throttles import (
     FOLLOWER_RATE,
@@ -205,6 +206,26 @@ def test_what_does_not_grow_is_stalled_until_it_does() -> None:
     assert [row.tp for row in first_lines(tracker.rows, 1)] == [A]
     tracker.see(seen(sizes | {(A, 3): 101}, {A: MOVE, B: MOVE}), STALL_S + 1)
     assert tracker.whole.stalled == 0
+
+
+class Tty(io.StringIO):
+    """A terminal, as far as it says so."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stderr", [io.StringIO, Tty])
+def test_a_cluster_silent_from_the_start_of_the_watch_is_told_of(
+    stderr: type[io.StringIO],
+) -> None:
+    said = stderr()
+    parsed = parse(ROOT, ("reassign", "status"))
+    with LiveView(Context(parsed.args, parsed.path, Streams(io.BytesIO(), said)), None) as view:
+        view.note = "(no answer for 3 s: refused)"
+        view.update(Tracker())
+        view.stop()
+    assert "(no answer for 3 s: refused)" in said.getvalue()
 
 
 def test_sizes_that_nobody_tells_are_unknown_and_not_zero() -> None:
