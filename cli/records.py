@@ -22,6 +22,7 @@ from pk.cli.record_row import (
 )
 from pk.cli.record_source import Source
 from pk.cli.specs.common import FORMATS
+from pk.cli.table import cut, width_of
 from pk.cli.times import show_time
 from pk.core.record.batch import Record
 
@@ -200,10 +201,10 @@ class _Table:
         return b"" if self._headed else self._line([*self._heads, "VALUE"])
 
     def _line(self, cells: list[str]) -> bytes:
-        padded = [c.ljust(w) for c, w in zip(cells, self._widths, strict=False)]
+        padded = [c + " " * (w - width_of(c)) for c, w in zip(cells, self._widths, strict=False)]
         line = "  ".join([*padded, cells[-1]]).rstrip()
-        if self._cut and len(line) > self._cut:
-            line = line[: self._cut - 1] + "…"
+        if self._cut:
+            line = cut(line, self._cut)
         return (line + "\n").encode(errors="replace")
 
     def _cells(self, source: Source, r: Record) -> list[str]:
@@ -223,7 +224,7 @@ class _Table:
     def batch(self, source: Source, records: Sequence[Record], /) -> bytes:
         rows = [self._cells(source, r) for r in records]
         for cells in rows:
-            self._widths = [max(w, len(c)) for w, c in zip(self._widths, cells, strict=False)]
+            self._widths = [max(w, width_of(c)) for w, c in zip(self._widths, cells, strict=False)]
         if rows and not self._headed:
             self._headed = True
             rows.insert(0, [*self._heads, "VALUE"])

@@ -35,6 +35,15 @@ def width_of(text: str) -> int:
     return cell_len(text)
 
 
+def cut(text: str, width: int) -> str:
+    """`text`, or as much of it as so many columns of a terminal hold, with … at the end."""
+    if width_of(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, max(width - 1, 0)) + "…"
+
+
 def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
     """Widths of columns that fit `room` together with the gaps between them: the widest give way first, down to what each
     needs at `least`, so that a long name is folded and not the numbers beside it. They may still be too wide."""

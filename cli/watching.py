@@ -36,6 +36,7 @@ from pk.cli.output import (
     terminal_table,
 )
 from pk.cli.suspending import Suspendable, sends
+from pk.cli.table import cut
 from pk.cli.times import show_span, show_time
 from pk.core.errors import KafkaError, ProtocolError
 from pk.net.client.errors import ClientError
@@ -349,10 +350,10 @@ class _Painted:
         picture = self._picture
         assert picture is not None
         status = self._status()
-        head = [_cut(self._head(), width), ""]
-        foot = [_cut(line, width) for line in picture.said if line]
+        head = [cut(self._head(), width), ""]
+        foot = [cut(line, width) for line in picture.said if line]
         if status is not None:
-            foot.append(f"\x1b[7m{_cut(status, width)}\x1b[0m")
+            foot.append(f"\x1b[7m{cut(status, width)}\x1b[0m")
         lines = painted_lines(picture, self._before, look)
         room = max(height - len(head) - len(foot), 1)
         if len(lines) > room:
@@ -360,17 +361,11 @@ class _Painted:
             hint = (
                 f"… {more} more lines (--limit, --where, --sort); Ctrl-C ends and leaves them all."
             )
-            lines = [*lines[: room - 1], _cut(hint, width)]
+            lines = [*lines[: room - 1], cut(hint, width)]
         # A line is cleared before it is written: after it, the last cell of a full line would go.
         shown = "\r\n\x1b[K".join(map(escaped_lines, [*head, *lines, *foot]))
         below = "\r\n\x1b[J" if len(head) + len(lines) + len(foot) < height else ""
         self._act(f"\x1b[H\x1b[K{shown}{below}".encode(errors="surrogateescape"))
-
-
-def _cut(text: str, width: int) -> str:
-    from rich.cells import cell_len, set_cell_size
-
-    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)) + "…"
 
 
 class _Written:

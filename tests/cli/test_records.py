@@ -14,6 +14,7 @@ from pk.cli.internal_topics import decoded, pairs
 from pk.cli.record_input import BadLine, NewRecord, reading
 from pk.cli.record_source import Source
 from pk.cli.records import apache_writer, record_dict, writer
+from pk.cli.table import width_of
 from pk.cli.tokens import token_writer
 from pk.core.record.batch import Record
 from pk.core.wire.codec import encode
@@ -186,6 +187,13 @@ def test_times_are_iso_in_the_local_zone_or_as_wanted(monkeypatch: pytest.Monkey
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_wide_characters_keep_a_table_of_records_on_its_lines_and_in_its_columns() -> None:
+    rows = [RECORDS[0]._replace(key=key.encode(), value=b"v" * 40) for key in ("日本語日本語", "k")]
+    lines = writer("table", terminal=True, width=80).batch(SOURCE, rows).decode().splitlines()
+    assert {width_of(line) for line in lines[1:]} == {80}
+    assert len({width_of(line[: line.lower().index("v")]) for line in lines}) == 1
 
 
 def test_times_beyond_the_calendar_are_shown_as_numbers() -> None:
