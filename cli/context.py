@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
-from pk.cli.escapes import escaped_bytes, escaped_lines
+from pk.cli.escapes import escaped, escaped_bytes, escaped_lines
 from pk.cli.exits import Exit, Refused
 from pk.cli.grammar import Args
 from pk.cli.output import (
@@ -23,6 +23,7 @@ from pk.cli.output import (
     render_document,
 )
 from pk.cli.settings import Settings, settings_of
+from pk.cli.table import cut
 
 if TYPE_CHECKING:
     from pk.cli.session import Session
@@ -70,11 +71,15 @@ class Streams:
     def width(self) -> int:
         return _columns(self.out)
 
+    @property
+    def err_width(self) -> int:
+        return _columns(self.err)
+
     def folded(self, text: str) -> str:
         """A sentence in lines that fit the terminal that standard error is; commands in it (`pk undo 3`) stay whole."""
         if not self.err_terminal or len(text) <= 40 or "\n" in text or "  " in text:
             return text
-        width = _columns(self.err)
+        width = self.err_width
         if len(text) <= width or text.startswith("{"):
             return text
         import re
@@ -207,8 +212,9 @@ class Context:
                 raise
 
     def whisper(self, text: str) -> None:
-        """Writes a line on the terminal that standard error is, which the next word takes the place of."""
-        line = escaped_lines(text)[: _columns(self.streams.err) - 1]
+        """Writes a line on the terminal that standard error is, which the next word takes the place of: cut to its width,
+        since a line that was folded cannot be written over."""
+        line = cut(escaped(text), self.streams.err_width - 1)
         self.streams.err.write(f"\r{line}\x1b[K")
         self.streams.err.flush()
         self._whispered = True

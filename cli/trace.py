@@ -43,7 +43,7 @@ def traced(handler: Handler, how: str) -> Handler:
             if how != "json":
                 took_ms = (trio.current_time() - began) * 1000
                 streams = context.streams
-                width = _err_width(context) if streams.err_terminal else _PIPED_WIDTH
+                width = streams.err_width if streams.err_terminal else _PIPED_WIDTH
                 context.say("\n".join(waterfall(recorder, took_ms, width)))
 
     return run
@@ -180,12 +180,3 @@ def _sums(recorder: Recorder, took_ms: float) -> list[str]:
     known = sorted((node, address) for address, node in recorder.brokers.items())
     names = ", ".join(f"{node if node >= 0 else '-'} = {address}" for node, address in known)
     return [", ".join(parts) + ".", *([f"Brokers: {names}."] if names else [])]
-
-
-def _err_width(context: Context) -> int:
-    import os
-
-    try:
-        return os.get_terminal_size(context.streams.err.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80

@@ -68,16 +68,12 @@ async def show_live(
             if total:
                 text += f"  {min(100, found.records * 100 // total)} %"
             if drawn:
-                width = max(20, context.streams.width - 1)
-                context.streams.err.write(f"\r\x1b[K{text[:width]}")
-                context.streams.err.flush()
+                context.whisper(text)
             else:
                 context.say(text)
             last, before = at, found.records
     finally:
-        if drawn:
-            context.streams.err.write("\r\x1b[K")
-            context.streams.err.flush()
+        context.hush()
 
 
 def figures(records: int, size: int, seconds: float, cpu_s: float) -> dict[str, Any]:

@@ -230,7 +230,7 @@ class _Stream:
         except (CommandError, OSError) as e:  # the input's fault: what came before is written
             self.wrong = sentence(e)
         finally:
-            self._status.end()
+            self._context.hush()
 
     async def _run_lines(self) -> None:
         documents = Documents() if self._plan.documents else None
@@ -364,7 +364,6 @@ class _Status:
         self._tally = tally
         self._since = trio.current_time()
         self._next = self._since + 1.0
-        self._drawn = False
 
     def show(self) -> None:
         """Draws the line, where it is due."""
@@ -372,16 +371,9 @@ class _Status:
         if not self._shows or now < self._next:
             return
         self._next = now + 0.25
-        self._drawn = True
         done = self._tally.delivered
         rate = done / (now - self._since)
-        self._context.streams.err.write(f"\r\x1b[K{done:,} written, {rate:,.0f}/s")
-        self._context.streams.err.flush()
-
-    def end(self) -> None:
-        if self._drawn:
-            self._context.streams.err.write("\r\x1b[K")
-            self._context.streams.err.flush()
+        self._context.whisper(f"{done:,} written, {rate:,.0f}/s")
 
 
 async def _dry_run(context: Context, plan: Plan) -> None:

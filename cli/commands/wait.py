@@ -61,18 +61,9 @@ class _Teller:
         self._last, self._at = missing, now
         text = f"Waiting: {missing}."
         if self._over:
-            width = max(self._context.streams.width - 1, 20)
-            short = text if len(text) <= width else f"{text[: width - 1]}…"
-            self._context.streams.err.write(f"\r\x1b[K{short}")
-            self._context.streams.err.flush()
+            self._context.whisper(text)
         else:
             self._context.say(text)
-
-    def end(self) -> None:
-        """Takes the line away."""
-        if self._over and self._last is not None:
-            self._context.streams.err.write("\r\x1b[K")
-            self._context.streams.err.flush()
 
 
 def _impatient(context: Context) -> None:
@@ -102,7 +93,7 @@ async def _until(context: Context, look: Look, done: str) -> None:
             await trio.sleep(min(pause_s, deadline - now))
             pause_s = min(pause_s * _GROWS, _MOST_S)
     finally:
-        teller.end()
+        context.hush()
     span = show_span((trio.current_time() - began) * 1000)
     if missing is not None:
         when = f"Not within {span}" if timeout_s else "Not now"

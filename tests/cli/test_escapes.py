@@ -5,13 +5,19 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import trio
 from clients.fixtures import Kafka
 from terminal import ESCAPE, Terminal
+from trio.testing import MockClock
 
+from pk.cli.commands.wait import group_empty
 from pk.cli.context import Context, Streams
 from pk.cli.escapes import escaped, escaped_bytes, escaped_lines
-from pk.cli.grammar import Args
+from pk.cli.exits import CommandError
+from pk.cli.grammar import Args, parse
 from pk.cli.output import Column, Listing
+from pk.cli.tree import ROOT
+from pk.net.client.results import GroupDescription, MemberDescription
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -74,6 +80,46 @@ def test_bytes_of_any_kind_pass_but_what_acts() -> None:
     harmless = "ü 日本 \x1b[32mgreen\x1b[0m\t\n".encode() + bytes(range(0xA0, 0x100))
     assert escaped_bytes(harmless) == harmless
     assert escaped_bytes(b"\x1b]0;a\x07\r\xe2\x80\xae") == rb"\x1b]0;a\x07\r\u202e"
+
+
+class Tty(io.StringIO):
+    """A terminal, as far as it says so."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Peopled:
+    """A session with a cluster whose one group has a member of any name."""
+
+    async def admin(self, *_: object) -> "Peopled":
+        return self
+
+    async def describe_groups(self, names: list[str]) -> dict[str, Any]:
+        nobody: Any = None
+        member = MemberDescription(HOSTILE, None, HOSTILE, "/host", ())
+        return {n: GroupDescription(n, "", "Stable", "", "", (member,), nobody) for n in names}
+
+
+def test_what_is_waited_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    said = Tty()
+    parsed = parse(ROOT, ("wait", "group-empty", "g", "--timeout", "1"))
+    session: Any = Peopled()
+    context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), said), session)
+    with pytest.raises(CommandError):
+        trio.run(group_empty, context, clock=MockClock(autojump_threshold=0))
+    assert r"g is Stable with \x1b]0;owned\x07\x1b[2J\r\n" in said.getvalue()
+    ours = said.getvalue().replace("\r", "").replace("\x1b[K", "")
+    assert not set(ours) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+def test_a_line_that_is_written_over_never_fills_more_than_a_line() -> None:
+    said = Tty()
+    context = Context(Args({}, frozenset()), (), Streams(io.BytesIO(), said))
+    context.whisper("日本" * 40)
+    assert said.getvalue() == "\r" + "日本" * 19 + "日…\x1b[K"
 
 
 def test_records_are_inert_on_a_terminal_and_exact_in_a_pipe(
