@@ -156,17 +156,26 @@ def _kept_without_commit(place: Place | Exception) -> Place | Exception:
 
 
 def _json_offsets(path: str) -> dict[TopicPartition, int]:
-    """What Apache's file says: {"partitions": [{"topic": …, "partition": …, "offset": …}], "version": 1}. Raises Unusable."""
+    """What Apache's file says: {"partitions": [{"topic": …, "partition": …, "offset": …}], "version": 1};
+    -1 is the end of the partition. Raises Unusable."""
     import json
 
     try:
         with open(path, encoding="utf-8") as file:
             entries = json.load(file)["partitions"]
-        return {TopicPartition(e["topic"], int(e["partition"])): int(e["offset"]) for e in entries}
+        wanted = {
+            TopicPartition(e["topic"], int(e["partition"])): int(e["offset"]) for e in entries
+        }
     except OSError as e:
         raise Unusable(f"{path} cannot be read: {e.strerror}.") from None
     except (ValueError, KeyError, TypeError) as e:
         raise Unusable(f"{path} is not Apache's JSON of offsets ({e}).") from None
+    for tp, offset in wanted.items():
+        if offset < -1:
+            raise Unusable(
+                f"{path}: there is no offset {offset} ({tp.topic}/{tp.partition}); -1 is the end."
+            )
+    return wanted
 
 
 async def _from_json(
