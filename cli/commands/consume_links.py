@@ -6,6 +6,7 @@ from pk.cli.commands.reading import RangeReader, Span
 from pk.cli.commands.record_output import Output
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
+from pk.cli.guards import guarding
 from pk.cli.links import Link, parse_link, profile_of
 from pk.cli.settings import settings_of
 from pk.core.values import TopicPartition
@@ -57,6 +58,11 @@ async def consume_links(context: Context) -> int:
     links = _links(context)
     _use_profile(context, links[0].profile)
     context.about = ConsumerConfig
+    async with guarding(context):  # by the profile that the links name, too
+        return await _show_all(context, links)
+
+
+async def _show_all(context: Context, links: list[Link]) -> int:
     output = Output(context)
     topics = {link.topic for link in links}
     admin = await context.admin()

@@ -144,6 +144,8 @@ def test_a_pinned_profile_talks_to_its_own_cluster_only(at: Run, kafka: Kafka) -
     ran = at("topics", "list", "--profile", "pinned")
     assert ran.code == 5 and not ran.out
     assert f"is meant for cluster another, but cluster {found} answers" in ran.err
+    link = at("consume", "pk://pinned/t/0/0")
+    assert (link.code, "is meant for cluster another" in link.err) == (5, True), link.err
 
 
 def test_no_guard_asks_nothing(at: Run, kafka: Kafka, fresh: Fresh) -> None:
