@@ -105,9 +105,7 @@ def _start_detached(context: Context, given: dict[str, str]) -> int:
         raise CommandError(
             f"A broker runs in {directory} already, as process {running}; `pk broker stop` ends it."
         )
-    words = [sys.executable, "-m", "pk.cli.main", "broker", "start"]
-    for key, value in given.items():
-        words += ["-X", f"{key}={value}"]
+    words = [sys.executable, "-m", "pk.cli.main", "broker", "start", *_asked(context)]
     reader, writer = os.pipe()
     log_path = os.path.join(directory, _LOG)
     with open(log_path, "ab") as log:
@@ -135,6 +133,14 @@ def _start_detached(context: Context, given: dict[str, str]) -> int:
         f"The broker did not start: {said[-1] if said else f'it ended with {code}'} (more in {log_path})",
         Exit(code) if code in set(Exit) and code else Exit.FAILED,
     )
+
+
+def _asked(context: Context) -> list[str]:
+    """The command line's words that say which broker: never what the file says, which everybody may read there."""
+    args = context.args
+    named = {"--config-file": args.config_file, "--data": args.data, "--port": args.port}
+    words = [f"{name}={value}" for name, value in named.items() if value is not None]
+    return words + [f"-X{key}={value}" for key, value in args.properties]
 
 
 def _await_line(reader: int) -> bytes:

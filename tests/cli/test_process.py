@@ -164,7 +164,13 @@ def test_a_detached_broker(pk: Run, tmp_path: Path) -> None:
         assert broker["broker"] == 7
         running = pk("broker", "status", *where, "-f", "json")
         assert (running.code, running.json[0]["running"]) == (0, True)
-        assert running.json[0]["pid"] == int((data / "pk.pid").read_text())
+        pid = int((data / "pk.pid").read_text())
+        assert running.json[0]["pid"] == pid
+        # What stands in the file, a password maybe, does not stand in the list of processes.
+        command = subprocess.run(
+            ["ps", "-ww", "-o", "args=", "-p", str(pid)], stdout=subprocess.PIPE, check=True
+        )
+        assert str(properties).encode() in command.stdout and b"PLAINTEXT" not in command.stdout
         again = pk("broker", "start", *where, "--detach")
         assert (again.code, "runs in" in again.err) == (1, True)
     finally:
