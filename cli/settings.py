@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.grammar import Args, nearest
@@ -59,7 +59,7 @@ def profiles_file() -> str:
 
 
 def read_profiles() -> tuple[dict[str, Profile], str | None]:
-    """The profiles there are, and which one is chosen. Raises CommandError where the file cannot be read."""
+    """The profiles there are, and which one is chosen. Raises CommandError where the file cannot be read or is wrong."""
     path = profiles_file()
     if not os.path.exists(path):
         return {}, None
@@ -68,42 +68,59 @@ def read_profiles() -> tuple[dict[str, Profile], str | None]:
     try:
         with open(path, "rb") as file:
             data = tomllib.load(file)
-    except (OSError, tomllib.TOMLDecodeError) as e:
-        raise CommandError(f"{path} cannot be read: {e}") from e
-    profiles = {
-        name: _profile(path, name, table) for name, table in data.get("profiles", {}).items()
-    }
-    return profiles, data.get("use")
+    except OSError as e:
+        raise CommandError(f"{path} cannot be read: {e.strerror}.") from e
+    except ValueError as e:  # no TOML, or not even UTF-8
+        raise CommandError(f"{path} cannot be read: {e}.") from e
+    tables = _table(path, data, "profiles", "the file")
+    profiles = {name: _profile(path, name, tables) for name in tables}
+    return profiles, _string(path, data, "use", "the file")
 
 
-def _profile(path: str, name: str, table: Any) -> Profile:
-    if not isinstance(table, dict):
-        raise CommandError(f"{path}: profile {name!r} is no table")
+def _table(path: str, outer: dict[str, Any], key: str, whose: str) -> dict[str, Any]:
+    """The table that lies under `key`; an empty one where there is none. Raises CommandError for anything else."""
+    found = outer.get(key, {})
+    if not isinstance(found, dict):
+        raise CommandError(f"{path}: {key} of {whose} is to be a table, not {found!r}.")
+    return cast("dict[str, Any]", found)
+
+
+def _string(path: str, outer: dict[str, Any], key: str, whose: str) -> str | None:
+    """The text that lies under `key`, if any. Raises CommandError for anything else."""
+    found = outer.get(key)
+    if found is not None and not isinstance(found, str):
+        raise CommandError(f"{path}: {key} of {whose} is to be a text in quotes, not {found!r}.")
+    return found
+
+
+def _profile(path: str, name: str, tables: dict[str, Any]) -> Profile:
+    whose = f"profile {name!r}"
+    table = _table(path, tables, name, "profiles")
     guard = table.get("guard", "confirm")
     if guard not in GUARDS:
         raise CommandError(
-            f"{path}: the guard of profile {name!r} is one of {', '.join(GUARDS)}, not {guard!r}"
+            f"{path}: the guard of {whose} is one of {', '.join(GUARDS)}, not {guard!r}."
         )
     colour = table.get("colour")
     if colour is not None and colour not in COLOURS:
         raise CommandError(
-            f"{path}: the colour of profile {name!r} is one of {', '.join(COLOURS)}, not {colour!r}"
+            f"{path}: the colour of {whose} is one of {', '.join(COLOURS)}, not {colour!r}."
         )
     unknown = [key for key in table if key not in KEYS]
     if unknown:
         near = nearest(unknown[0], KEYS)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}."
-        raise CommandError(f"{path}: profile {name!r} has no key {unknown[0]!r}; {hint}")
-    properties = {str(k): _text(v) for k, v in table.get("properties", {}).items()}
-    secrets = {str(k): check_secret(str(k), str(v)) for k, v in table.get("secrets", {}).items()}
+        raise CommandError(f"{path}: {whose} has no key {unknown[0]!r}; {hint}")
+    properties = _table(path, table, "properties", whose)
+    secrets = _table(path, table, "secrets", whose)
     return Profile(
         name,
-        table.get("bootstrap"),
-        properties,
+        _string(path, table, "bootstrap", whose),
+        {key: _text(value) for key, value in properties.items()},
         guard,
         colour,
-        table.get("cluster_id"),
-        secrets,
+        _string(path, table, "cluster_id", whose),
+        {key: check_secret(key, str(source)) for key, source in secrets.items()},
     )
 
 
@@ -141,8 +158,16 @@ def choose_profile(wanted: str | None) -> Profile | None:
     wanted = wanted or os.environ.get("PK_PROFILE") or None
     profiles, chosen = read_profiles()
     name = wanted or chosen
-    if name is None:
-        return None
+    return None if name is None else _named(profiles, name)
+
+
+def profile_named(name: str) -> Profile:
+    """The profile of that name, whatever is chosen. Raises CommandError where there is none."""
+    profiles, _ = read_profiles()
+    return _named(profiles, name)
+
+
+def _named(profiles: Mapping[str, Profile], name: str) -> Profile:
     if name not in profiles:
         near = nearest(name, profiles)
         hint = (

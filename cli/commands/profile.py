@@ -14,6 +14,7 @@ from pk.cli.settings import (
     Profile,
     check_secret,
     choose_profile,
+    profile_named,
     profiles_file,
     read_profiles,
 )
@@ -104,6 +105,8 @@ async def add(context: Context) -> None:
     import tomlkit
 
     args = context.args
+    if args.name in ("", "-"):  # `pk profile use -` chooses none
+        raise Unusable(f"A profile cannot be named {args.name!r}.")
     for key, _ in args.client_properties:
         if _SECRET.search(key):
             raise Unusable(
@@ -166,7 +169,7 @@ def use(context: Context) -> None:
     if name == "-":
         document.pop("use", None)
     else:
-        choose_profile(name)
+        profile_named(name)
         document["use"] = name
     _save(document)
     context.say("No profile is chosen now." if name == "-" else f"Commands now use profile {name}.")
@@ -175,7 +178,7 @@ def use(context: Context) -> None:
 def delete(context: Context) -> None:
     """`pk profile delete`."""
     name = context.args.name
-    choose_profile(name)
+    profile_named(name)
     if context.args.dry_run:
         context.say(f"Profile {name} would be removed.")
         return

@@ -74,15 +74,31 @@ def test_comments_in_the_file_survive(pk: Run) -> None:
         ("[profiles.p]\ncolour = 'mauve'", "is one of red"),
         ("[profiles.p.secrets]\n'a' = 'hunter2'", "comes from prompt, keyring or command:WORDS"),
         ("[profiles", "cannot be read"),
+        ("use = '\xff'", "cannot be read"),
+        ("profiles = 3", "profiles of the file is to be a table, not 3."),
+        ("profiles.p = 3", "p of profiles is to be a table, not 3."),
+        ("use = ['p']\n[profiles.p]", "use of the file is to be a text in quotes"),
+        ("[profiles.p]\nbootstrap = 9092", "bootstrap of profile 'p' is to be a text in quotes"),
+        ("[profiles.p]\nproperties = 'a=b'", "properties of profile 'p' is to be a table"),
+        ("[profiles.p]\nsecrets = ['a']", "secrets of profile 'p' is to be a table"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused(pk: Run, text: str, said: str) -> None:
     file_of().parent.mkdir(parents=True, exist_ok=True)
-    file_of().write_text(text)
+    file_of().write_text(text, encoding="latin-1")
     ran = pk("topics", "list", "--profile", "p")
     assert ran.code in (1, 2)
-    assert said in ran.err
-    assert file_of().read_text() == text
+    assert said in ran.err and "mistake" not in ran.err, ran.err
+    assert file_of().read_text(encoding="latin-1") == text
+
+
+def test_a_profile_has_a_name(pk: Run) -> None:
+    assert pk("profile", "add", "", "-b", "h:1").code == 2
+    assert pk("profile", "add", "-", "-b", "h:1").code == 2
+    for do in (("use", ""), ("delete", "", "-y")):
+        ran = pk("profile", *do)
+        assert (ran.code, "There is no profile ''" in ran.err) == (2, True), ran.err
+    assert pk("profile", "list").code == 0
 
 
 def test_what_names_the_cluster(pk: Run, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
