@@ -33,7 +33,7 @@ from pk.cli.resolve import positions_option
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.batch import Record
 from pk.core.values import TopicPartition
-from pk.net.client.config import ConsumerConfig
+from pk.net.client.config import ConsumerConfig, parse
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.errors import ClientError
 from pk.net.client.partitioner import partition_for_key
@@ -258,7 +258,7 @@ async def _consume_spans(
 ) -> bool:
     """Reads partitions by hand; whether --timeout-ms ended it."""
     args = context.args
-    isolation = IsolationLevel[str(config["isolation.level"]).upper()]
+    isolation = IsolationLevel[parse(ConsumerConfig, config).isolation_level.upper()]
     known = await _partitions(context, wish)
     endless = bool(args.follow) or not wish.positions.bounded
     readable = without_leaderless(context, known, endless=endless)

@@ -369,6 +369,11 @@ def test_a_table_has_its_columns_below_their_heads(at: Run, kept: str) -> None:
         assert row[head.index("VALUE") :].startswith('{"amount"')
 
 
+def test_no_such_isolation_is_refused(pk: Run) -> None:
+    ran = pk("consume", "t", "-b", "127.0.0.1:1", "-X", "isolation.level=none")
+    assert (ran.code, "read_committed" in ran.err) == (2, True), ran.err
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize(
     ("words", "expected"),
