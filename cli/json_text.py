@@ -37,7 +37,10 @@ _SAID = {
     "Expecting value": "a value is missing or misspelt",
     "Extra data": "more text after the end of the document",
 }
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=str, parse_float=str)
+"""Numbers stay texts: Python makes none of one with thousands of digits, which is good JSON."""
+
+_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def fault(text: str) -> Fault | None:
@@ -49,7 +52,9 @@ def fault(text: str) -> Fault | None:
         message = _SAID.get(e.msg) or e.msg[0].lower() + e.msg[1:]
         return Fault(message, e.pos, e.lineno, e.colno, unfinished)
     except _NotJson as e:
-        position = max(0, text.find(str(e)))
+        # The same word may stand in a text before.
+        bare = _TEXT.sub(lambda found: " " * len(found[0]), text)
+        position = bare.index(str(e))
         line = text.count("\n", 0, position) + 1
         column = position - text.rfind("\n", 0, position)
         return Fault(f"{e} is no JSON", position, line, column, False)

@@ -92,9 +92,8 @@ def _literal(token: _Token) -> Any:
             return False
         case "null" | "none":
             return None
-    if _NUMBER.fullmatch(token.text):
-        return float(token.text) if re.search(r"[.eE]", token.text) else int(token.text)
-    return token.text
+    number = _number(token.text)
+    return token.text if number is None else number
 
 
 def look(row: Any, path: Sequence[str]) -> Any:
@@ -135,7 +134,10 @@ def _number(value: Any) -> int | float | None:
     if isinstance(value, (int, float)):
         return value
     if isinstance(value, str) and _NUMBER.fullmatch(value):
-        return float(value) if re.search(r"[.eE]", value) else int(value)
+        try:
+            return float(value) if re.search(r"[.eE]", value) else int(value)
+        except ValueError:  # thousands of digits
+            return None
     return None
 
 

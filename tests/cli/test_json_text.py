@@ -27,6 +27,8 @@ def test_unfinished(text: str) -> None:
         ('{"a":\n\n 1 b', 3, 4, "','"),
         ("{} {}", 1, 4, "after the end"),
         ('{"a": NaN}', 1, 7, "NaN is no JSON"),
+        ('{"a": "NaN",\n "b\\"": NaN}', 2, 9, "NaN is no JSON"),
+        ("[-Infinity, Infinity]", 1, 2, "-Infinity is no JSON"),
         ("{a: 1}", 1, 2, "property name"),
         ("[1 2", 1, 4, "','"),
         ("[" * 100_000 + "1", 1, 1, "too deeply"),
@@ -37,6 +39,10 @@ def test_wrong(text: str, line: int, column: int, said: str) -> None:
     assert found is not None and not found.unfinished
     assert (found.line, found.column) == (line, column)
     assert said in found.message
+
+
+def test_a_number_may_have_any_number_of_digits() -> None:
+    assert fault(f'{{"a": {"7" * 5000}}}') is None
 
 
 documents = st.recursive(

@@ -17,6 +17,7 @@ ROW = {
     "replicas": [1, 2, 3],
     "text": "it's",
     "number": "9",
+    "digits": "7" * 5000,
     "value": '{"amount": 9.5, "user": {"id": 7}, "tags": ["a", "b"]}',
     "headers": [["region", "eu"], ["retry", "2"]],
 }
@@ -61,6 +62,9 @@ ROW = {
         ("headers.region = eu", True),
         ("headers.nothing = eu", False),
         ("headers.retry > 1", True),
+        (f"text = {'7' * 5000}", False),
+        (f"digits = {'7' * 5000}", True),
+        ("digits > 9", False),
         ("topic = and", None),
     ],
 )
