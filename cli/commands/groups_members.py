@@ -31,7 +31,7 @@ async def remove(context: Context) -> None:
     """`pk groups remove-members`."""
     args = context.args
     if not (args.members or args.instances or args.all_members):
-        raise Unusable("Say which: -m MEMBER-ID, -i INSTANCE-ID, or --all.")
+        raise Unusable("Say which: -m MEMBER-ID, --instance INSTANCE-ID, or --all.")
     if args.all_members and (args.members or args.instances):
         raise Unusable("Name members, or say --all; not both.")
     admin = await context.admin()
