@@ -98,7 +98,8 @@ def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
             if not numbers or log.tp.partition in numbers:
                 found.append(log)
     if not found:
-        raise CommandError("There is no partition of that number in what was named.")
+        which = "partition of that number" if numbers else "partition"
+        raise CommandError(f"There is no {which} in what was named.")
     return found
 
 

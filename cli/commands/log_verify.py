@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from pk.cli.context import Context, count
+from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Exit
 from pk.cli.output import Column, Listing
 from pk.cli.progress import Progress
@@ -130,12 +130,18 @@ def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> Non
 
 
 def _index_files(paths: Sequence[str]) -> list[str]:
+    """The indexes that are named, and those in the directories that are. Raises CommandError where there is none."""
     wanted = (Kind.INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
-    found = []
+    named = []
     for path in paths:
         if not os.path.isdir(path):
-            found.append(path)
+            if not os.path.exists(path):
+                raise CommandError(f"{path} is not there; name an index or a directory of logs.")
+            named.append(path)
             continue
         for directory in survey(RealDisk(read_only=True), path).partitions:
-            found += [f"{directory}/{name}" for name in sorted(os.listdir(directory))]
-    return [path for path in found if kind_of(path.rpartition("/")[2]) in wanted]
+            named += [f"{directory}/{name}" for name in sorted(os.listdir(directory))]
+    found = [path for path in named if kind_of(path.rpartition("/")[2]) in wanted]
+    if not found:
+        raise CommandError(f"{join(paths)}: there is no index there.")
+    return found

@@ -328,6 +328,17 @@ def test_index_checks_of_apache_s_tool(pk: Run, data: Path) -> None:
     assert (ran.code, "entry 0 says" in ran.text) == (1, True)
     times.write_bytes(content[:-5])
     assert pk("log", "dump", str(times), "--index-sanity-check").code == 1
+    for path in (f"{times}x", str(times.with_suffix(".log"))):
+        ran = pk("log", "dump", path, "--index-sanity-check")
+        assert (ran.code, f"{path}" in ran.err, "wrong" in ran.err) == (1, True, False)
+
+
+def test_that_nothing_is_there_to_read_is_told(pk: Run, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    none = pk("log", "cat", str(tmp_path / "empty"))
+    assert (none.code, "There is no partition in what was named" in none.err) == (1, True)
+    other = pk("log", "cat", str(data), "-p", "77")
+    assert (other.code, "no partition of that number" in other.err) == (1, True)
 
 
 @pytest.mark.parametrize(
