@@ -137,7 +137,10 @@ def _columns(listing: Listing, look: Look) -> Sequence[Column]:
         only = [
             _known(name, by_key, "--columns") for name in look.columns if not name.startswith("-")
         ]
-        return [by_key[key] for key in (only or by_key) if key not in without]
+        left = [by_key[key] for key in (only or by_key) if key not in without]
+        if not left:
+            raise Unusable(f"--columns {','.join(look.columns)} leaves no column to show.")
+        return left
     if look.format == "table":
         return [column for column in listing.columns if not column.wide]
     return listing.columns

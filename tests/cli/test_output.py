@@ -246,6 +246,7 @@ def test_rows(look: Look, expected: list[str]) -> None:
     [
         (Look(columns=("topci",)), "did you mean topic"),
         (Look(sort=("x",)), "there are topic"),
+        (Look(columns=("topic", "-topic"), format="name"), "leaves no column to show"),
         (Look(where="x = 1"), "no field"),
         (Look(format="{x}"), "no column 'x'"),
         (Look(format="{topic"), "cannot be read"),
