@@ -45,7 +45,7 @@ _UNITS = {
 def _shown(key: str, value: str) -> str:
     """A value, with what it comes to in a unit that people think in: `604800000 (7 d)`."""
     if len(value) > 18:
-        return "the largest" if value in (str(2**63 - 1),) else f"{value[:40]}…"
+        return "the largest" if value == str(2**63 - 1) else value[:40] + "…" * (len(value) > 40)
     units = next((units for end, units in _UNITS.items() if key.endswith(end)), ())
     if value.isascii() and value.isdigit():
         for size, unit in units:

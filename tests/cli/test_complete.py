@@ -8,6 +8,7 @@ import pytest
 
 from pk.cli.cached_names import answer
 from pk.cli.cluster_files import PAUSED, ClusterState, NodeState, enlist, hold, write_state
+from pk.cli.config_words import about
 from pk.cli.fake import NAMED
 from pk.cli.grammar import Option, commands
 from pk.cli.names import recall, recall_meanings, remember, remember_configs
@@ -130,6 +131,9 @@ def test_config_keys_with_what_they_are_and_what_is_set() -> None:
     assert meanings("topics", "alter", "orders", "-c", "cleanup.p")["cleanup.policy="].startswith(
         "now compact"
     )
+    assert [
+        about("unknown", ("-", "", ""), "v" * long).partition(" ")[2] for long in (20, 40, 41)
+    ] == ["v" * 20, "v" * 40, "v" * 40 + "…"]
     assert "now" not in meanings("topics", "create", "orders", "-c", "cleanup.p")["cleanup.policy="]
     assert words("configs", "describe", "-t", "orders", "-c", "cleanup") == ["cleanup.policy"]
     assert words("configs", "alter", "topic", "orders", "--delete", "") == [
