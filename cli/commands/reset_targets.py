@@ -127,8 +127,12 @@ def read_csv(path: str) -> dict[str | None, dict[TopicPartition, int]]:
                 text = file.read()
     except (OSError, UnicodeDecodeError) as e:
         raise Unusable(f"{path} cannot be read: {getattr(e, 'strerror', None) or e}.") from None
+    try:
+        lines = list(csv.reader(io.StringIO(text)))
+    except csv.Error as e:
+        raise Unusable(f"{path} is no CSV: {e}.") from None
     found: dict[str | None, dict[TopicPartition, int]] = {}
-    for number, line in enumerate(csv.reader(io.StringIO(text)), 1):
+    for number, line in enumerate(lines, 1):
         if not line or (number == 1 and line[-1].strip().lower() == "offset"):
             continue
         fields = [field.strip() for field in line]

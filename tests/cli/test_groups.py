@@ -139,6 +139,9 @@ def test_export_is_apache_s_csv_and_comes_back(
     file.write_text("a,b\n")
     wrong = at("groups", "reset-offsets", group, "--from-file", str(file), "-y")
     assert (wrong.code, "line 1" in wrong.err) == (2, True)
+    file.write_bytes(plan.out.replace(b"\n", b"\r"))
+    wrong = at("groups", "reset-offsets", group, "--from-file", str(file), "-y")
+    assert (wrong.code, "is no CSV" in wrong.err) == (2, True), wrong.err
 
 
 def test_an_active_group_is_not_reset_and_its_members_are_named(
