@@ -15,7 +15,7 @@ from typing import Any, Final
 
 
 class UsageError(Exception):
-    """What was typed is not a command line; `command` is where help would say more."""
+    """What was typed is not a command line; `path` is the command whose help would say more."""
 
     def __init__(self, message: str, path: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -25,10 +25,11 @@ class UsageError(Exception):
 class Option:
     """An option. Without `value` it is a flag; `value` is the word help shows for its value.
 
-    `kind` says how the value is read: text, int, count (an int above 0), seconds (`2`, `0.5`, `2s`), pause (seconds, a
-    tenth or more), pair (KEY=VALUE), list (comma separated), or choice (one of `choices`). `complete` names what completes it. `assumed` is the value of
-    an option that may stand without one (`--compression-codec[=gzip]`); such an option takes a value only after `=`, or
-    where the next word is one of its choices or, of kind pause, a time.
+    `kind` says how the value is read: text, int, count (an int above 0), number (any that is finite), seconds (`2`, `0.5`,
+    `2s`), pause (seconds, a tenth or more), pair (KEY=VALUE), list (comma separated), or choice (one of `choices`).
+    `complete` names what completes it. `assumed` is the value of an option that may stand without one
+    (`--compression-codec[=gzip]`); such an option takes a value only after `=`, or where the next word is one of its
+    choices or, of kind pause, a time.
     """
 
     __slots__ = (
@@ -94,7 +95,7 @@ class Option:
 
 
 class Argument:
-    """A word without a dash. `many` takes all that are left; a default or `optional` lets it be absent."""
+    """A word without a dash. `many` takes all that are left; `optional` lets it be absent."""
 
     __slots__ = ("complete", "dest", "help", "kind", "many", "name", "optional")
 
@@ -265,6 +266,9 @@ def _seconds(text: str) -> float | None:
     return float(number)
 
 
+_NO_NUMBER: Final = float("inf")
+
+
 def convert(option: Option | Argument, name: str, text: str) -> Any:
     """The value that `text` stands for. Raises UsageError."""
     kind = option.kind
@@ -278,9 +282,12 @@ def convert(option: Option | Argument, name: str, text: str) -> Any:
         return number
     if kind == "number":
         try:
-            return float(text)
+            value = float(text)
         except ValueError:
-            raise UsageError(f"{name} wants a number, not {text!r}") from None
+            value = _NO_NUMBER
+        if not abs(value) < _NO_NUMBER:  # nor is "nan" one
+            raise UsageError(f"{name} wants a number, not {text!r}")
+        return value
     if kind == "seconds":
         seconds = _seconds(text)
         if not seconds or seconds > _DAY_S:
