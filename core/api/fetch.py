@@ -318,7 +318,7 @@ class _Fetch:
     def _partition(self, fetched: FetchedPartition) -> Partition:
         """The partition, led here, in the epoch the client knows. Raises KafkaError."""
         broker = self.context.broker
-        if not fetched.topic:
+        if not fetched.topic and self.context.api_version >= VERSION_TOPIC_ID:
             known = broker.image.topic_by_id(fetched.topic_id)
             if known is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)

@@ -6,7 +6,10 @@ Apache Kafka says 0–13 too (KAFKA-18659: librdkafka took the absence of 0 for 
 
 From version 3 on there is exactly one batch a partition. The records inside are looked at before the append: small batches
 here and now, large and compressed ones in a thread, while the connection waits, since the batch lies in its buffer.
-With acks=-1 the answer waits for the high watermark; with acks=0 there is none, and an error closes the connection.
+With acks=-1 the answer waits for the high watermark; with acks=0 there is none, and an error closes the connection when
+everything else of the request is appended.
+
+Internal topics are their coordinators' to write: a record of anybody else's would be read as the coordinator's state.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from pk.core.log.log import Origin
 from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from pk.core.record.compress import Codec
 from pk.core.record.walk import RecordError
-from pk.core.values import ZERO_UUID
+from pk.core.values import INTERNAL_TOPICS, ZERO_UUID
 from pk.core.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -53,6 +56,9 @@ VERSION_STORAGE_ERROR = 4
 VERSION_ZSTD = 7
 VERSION_CURRENT_LEADER = 10
 VERSION_TOPIC_ID = 13
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""The client id that Apache Kafka lets write to internal topics: its tools that copy them use it."""
 
 UNUSUAL = CONTROL_BIT | TRANSACTIONAL_BIT | Codec.ZSTD
 """Attributes that not every batch may have."""
@@ -75,7 +81,7 @@ Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
 class _Produce:
     """One request on its way."""
 
-    __slots__ = ("acks_all", "context", "now_ms", "request", "response", "waiting")
+    __slots__ = ("acks_all", "context", "now_ms", "request", "response", "untold", "waiting")
 
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self.context = context
@@ -84,6 +90,8 @@ class _Produce:
         self.now_ms = context.broker.clock.now_ms()
         self.response = ProduceResponse()
         self.waiting: list[_Waiting] | None = None
+        self.untold: str | None = None
+        """What the first partition was refused for, of a request that has no answer (acks=0)."""
 
     def items(self) -> list[Item]:
         """Every partition of the request; their answers are in the response already."""
@@ -111,10 +119,13 @@ class _Produce:
     def find(self, name: str, data: PartitionProduceData) -> tuple[Partition, BatchHeader | None]:
         """The partition that takes the batch, and the batch's header (None for messages of an old format); raises
         KafkaError where it may not."""
-        if not name:
+        context = self.context
+        if not name and context.api_version >= VERSION_TOPIC_ID:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        partition = self.context.broker.replicas.partition(name, data.index)
-        if self.context.api_version < VERSION_BATCH:
+        partition = context.broker.replicas.partition(name, data.index)
+        if name in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients do not write to {name}")
+        if context.api_version < VERSION_BATCH:
             return partition, None
         header = read_one_batch(data.records, partition.config)
         if header.attributes & UNUSUAL:
@@ -153,9 +164,10 @@ class _Produce:
             self.waiting.append(_Waiting(partition, answer, next_offset, partition.leader_epoch))
 
     def refuse(self, answer: PartitionProduceResponse, error: KafkaError, name: str) -> None:
-        """Say in the answer what was wrong; with no answer to come, close the connection."""
+        """Say in the answer what was wrong; with no answer to come, `finish` closes the connection."""
         if self.request.acks == ACKS_NONE:
-            raise ProtocolError(f"produce to {name}-{answer.index} with acks=0: {error}")
+            self.untold = self.untold or f"produce to {name}-{answer.index} with acks=0: {error}"
+            return
         answer.base_offset = -1
         answer.error_code = self._code_of(error)
         answer.error_message = error.message
@@ -194,7 +206,9 @@ class _Produce:
             endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack))
 
     def finish(self) -> Any:
-        """The response, or what awaits it."""
+        """The response, or what awaits it. Raises ProtocolError where something is wrong and no response is wanted."""
+        if self.untold is not None:
+            raise ProtocolError(self.untold)
         if self.waiting is not None:
             for topic in self.request.topic_data:
                 for data in topic.partition_data:

@@ -153,6 +153,13 @@ async def test_a_slice_begins_with_the_batch_that_holds_the_offset() -> None:
 
 
 @trio_test
+async def test_a_topic_without_a_name_is_one_that_is_not_there() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        answer = only(await caller.call(fetch((0, 0), topic=""), 12))
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@trio_test
 async def test_offsets_at_the_end_and_beyond() -> None:
     async with running_node() as node, caller_of(node) as caller:
         await make_topic(caller, "t")

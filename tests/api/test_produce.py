@@ -12,6 +12,9 @@ from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.batch import records, write_crc
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
+from pk.core.record.legacy import build_set
+from pk.core.values import OFFSETS_TOPIC
+from pk.core.wire.header import frame_request
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
 from pk.core.wire.messages.list_offsets import (
@@ -191,6 +194,44 @@ async def test_acks_0_has_no_answer_and_an_error_closes_the_connection() -> None
         await caller.send(request(batch(), topic="missing", acks=0), 9)
         assert await caller.at_end()
         assert await values_in(other) == [b"unanswered"]
+
+
+@trio_test
+async def test_acks_0_with_one_bad_partition_appends_the_others() -> None:
+    async with running_node() as node, caller_of(node) as caller, caller_of(node) as other:
+        await make_topic(other, "t")
+        sent = request(batch(b"good"), topic="missing", acks=0)
+        sent.topic_data += request(batch(b"good")).topic_data
+        await caller.send(sent, 9)
+        assert await caller.at_end()
+        assert await values_in(other) == [b"good"]
+
+
+@trio_test
+async def test_nobody_but_an_admin_writes_to_internal_topics() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        refused = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+        assert answer_of(await caller.call(request(batch(), OFFSETS_TOPIC), 9)) == refused
+        await make_topic(caller, OFFSETS_TOPIC)
+        refused = (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+        for version in (2, 9):
+            old = build_set([(0, NOW_MS, b"k", b"v")], 1)
+            sent = request(old if version < 3 else batch(), OFFSETS_TOPIC)
+            assert answer_of(await caller.call(sent, version)) == refused
+        frame = frame_request(request(batch(), OFFSETS_TOPIC), 9, 7, "__admin_client")
+        await caller.stream.send_all(frame)
+        assert answer_of(await caller.receive(0, 9)) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_topic_without_a_name_is_one_that_is_not_there(version: int) -> None:
+    @trio_test
+    async def run() -> None:
+        async with running_node() as node, caller_of(node) as caller:
+            refused = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+            assert answer_of(await caller.call(request(batch(), topic=""), version)) == refused
+
+    run()
 
 
 @trio_test
