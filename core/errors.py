@@ -194,10 +194,16 @@ def error_name(code: int) -> str:
         return f"ERROR_{code}"
 
 
+MESSAGE_CHARS_MAX = 8_000
+"""A message may quote what the client sent, and must still fit a string of the protocol: 32,767 bytes of UTF-8."""
+
+
 class KafkaError(Exception):
     """An error that a client is told: its code, and a sentence that says what was wrong."""
 
     def __init__(self, code: int, message: str | None = None) -> None:
+        if message is not None and len(message) > MESSAGE_CHARS_MAX:
+            message = f"{message[: MESSAGE_CHARS_MAX - 1]}…"
         super().__init__(message or error_name(code))
         self.code = code
         self.message = message

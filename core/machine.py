@@ -35,3 +35,7 @@ class Decision(Generic[R]):
     take_back: Callable[[], None] | None = None
     """Called where the append is refused: takes back what the decision did to soft state, and the timers above with it.
     None where soft state is right all the same."""
+
+    atomic: bool = True
+    """False where the records may be appended in several batches, of which later ones may be refused: each is right by
+    itself, and all together may be more than one batch can hold."""

@@ -34,6 +34,8 @@ NO_EPOCH: Final = -1
 NO_NODE: Final = -1
 
 MAX_TOPIC_NAME_CHARS: Final = 249
+STRING_BYTES_MAX: Final = 0x7FFF
+"""What a string of the protocol holds where its length is an int16, as in the keys of internal topics."""
 
 
 class TopicPartition(NamedTuple):

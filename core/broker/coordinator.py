@@ -24,7 +24,7 @@ from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.machine import Decision
 from pk.core.record.batch import iter_headers, records
-from pk.core.record.build import build_batch, control_type
+from pk.core.record.build import BATCH_BYTES_MAX, BatchBuilder, control_type
 from pk.core.record.compress import Codec
 
 if TYPE_CHECKING:
@@ -214,19 +214,26 @@ class Coordinator(Generic[M]):
             raise refusal
 
     def _append(self, decision: Decision[Any], now_ms: int) -> KafkaError | None:
-        """Write and replay. Returns why the log refused, in which case nothing is written."""
+        """Write and replay. Returns why the log refused, in which case nothing is written; of a decision that is not
+        atomic, nothing but the batches before."""
         machine = self.machine
         encoded = [machine.encode(record) for record in decision.records]
+        bytes_max = BATCH_BYTES_MAX if decision.atomic else self.partition.config.max_message_bytes
+        first = 0
         try:
-            batch = build_batch(
-                ((now_ms, key, value, ()) for key, value in encoded), codec=self._around.codec
-            )
-            appended = self.partition.append(batch, now_ms=now_ms)
+            while first < len(encoded):
+                batch = BatchBuilder(self._around.codec, bytes_max=bytes_max)
+                for key, value in encoded[first:]:
+                    if not batch.append(now_ms, key, value):
+                        break
+                end = first + batch.count
+                appended = self.partition.append(batch.build(), now_ms=now_ms)
+                for offset, record in enumerate(decision.records[first:end], appended.base_offset):
+                    machine.replay(record, offset, -1)
+                self.written = appended.last_offset + 1
+                first = end
         except KafkaError as e:
             return told(e)
-        for offset, record in enumerate(decision.records, appended.base_offset):
-            machine.replay(record, offset, -1)
-        self.written = appended.last_offset + 1
         return None
 
     def _set_timers(self, decision: Decision[Any], now_ms: int) -> None:
@@ -311,6 +318,8 @@ class Coordinator(Generic[M]):
         """Not the coordinator any more: drop the state, and send everybody who waits elsewhere."""
         self.state = State.CLOSED
         self._drop()
+        # Timers that were to come up much later still name this coordinator: they need not keep its state.
+        self.machine = self._make_machine()
 
     def _restart(self) -> None:
         """The state may not be what the log says: read it again."""

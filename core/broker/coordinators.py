@@ -20,7 +20,12 @@ from pk.core.group.machine import GroupMachine
 from pk.core.group.settings import GroupSettings
 from pk.core.machine import Decision
 from pk.core.record.compress import Codec
-from pk.core.values import INTERNAL_TOPICS, OFFSETS_TOPIC, coordinator_partition
+from pk.core.values import (
+    INTERNAL_TOPICS,
+    OFFSETS_TOPIC,
+    STRING_BYTES_MAX,
+    coordinator_partition,
+)
 
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
@@ -44,7 +49,10 @@ class Coordinators(Generic[M]):
         self._ticking = False
 
     def submit(self, key: str, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
-        """Have the coordinator of `key` decide (see `Coordinator.submit`). Raises NOT_COORDINATOR where it is not here."""
+        """Have the coordinator of `key` decide (see `Coordinator.submit`). Raises NOT_COORDINATOR where it is not here,
+        INVALID_GROUP_ID for a key that no record could hold."""
+        if len(key) * 3 > STRING_BYTES_MAX and len(key.encode()) > STRING_BYTES_MAX:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
         return self.coordinator(key).submit(decide)
 
     def coordinator(self, key: str) -> Coordinator[M]:

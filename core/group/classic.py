@@ -27,6 +27,7 @@ from pk.core.group.settings import (
     NewId,
     Step,
 )
+from pk.core.values import STRING_BYTES_MAX
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from pk.core.wire.messages.leave_group import (
@@ -42,6 +43,9 @@ MEMBER_ID_REQUIRED_SINCE: Final = 4
 SKIP_ASSIGNMENT_SINCE: Final = 9
 PROTOCOL_MANDATORY_SINCE: Final = 5
 """The SyncGroup that must name protocol type and name (KIP-559)."""
+
+NAME_BYTES_MAX: Final = STRING_BYTES_MAX - len("-00000000-0000-0000-0000-000000000000")
+"""Of the client's or the instance's name, which a member's id begins with."""
 
 SESSION: Final = "session"
 JOIN: Final = "join"
@@ -64,7 +68,7 @@ class ClassicGroups:
         self, request: JoinGroupRequest, version: int, client: Client, token: Token, step: Step
     ) -> None:
         """JoinGroup. Answered through `token`, now or later."""
-        error = self._join_refusal(request)
+        error = self._join_refusal(request, client)
         if error is not None:
             step.answer(token, _join_error(request.member_id, error))
             return
@@ -92,7 +96,7 @@ class ClassicGroups:
         if created and not step.records:
             step.records.append(empty_group_metadata(group.group_id, group.state_timestamp_ms))
 
-    def _join_refusal(self, request: JoinGroupRequest) -> ErrorCode | None:
+    def _join_refusal(self, request: JoinGroupRequest, client: Client) -> ErrorCode | None:
         if not request.group_id:
             return ErrorCode.INVALID_GROUP_ID
         settings = self.settings
@@ -102,6 +106,8 @@ class ClassicGroups:
             <= settings.max_session_timeout_ms
         ):
             return ErrorCode.INVALID_SESSION_TIMEOUT
+        if not _fits_a_record(request, client):
+            return ErrorCode.UNKNOWN_SERVER_ERROR
         return None
 
     def _has_room(self, group: Group, member_id: str) -> bool:
@@ -524,6 +530,16 @@ class ClassicGroups:
 
 def _rebalance_timeout_ms(request: JoinGroupRequest, version: int) -> int:
     return request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
+
+
+def _fits_a_record(request: JoinGroupRequest, client: Client) -> bool:
+    """Whether the record of the group can hold what the member says of itself. The longest is its id to be."""
+    instance_id = request.group_instance_id
+    named = client.client_id if instance_id is None else instance_id
+    texts = [request.protocol_type, *(p.name for p in request.protocols)]
+    return len(named.encode()) <= NAME_BYTES_MAX and all(
+        len(text.encode()) <= STRING_BYTES_MAX for text in texts
+    )
 
 
 def _check_sync(group: Group, request: SyncGroupRequest) -> None:

@@ -296,7 +296,7 @@ class Group:
         return max(hash_map_order(votes), key=votes.__getitem__)
 
     def _count_protocols(self, member: Member, by: int) -> None:
-        for name, _ in member.protocols:
+        for name in {name for name, _ in member.protocols}:  # a client may name one twice
             self.supported[name] = self.supported.get(name, 0) + by
 
     # Topics

@@ -50,6 +50,7 @@ GROUP_ID_NOT_FOUND_SINCE: Final = 9
 """The OffsetCommit that hears of an unknown group by its own code; older ones ILLEGAL_GENERATION."""
 
 NO_RETENTION: Final = -1
+TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 class Committed(NamedTuple):
@@ -95,7 +96,7 @@ class Offsets:
         now_ms = step.now_ms
         expire_ms = NO_TIMESTAMP
         if request.retention_time_ms != NO_RETENTION:
-            expire_ms = now_ms + request.retention_time_ms
+            expire_ms = min(now_ms + request.retention_time_ms, TIMESTAMP_MAX)
         metadata_max = self.settings.offset_metadata_max_bytes
         response = OffsetCommitResponse()
         for topic in request.topics:
@@ -214,12 +215,14 @@ class Offsets:
         step.reply = response
 
     def delete_group(self, group_id: str, step: Step) -> ErrorCode:
-        """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE."""
+        """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE. The group itself goes
+        last: where the log refuses some of it, the rest can be deleted later."""
         group = self._classic.groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if group.state is not State.EMPTY:
             return ErrorCode.NON_EMPTY_GROUP
+        step.atomic = False
         of_group = self.committed.get(group_id, {})
         positions = {(t, p): None for t, partitions in of_group.items() for p in partitions}
         positions.update({(t, p): None for g, t, p in self._open if g == group_id})
@@ -235,7 +238,8 @@ class Offsets:
     # Expiry
 
     def expire(self, step: Step) -> bool:
-        """Forget what is out of date. True where there was more than fits one batch."""
+        """Forget what is out of date. True where there was more than is done at once."""
+        step.atomic = False
         in_transactions = {group_id for group_id, _, _ in self._open}
         for group in self._classic.groups.values():
             if len(step.records) >= EXPIRED_RECORDS_MAX:
@@ -274,6 +278,7 @@ class Offsets:
 
     def topics_deleted(self, topics: list[tuple[str, Uuid]], step: Step) -> None:
         """Topics (name, id) are gone, and with them their offsets; not those of a later topic of the same name."""
+        step.atomic = False
         gone = dict(topics)
         for group_id in self.committed:
             for topic, partition, found in self._of_group(group_id):

@@ -76,6 +76,39 @@ class TestJoin:
     def test_the_session_timeout_has_bounds(self, s: Scenario, session_ms: int) -> None:
         assert s.join(session_ms=session_ms).error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"client_id": "c" * 32_731},
+            {"client_id": "é" * 16_366},
+            {"instance_id": "i" * 32_731},
+            {"protocol_type": "p" * 32_768},
+            {"protocols": [("p" * 32_768, b"")]},
+        ],
+        ids=lambda said: next(iter(said)),
+    )
+    def test_what_no_record_can_hold_is_refused(self, s: Scenario, said: dict[str, Any]) -> None:
+        assert s.join(**said).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert not s.machine.classic.groups
+
+    def test_the_longest_client_id_has_a_record(self) -> None:
+        member = "00000000-0000-0000-0000-000000000000"
+        s = Scenario()
+        s.machine.classic._new_id = lambda: member
+        token = s.join(client_id="c" * 32_730, version=3)
+        joined = s.after(3000)[token]
+        assert s.sync(joined.member_id, 1, {joined.member_id: b"x"}).assignment == b"x"
+        assert len(last_value(s).members[0].member_id) == 32_767
+
+    def test_a_protocol_that_is_named_twice_counts_once(self, s: Scenario) -> None:
+        twice = [("range", subscription("t")), ("range", subscription("u"))]
+        tokens = [s.join(version=3, protocols=twice), s.join(version=3)]
+        answers = s.after(6000)
+        assert [(answers[t].error_code, answers[t].protocol_name) for t in tokens] == [
+            (NONE, "range"),
+            (NONE, "range"),
+        ]
+
     def test_the_group_needs_an_id(self, s: Scenario) -> None:
         assert s.join(group="").error_code == ErrorCode.INVALID_GROUP_ID
 

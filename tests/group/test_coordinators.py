@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from pk.core.machine import Decision
 from pk.core.meta.events import TopicDeleted
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.values import OFFSETS_TOPIC, coordinator_partition
+from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
 from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.join_group import (
@@ -388,6 +390,18 @@ class TestWaiting:
 
 class TestRefusal:
     @simulated
+    async def test_a_group_id_that_no_record_can_hold(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await put(test, 1)
+            machine, too_long = only(test).machine, "é" * 16_384
+            assert await put(test, 1, too_long) == [ErrorCode.INVALID_GROUP_ID]
+            assert (await test.ask(join(group=too_long))).error_code == ErrorCode.INVALID_GROUP_ID
+            assert await put(test, 1, "g" * 32_767) == [NONE]
+            assert only(test).machine is machine, "nobody else's state was dropped for it"
+
+    @simulated
     async def test_too_few_in_sync(self) -> None:
         async with running(**ONE_PARTITION) as test:
             await test.ask(find())
@@ -477,6 +491,36 @@ class TestTime:
             await controller_of(test.broker).submit(
                 lambda image: Decision([TopicDeleted(topic_id)])
             )
+            assert await committed(test) == {}
+
+    @simulated
+    async def test_more_offsets_of_a_deleted_topic_than_one_batch_holds_go_too(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            groups = [f"group-{i}" for i in range(20)]
+            for group in groups:
+                assert await put(test, 1, group) == [NONE]
+            await test.configure(OFFSETS_TOPIC, "max.message.bytes", "200")
+            topic_id = test.broker.image.topics["t"].topic_id
+            await controller_of(test.broker).submit(
+                lambda image: Decision([TopicDeleted(topic_id)])
+            )
+            assert [await committed(test, group) for group in groups] == [{}] * 20
+
+    @simulated
+    async def test_a_group_of_more_offsets_than_one_batch_holds_is_deleted(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            topics = [f"topic-{i}" for i in range(20)]
+            await test.create_topics(*topics)
+            request = commit(1)
+            request.topics = [replace(request.topics[0], name=name) for name in topics]
+            assert errors(await test.ask(request, 9)) == [NONE] * 20
+            await test.configure(OFFSETS_TOPIC, "max.message.bytes", "200")
+            answer = await test.ask(DeleteGroupsRequest(groups_names=["g"]))
+            assert [r.error_code for r in answer.results] == [NONE]
+            assert only(test).machine.classic.groups == {}
             assert await committed(test) == {}
 
     @simulated

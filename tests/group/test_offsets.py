@@ -162,6 +162,12 @@ class TestCommit:
         assert value[15:23] == START_MS.to_bytes(8)
         assert value[23:] == b"\x01\0\x10" + ID, "one tagged field: the topic's id"
 
+    @pytest.mark.parametrize("retention_ms", [-(1 << 63), (1 << 63) - 1])
+    def test_a_retention_may_be_any_number(self, s: Scenario, retention_ms: int) -> None:
+        assert s.commit({("t", 0): 5}, retention_ms=retention_ms, version=4) == [NONE]
+        s.after(2 * RETENTION_MS)
+        assert s.fetch() == ({("t", 0): 5} if retention_ms > 0 else {})
+
     def test_a_commit_with_a_retention_of_its_own_is_written_in_version_1(
         self, s: Scenario
     ) -> None:
