@@ -11,6 +11,7 @@ from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.broker.partition import Partition
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import INTERNAL_TOPICS
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -87,8 +88,11 @@ async def _wait(
 
 
 def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple[Partition, int]:
-    """The partition, and where it is to start. Raises POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and what the partition does."""
+    """The partition, and where it is to start. Raises INVALID_TOPIC_EXCEPTION for an internal topic, whose coordinators
+    need all of it, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE, and what the partition does."""
     partition = context.broker.replicas.partition(topic, wish.partition_index)
+    if topic in INTERNAL_TOPICS:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are not deleted")
     partition.check_leader()
     if not partition.config.delete:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} is only compacted")

@@ -1,9 +1,12 @@
-"""DeleteTopics (20), versions 0–6: by name, from version 6 on also by id (KIP-516)."""
+"""DeleteTopics (20), versions 0–6: by name, from version 6 on also by id (KIP-516). Before version 3 there is no
+TOPIC_DELETION_DISABLED (KIP-322): who may not delete asked for what cannot be."""
+
+from typing import Final
 
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
-from pk.core.errors import KafkaError
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
 from pk.core.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -11,13 +14,20 @@ from pk.core.wire.messages.delete_topics import (
     DeleteTopicsResponse,
 )
 
+_VERSION_DISABLED: Final = 3
+
 
 async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete what is named, each topic by itself."""
     config = context.broker.config
-    return await decided(
+    response: DeleteTopicsResponse = await decided(
         context, lambda image: topics.delete_topics(image, request, config), request.timeout_ms
     )
+    if context.api_version < _VERSION_DISABLED:
+        for result in response.responses:
+            if result.error_code == ErrorCode.TOPIC_DELETION_DISABLED:
+                result.error_code = ErrorCode.INVALID_REQUEST
+    return response
 
 
 def error_response(

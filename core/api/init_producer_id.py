@@ -6,14 +6,18 @@ Ids come from blocks that the controller hands to brokers, so that no two produc
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from pk.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A fresh id with epoch 0; with a transactional id: there is no coordinator for it."""
+    """A fresh id with epoch 0; with a transactional id: there is no coordinator for it. Raises INVALID_REQUEST for half
+    of what a producer had: its id without its epoch, or the epoch alone."""
+    if request.transactional_id == "":
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        if not request.transactional_id:
-            raise KafkaError(ErrorCode.INVALID_REQUEST)
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     producer_id = await context.broker.producer_ids.next()
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -172,22 +172,28 @@ def _replicas_of(
                 ErrorCode.INVALID_REQUEST,
                 "with a manual assignment, partitions and replication factor must be -1",
             )
+        _check_budget(len(topic.assignments), budget)
         return _assigned(image, topic)
-    if count != -1 and count <= 0:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic cannot have {count} partitions")
     if factor != -1 and factor <= 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"the replication factor must be positive, or -1 for the default, not {factor}",
         )
+    if count != -1 and count <= 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic cannot have {count} partitions")
     count = config.num_partitions if count == -1 else count
     factor = config.default_replication_factor if factor == -1 else factor
+    _check_budget(count, budget)
+    return place(image.brokers.values(), count, factor, random)
+
+
+def _check_budget(count: int, budget: int) -> None:
+    """Raises POLICY_VIOLATION where a request asks for more partitions than its `budget` has left."""
     if count > budget:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
             f"more than {PARTITIONS_PER_REQUEST_MAX} new partitions in one request",
         )
-    return place(image.brokers.values(), count, factor, random)
 
 
 def _assigned(image: MetadataImage, topic: CreatableTopic) -> list[tuple[int, ...]]:
@@ -365,11 +371,7 @@ def _grow(
             ErrorCode.INVALID_PARTITIONS,
             f"topic {topic.name} has {have} partitions, {wanted.count} would not be more",
         )
-    if more > budget:
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            f"more than {PARTITIONS_PER_REQUEST_MAX} new partitions in one request",
-        )
+    _check_budget(more, budget)
     factor = len(target(topic.partitions[0]))
     if wanted.assignments is not None:
         if len(wanted.assignments) != more:

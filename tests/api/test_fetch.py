@@ -13,6 +13,7 @@ from pk.core.errors import ErrorCode
 from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
+from pk.core.values import OFFSETS_TOPIC
 from pk.core.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -444,15 +445,16 @@ async def test_delete_records_moves_the_start() -> None:
 
 
 @trio_test
-async def test_records_of_a_compacted_topic_are_not_deleted() -> None:
+async def test_records_of_a_compacted_or_an_internal_topic_are_not_deleted() -> None:
     async with running_node() as node, caller_of(node) as caller:
+
+        async def delete(name: str) -> int:
+            topic = DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(offset=-1)])
+            response = await caller.call(DeleteRecordsRequest(topics=[topic]), 2)
+            return response.topics[0].partitions[0].error_code
+
         await make_topic(caller, "t", cleanup__policy="compact")
-        response = await caller.call(
-            DeleteRecordsRequest(
-                topics=[
-                    DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(offset=-1)])
-                ]
-            ),
-            2,
-        )
-        assert response.topics[0].partitions[0].error_code == ErrorCode.POLICY_VIOLATION
+        assert await delete("t") == ErrorCode.POLICY_VIOLATION
+        assert await delete(OFFSETS_TOPIC) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await make_topic(caller, OFFSETS_TOPIC, cleanup__policy="compact,delete")
+        assert await delete(OFFSETS_TOPIC) == ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -355,6 +355,22 @@ async def test_a_transactional_id_has_no_coordinator() -> None:
 
 
 @trio_test
+async def test_a_producer_that_was_fenced_names_both_its_id_and_its_epoch() -> None:
+    async with running_node() as node, caller_of(node) as caller:
+        for producer_id, epoch, code in (
+            (7, -1, ErrorCode.INVALID_REQUEST),
+            (-1, 7, ErrorCode.INVALID_REQUEST),
+            (7, 7, ErrorCode.NONE),
+        ):
+            sent = InitProducerIdRequest(
+                transactional_id=None, producer_id=producer_id, producer_epoch=epoch
+            )
+            response = await caller.call(sent, 3)
+            assert response.error_code == code
+            assert (response.producer_epoch == 0) == (code == ErrorCode.NONE)
+
+
+@trio_test
 async def test_flush_messages_syncs_before_the_answer_and_one_sync_serves_many() -> None:
     disk = MemoryDisk()
     async with running_node(disk) as node, caller_of(node) as caller:

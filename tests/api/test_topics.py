@@ -114,6 +114,21 @@ async def test_a_topic_made_again_is_another_one() -> None:
         assert answer.responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_who_may_not_delete_is_told_so_in_a_code_that_the_version_has(version: int) -> None:
+    @simulated
+    async def main() -> None:
+        async with asking(delete_topic_enable="false") as admin:
+            await admin.create("t")
+            request = DeleteTopicsRequest(topic_names=["t"], timeout_ms=30_000)
+            (result,) = (await admin.ask(request, version)).responses
+            disabled = ErrorCode.TOPIC_DELETION_DISABLED
+            assert result.error_code == (disabled if version > 2 else ErrorCode.INVALID_REQUEST)
+            assert "t" in admin.broker.image.topics
+
+    main()
+
+
 @pytest.mark.parametrize("version", range(4))
 def test_every_version_adds_partitions(version: int) -> None:
     @simulated
