@@ -17,6 +17,7 @@ from pk.cli.commands.configs import (
     shown_name,
     spoken_name,
 )
+from pk.cli.commands.heard import until_configs
 from pk.cli.commands.undo_configs import remember_configs, settle_configs
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
@@ -189,6 +190,8 @@ async def make_changes(context: Context, plan: ConfigPlan) -> list[dict[str, Any
     kept = None if trying else await remember_configs(context, plan.known, plan.wanted)
     answers = await admin.alter_configs(plan.wanted, validate_only=trying)
     failed = [resource for resource in plan.wanted if answers[resource] is not None]
+    if not trying:
+        await until_configs(admin, plan.known, plan.wanted, failed)
     if kept is not None:
         settle_configs(kept, failed)
         if len(failed) < len(plan.wanted):

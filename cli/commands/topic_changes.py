@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import trio
-
 from pk.cli.commands.common import existing_topics, is_unknown, topic_names, unknown_topic, whole
+from pk.cli.commands.heard import until_topics
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import phrase
@@ -24,10 +23,6 @@ from pk.net.client.results import (
     ResourceType,
     TopicDescription,
 )
-
-KNOWN_S = 5.0
-"""How long `create` waits for the brokers to tell of a new topic."""
-KNOWN_RETRY_S = 0.05
 
 _RESULT = (Column("topic"), Column("result"), Column("error", wide=True))
 _CREATED = (
@@ -109,7 +104,7 @@ async def create(context: Context) -> None:
             rows.append(result_row(context, name, answer, done))
     if not args.dry_run:
         created = [name for name in names if isinstance(answers[name], CreatedTopic)]
-        await _until_known(admin, created)
+        await until_topics(admin, created, lambda _, told: isinstance(told, TopicDescription))
         bootstrap = context.settings.bootstrap
         remember(
             bootstrap,
@@ -117,17 +112,6 @@ async def create(context: Context) -> None:
             {*recall(bootstrap, "topic"), *(r["topic"] for r in rows if not r["error"])},
         )
     finish(context, Listing(_CREATED, rows), [(name, answers[name]) for name in names])
-
-
-async def _until_known(admin: Admin, names: list[str]) -> None:
-    """Wait until the brokers tell of new topics: the controller answers before they have heard, and the next command
-    may ask one that has not. Gives up quietly after `KNOWN_S`: the topics are made all the same."""
-    with trio.move_on_after(KNOWN_S):
-        while names:
-            found = await admin.describe_topics(names)
-            names = [name for name in names if isinstance(found[name], Exception)]
-            if names:
-                await trio.sleep(KNOWN_RETRY_S)
 
 
 def _known(number: int) -> int | None:
@@ -199,11 +183,20 @@ async def delete(context: Context) -> None:
         for name in there:
             rows.append(result_row(context, name, answers[name], "deleted"))
             errors.append((name, answers[name]))
+        gone = [name for name in there if answers[name] is None]
+        await until_topics(admin, gone, lambda name, told: _is_another(told, described[name]))
         bootstrap = context.settings.bootstrap
         remember(bootstrap, "topic", set(recall(bootstrap, "topic")) - set(there))
     order = {name: i for i, name in enumerate(names)}
     rows.sort(key=lambda row: order[row["topic"]])
     finish(context, Listing(_RESULT, rows), errors)
+
+
+def _is_another(told: object, deleted: object) -> bool:
+    """Whether a topic is gone; whoever writes to it may have had it made anew."""
+    if isinstance(told, TopicDescription):
+        return told.topic_id != _described(deleted).topic_id
+    return isinstance(told, KafkaError) and is_unknown(told)
 
 
 def _described(answer: object) -> TopicDescription:
@@ -261,10 +254,17 @@ async def _grow(
         {name: NewPartitions(total) for name, total in totals.items()},
         validate_only=context.args.dry_run,
     )
+    if not context.args.dry_run:
+        grown = [name for name in totals if answers[name] is None]
+        await until_topics(admin, grown, lambda name, told: _has(told, totals[name]))
     return [
         result_row(context, name, answers[name], done, **{"from": now[name], "to": total})
         for name, total in totals.items()
     ]
+
+
+def _has(told: object, partitions: int) -> bool:
+    return isinstance(told, TopicDescription) and len(told.partitions) >= partitions
 
 
 def _what_is_typed(context: Context, names: Collection[str]) -> str:

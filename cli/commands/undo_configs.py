@@ -201,6 +201,9 @@ async def _do(
     kept = await remember_configs(context, described, todo, undoes=change.id)
     answers = await admin.alter_configs(todo)
     failed = [resource for resource, error in answers.items() if error is not None]
+    from pk.cli.commands.heard import until_configs
+
+    await until_configs(admin, described, todo, failed)
     for row in rows:
         error = next((answers[res] for res in failed if _name(res) == row["resource"]), None)
         if row["result"] == "would be set":

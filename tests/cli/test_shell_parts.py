@@ -332,7 +332,7 @@ def test_how_long_a_command_took(seconds: float, shown: str) -> None:
 def test_no_thread_is_left_by_a_shell_that_was_not_started() -> None:
     before = threading.active_count()
     Shell(HERE, interactive=True)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # of others, one may end meanwhile
 
 
 # Commands in the engine

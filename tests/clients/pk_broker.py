@@ -20,8 +20,8 @@ from typing import IO, Self
 from clients.apache_kafka import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 60.0
 
 
 class PkBrokerError(Exception):
