@@ -259,7 +259,7 @@ def zookeeper_config(server: ZooKeeperServer, node_id: int, roles: str) -> Broke
         listeners=listeners,
         controller__listener__names="CONTROLLER",
         pk__metadata__store=f"zookeeper://{server.address}/cluster",
-        pk__zookeeper__session__timeout__ms="1000",
+        pk__zookeeper__session__timeout__ms="6000",
     )
 
 
