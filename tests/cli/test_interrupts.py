@@ -132,10 +132,17 @@ def test_at_any_call(
 
 @pytest.fixture
 def on_interrupts() -> Iterator[None]:
-    """Whoever runs the tests in the background of a script ignores SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Whoever runs the tests in the background of a script ignores SIGINT, and below nohup SIGHUP."""
+    before = {
+        number: signal.signal(number, handler)
+        for number, handler in (
+            (signal.SIGINT, signal.default_int_handler),
+            (signal.SIGHUP, signal.SIG_DFL),
+        )
+    }
     yield
-    signal.signal(signal.SIGINT, before)
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _what_ends(handler: Callable[[Context], Any]) -> BaseException:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from clients.pk_broker import heed_signals
 from terminal import read_until, start_on_pty
 
 Run = Callable[..., Any]
@@ -31,6 +32,7 @@ class Up:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=heed_signals,  # noqa: PLW1509
         )
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline()

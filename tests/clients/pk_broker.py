@@ -50,11 +50,17 @@ def pk_environment() -> dict[str, str]:
     }
 
 
+def heed_signals() -> None:
+    """For a process that is to be: what runs tests in the background ignores SIGINT, nohup SIGHUP, and so would its children."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def running(*words: str, stdin: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[str]]:
     """A `pk` command in a process of its own, which does not outlive the block.
 
-    It heeds Ctrl-C as in a terminal: what runs tests in the background ignores SIGINT, and so would its children.
+    It heeds Ctrl-C and the end of its terminal, as below a shell.
     """
     with subprocess.Popen(
         pk_command(*words),
@@ -63,7 +69,7 @@ def running(*words: str, stdin: int = subprocess.DEVNULL) -> Iterator[subprocess
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+        preexec_fn=heed_signals,  # noqa: PLW1509
     ) as process:
         try:
             yield process
