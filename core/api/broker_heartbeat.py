@@ -8,6 +8,7 @@ and ours leaves that to the brokers.
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
+from pk.core.broker.office import Decide, Elsewhere
 from pk.core.meta import brokers
 from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
@@ -17,14 +18,14 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
     controller, config = the_controller(context), context.broker.config
     liveness, node = controller.liveness, request.broker_id
 
-    def decide(image):
+    def ask() -> Decide:
         may_go = liveness is None or liveness.may_shut_down(node)
-        return brokers.heartbeat(image, request, config, may_shut_down=may_go)
+        return lambda image: brokers.heartbeat(image, request, config, may_shut_down=may_go)
 
     if liveness is not None and _is_current(context, request):
         # Before the decision: who waits in the queue behind a slow append has been heard.
         liveness.heard(node, request.broker_epoch, context.connection_id)
-    return await controller.submit(decide, shown=False)
+    return await controller.submit(Elsewhere(ask), shown=False)
 
 
 def _is_current(context: Context, request: BrokerHeartbeatRequest) -> bool:

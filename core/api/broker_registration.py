@@ -8,6 +8,7 @@ The answer has the broker epoch: it names this incarnation in everything that it
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
+from pk.core.broker.office import Decide, Elsewhere
 from pk.core.errors import ErrorCode
 from pk.core.meta.brokers import register_broker
 from pk.core.wire.messages.broker_registration import (
@@ -25,13 +26,13 @@ async def handle(
         return BrokerRegistrationResponse(error_code=ErrorCode.INVALID_REQUEST)
     controller, config = the_controller(context), context.broker.config
 
-    def decide(image):
+    def ask() -> Decide:
         # Asked when the decision is made: the session may have ended while this waited.
         liveness = controller.liveness
         alive = liveness is not None and liveness.alive(request.broker_id)
-        return register_broker(image, request, config, alive=alive)
+        return lambda image: register_broker(image, request, config, alive=alive)
 
-    return await controller.submit(decide, shown=False)
+    return await controller.submit(Elsewhere(ask), shown=False)
 
 
 API = Api(key=62, versions=(0, 4), handle=handle, operation=Operation.CLUSTER_ACTION)

@@ -41,7 +41,7 @@ Alive = dict[int, tuple[str, int, str | None]]
 """Brokers that are alive and reachable by the asker's listener: host, port, rack."""
 
 LARGE_PARTITIONS: Final = 500
-"""Beyond so many, an answer about everything is made in a thread: it takes the loop milliseconds."""
+"""Beyond so many, an answer is made in a thread: it takes the loop milliseconds."""
 
 Refused = dict[str, int]
 """Topics that could not be created: name → error code."""
@@ -98,7 +98,11 @@ def _large(context: Context, request: MetadataRequest) -> bool:
     """Whether many partitions are asked for."""
     if _wants_all(request, context.api_version):
         return context.broker.image.partition_count > LARGE_PARTITIONS
-    return len(request.topics or ()) > LARGE_PARTITIONS
+    known, count = context.broker.image.topics, 0
+    for topic in request.topics or ():
+        found = known.get(topic.name or "")
+        count += len(found.partitions) if found is not None else 1
+    return count > LARGE_PARTITIONS
 
 
 def _wants_all(request: MetadataRequest, version: int) -> bool:

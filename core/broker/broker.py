@@ -195,11 +195,13 @@ class Broker:
         opened = await self.replicas.prepare(image, found, self.config)
         gone = self.replicas.commit(image, found, opened)
         self.image = image
-        self.fetchers.follow(opened, found)
-        self.directories.follow(opened, found)
+        # Without a checkpoint: a coordinator must not outlive the leadership that it rests on, nor see the next one.
         for follow in self.followers:
             follow(image, found)
         self.purgatory.touch(MetadataImage)
+        # These may be late: what nobody fetches yet is fetched a moment later.
+        await self.fetchers.follow(opened, found)
+        await self.directories.follow(opened, found)
         await self.replicas.retire(gone)
         if self.replicas.lacking_room(image):
             self._lacks_room.set()

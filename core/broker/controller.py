@@ -31,7 +31,8 @@ from pk.core.broker.leader_balance import LeaderBalance
 from pk.core.broker.liveness import Liveness
 from pk.core.broker.metadata_feed import Appended, MetadataFeed
 from pk.core.broker.observers import Observers
-from pk.core.broker.office import Decide, Follow
+from pk.core.broker.office import Decide, Elsewhere, Follow
+from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
@@ -49,6 +50,11 @@ Duty = Callable[[], Awaitable[None]]
 
 EVENTS_PER_APPEND_MAX = 20_000
 """Beyond this, queued decisions wait for the next append: one must not grow without end."""
+
+LARGE_IMAGE, LARGE_DECISION = 1000, 1000
+"""Partitions, events: what takes the loop milliseconds."""
+AT_WORK = "decisions"
+"""Threads of their own: no disk that is slow holds up a decision."""
 
 
 @dataclass(slots=True, eq=False)
@@ -190,21 +196,9 @@ class Controller:
         batch: list[_Submitted] = []
         events = Appended()
         before = image = self.image
-        while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
-            one = self._queue.popleft()
-            batch.append(one)
-            try:
-                decision = one.decide(image)
-                # A decision that contradicts the image is a fault of ours: it fails alone, and
-                # before it is in the store.
-                image = image.apply(decision.records)
-            except Exception as e:  # noqa: BLE001 - it is its submitter's
-                one.error = e
-                continue
-            one.reply, one.offset = decision.reply, image.offset
-            events += decision.records
         error: Exception | None = FateUnknown("the controller stopped while it appended")
         try:
+            image = await self._decide(batch, events)
             if events:
                 await self._store.append(self.epoch, before.offset, events)
             error = None
@@ -226,6 +220,38 @@ class Controller:
                     self._unshown.append(one)
                 else:
                     one.done.set()
+
+    async def _decide(self, batch: list[_Submitted], events: Appended) -> MetadataImage:
+        """Decide what is queued, which goes into `batch`, and its events into `events`; the image with all of them.
+
+        What is large is done in a thread: only this task takes from the queue, and nobody sees what is not in the store.
+        """
+        image = self.image
+        while self._queue and len(events) < EVENTS_PER_APPEND_MAX:
+            one = self._queue.popleft()
+            batch.append(one)
+            one.error = _refusal("the controller stopped before it decided")
+            try:
+                decide = one.decide
+                if isinstance(decide, Elsewhere) and image.partition_count > LARGE_IMAGE:
+                    decision = await offload(decide.ask(), image, directory=AT_WORK)
+                else:
+                    decision = decide(image)
+                records = decision.records
+                # A decision that contradicts the image is a fault of ours: it fails alone, and
+                # before it is in the store.
+                large = len(records) > LARGE_DECISION
+                image = (
+                    await offload(image.apply, records, directory=AT_WORK)
+                    if large
+                    else image.apply(records)
+                )
+            except Exception as e:  # noqa: BLE001 - it is its submitter's
+                one.error = e
+                continue
+            one.error, one.reply, one.offset = None, decision.reply, image.offset
+            events += records
+        return image
 
     def _commit_image(
         self, before: MetadataImage, events: list[Event], image: MetadataImage

@@ -34,6 +34,8 @@ logger = logging.getLogger("pk.replication")
 
 RETRY_S: Final = 0.5
 TIMEOUT_MS: Final = 5_000
+COMPARED_AT_ONCE: Final = 512
+"""Partitions of an image that are looked at between two checkpoints."""
 PARTITIONS_MAX: Final = 2250
 """In one request, as Kafka's broker has it."""
 
@@ -55,15 +57,16 @@ class DirectoryReports:
         self._due: dict[Partition, None] = {}
         self._more = trio.Event()
 
-    def follow(self, opened: Iterable[Partition], found: Changes) -> None:
+    async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
         """An image is in force: report what it has in another directory than it is in."""
         replicas = self._broker.replicas
-        for partition in opened:
-            self._compare(partition)
-        for change in found.partitions:
-            partition = replicas.find(*change.tp)
+        changed = [partition.tp for partition in opened] + [c.tp for c in found.partitions]
+        for looked, tp in enumerate(dict.fromkeys(changed), 1):
+            partition = replicas.find(*tp)
             if partition is not None:
                 self._compare(partition)
+            if not looked % COMPARED_AT_ONCE:
+                await trio.lowlevel.checkpoint()
 
     def moved(self, partition: Partition) -> None:
         """A replica lies in another directory now."""

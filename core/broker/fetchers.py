@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+import trio
+
 from pk.core.broker.fetcher import Fetcher
 from pk.core.broker.partition import Partition
 from pk.core.meta.image import Changes, PartitionImage, TopicImage
@@ -18,6 +20,9 @@ from pk.core.values import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
+
+LOOKED_AT_ONCE = 512
+"""Partitions of an image that are looked at between two checkpoints."""
 
 
 class Fetchers:
@@ -41,10 +46,13 @@ class Fetchers:
         """Stop fetching what `found` gives another leader, another epoch or to nobody here, and everything where it gives
         partitions to other fetchers; returns when none of it is being cut."""
         released = [p for topic in found.topics_deleted for p in self._of_topic(topic)]
-        for change in found.partitions:
-            partition = self._broker.replicas.find(*change.tp)
-            if partition is not None and self._is_released(partition, change.new):
-                released.append(partition)
+        for start in range(0, len(found.partitions), LOOKED_AT_ONCE):
+            if start:
+                await trio.lowlevel.checkpoint()
+            for change in found.partitions[start : start + LOOKED_AT_ONCE]:
+                partition = self._broker.replicas.find(*change.tp)
+                if partition is not None and self._is_released(partition, change.new):
+                    released.append(partition)
         if self._broker.config.num_replica_fetchers != self._count:
             released += self._of
         for partition in released:
@@ -66,7 +74,7 @@ class Fetchers:
             or new.leader != partition.leader
         )
 
-    def follow(self, opened: Iterable[Partition], found: Changes) -> None:
+    async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
         """Fetch what is to be fetched, now that the image is in force."""
         if self._broker.config.num_replica_fetchers != self._count:
             self._count = self._broker.config.num_replica_fetchers
@@ -74,10 +82,12 @@ class Fetchers:
         else:
             changed = [change.tp for change in found.partitions]
             changed += [partition.tp for partition in opened]
-        for tp in dict.fromkeys(changed):
+        for looked, tp in enumerate(dict.fromkeys(changed), 1):
             partition = self._broker.replicas.find(*tp)
             if partition is not None and partition not in self._of and self._is_fetched(partition):
                 self._add(partition)
+            if not looked % LOOKED_AT_ONCE:
+                await trio.lowlevel.checkpoint()
         for key, fetcher in list(self._fetchers.items()):
             if not len(fetcher):
                 fetcher.scope.cancel()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from pk.core.broker.office import Office
+from pk.core.broker.office import Elsewhere, Office
 from pk.core.errors import KafkaError
 from pk.core.meta.elections import elect_offline, rebalance_leaders
 from pk.core.meta.image import MetadataImage, changes
@@ -57,7 +57,7 @@ class LeaderBalance:
         config = self._broker.config
         try:
             return await self._controller.submit(
-                lambda image: rebalance_leaders(image, config), shown=False
+                Elsewhere(lambda: lambda image: rebalance_leaders(image, config)), shown=False
             )
         except KafkaError as e:
             logger.info("leaders were not balanced: %s", e)

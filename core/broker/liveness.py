@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from pk.core.broker.office import Office
+from pk.core.broker.office import Elsewhere, Office
 from pk.core.broker.peers import PeerLost
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
@@ -202,7 +202,7 @@ class Liveness:
         config = self._broker.config
         try:
             fenced = await self._controller.submit(
-                lambda image: fence_all(image, gone, config), shown=False
+                Elsewhere(lambda: lambda image: fence_all(image, gone, config)), shown=False
             )
         except KafkaError as e:
             logger.info("brokers %s could not be fenced: %s", [i for i, _ in gone], e)
@@ -277,9 +277,11 @@ def fence_all(
 ) -> Decision[Event]:
     """Fence all these brokers, (id, epoch) each, in one decision; the reply is the ids of those that were not fenced yet."""
     decision: Decision[Event] = Decision(reply=[])
+    applied = 0
     for broker_id, broker_epoch in gone:
+        image = image.apply(decision.records[applied:])
+        applied = len(decision.records)
         one = fence_broker(image, broker_id, broker_epoch, config)
-        image = image.apply(one.records)
         decision.records += one.records
         if one.reply:
             decision.reply.append(broker_id)

@@ -15,12 +15,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
 import trio
 
 from pk.core import cbor
 from pk.core.broker.metadata_log import TOPIC_ID
+from pk.core.broker.offload import offload
 from pk.core.broker.peers import Channel, PeerLost, Peers
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError, error_name
@@ -54,10 +55,17 @@ POLL_MS: Final = 2_000
 LOOK_AGAIN_S: Final = 0.5
 """How often it is asked whether somebody else is the controller by now: one that is paused says nothing itself."""
 
+REPLAYED_INLINE_BYTES: Final = 16 * 1024
+"""So much of the log is replayed on the loop, some hundred events; the rest in a thread."""
+
+AT_WORK: Final = "metadata"
+"""Threads of their own: no disk that is slow holds up the news."""
+
 BACKOFF_S_MAX: Final = 0.5
 SNAPSHOT_BYTES_MAX: Final = 1 << 31
 
 Publish = Callable[[MetadataImage], Awaitable[None]]
+Args = TypeVarTuple("Args")
 
 
 class MetadataBroken(Exception):
@@ -181,7 +189,8 @@ class MetadataFollower:
                 f" {image.controller_epoch} up to {image.offset}: it has lost events"
             )
         else:
-            found = replay(image, fetched.records or b"")
+            data = fetched.records or b""
+            found = await _at_work(len(data), replay, image, bytes(data))
         if found is image or self._leads():
             return
         self._check_cluster(found)
@@ -234,7 +243,7 @@ class MetadataFollower:
                 )
             data += piece
         try:
-            found = snapshot.load(bytes(data))
+            found = await _at_work(size, snapshot.load, bytes(data))
         except cbor.CborError as e:
             raise MetadataBroken(f"its snapshot cannot be read: {e}") from e
         if found.offset != wanted.end_offset:
@@ -278,6 +287,16 @@ class MetadataFollower:
         known = self._newest().cluster_id
         if known and found.cluster_id != known:
             raise MetadataBroken(f"it is that of cluster {found.cluster_id}, this is {known}")
+
+
+async def _at_work(
+    size: int, work: Callable[[*Args], MetadataImage], *args: *Args
+) -> MetadataImage:
+    """`work(*args)`, for `size` bytes of the log: in a thread where they are many. What it works on are values that nobody
+    changes, and an image that is not the newest any more when it is made is not published."""
+    if size <= REPLAYED_INLINE_BYTES:
+        return work(*args)
+    return await offload(work, *args, directory=AT_WORK)
 
 
 def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:

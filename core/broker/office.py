@@ -13,6 +13,18 @@ from pk.core.meta.image import MetadataImage
 Decide = Callable[[MetadataImage], Decision[Event]]
 """What makes a decision on the newest image."""
 
+
+class Elsewhere:
+    """A decision that a thread may make where the image is large: about every partition of a broker, say. Also a `Decide`."""
+
+    def __init__(self, ask: Callable[[], Decide]) -> None:
+        """`ask` is called on the loop when it is this decision's turn; what it gives looks at nothing but the image."""
+        self.ask = ask
+
+    def __call__(self, image: MetadataImage) -> Decision[Event]:
+        return self.ask()(image)
+
+
 Follow = Callable[[MetadataImage, MetadataImage], None]
 """(image before, image after)."""
 

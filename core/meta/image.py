@@ -404,20 +404,20 @@ def changed(old: PartitionImage, event: PartitionChanged) -> PartitionImage:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PartitionChange:
-    """A partition that came or changed."""
+    """A partition that came or changed. Nobody changes it."""
 
     topic: TopicImage
     """As it is now."""
     old: PartitionImage | None
     """None where the partition is new."""
     new: PartitionImage
+    tp: TopicPartition = field(init=False)
+    """Which one, by name."""
 
-    @property
-    def tp(self) -> TopicPartition:
-        """Which one, by name."""
-        return TopicPartition(self.topic.name, self.new.partition)
+    def __post_init__(self) -> None:
+        self.tp = TopicPartition(self.topic.name, self.new.partition)
 
 
 @dataclass(slots=True)

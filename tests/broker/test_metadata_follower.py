@@ -13,6 +13,7 @@ import trio.testing
 
 from pk.core.broker.metadata_feed import MetadataFeed
 from pk.core.broker.metadata_follower import MetadataBroken, MetadataFollower, replay
+from pk.core.broker.offload import inline
 from pk.core.broker.peers import PeerLost
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode
@@ -176,7 +177,7 @@ class Node:
         """Follow for so long."""
 
         async def main() -> None:
-            with trio.move_on_after(seconds):
+            with inline(), trio.move_on_after(seconds):
                 await self.follower.run()
 
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
