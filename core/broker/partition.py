@@ -35,6 +35,8 @@ from pk.core.values import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
 READ_COMMITTED = 1
 PROPOSAL_BACKOFF_S = 0.1
 """After the controller has refused a member for the ISR, how long the partition asks for nobody."""
+DROPPED_AT_ONCE = 32
+"""Segments whose files are renamed between two checkpoints."""
 
 
 class LogEnd:
@@ -230,8 +232,9 @@ class Partition:
     # --- the leader's log ---
 
     def delete_before(self, offset: int) -> None:
-        """Drop what lies before `offset`, which is not above the high watermark (DeleteRecords)."""
-        if self.log.delete_before(offset):
+        """Drop what lies before `offset`, which is not above the high watermark (DeleteRecords). Nobody reads it from now on;
+        files are renamed a few segments at a time."""
+        if self.log.delete_before(offset, DROPPED_AT_ONCE):
             self._owner.dropped(self)
         self.touch()
 

@@ -23,6 +23,7 @@ from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.failures import StorageError
+from pk.core.log.retention import is_behind
 from pk.core.meta.events import BROKER, TOPIC
 from pk.core.meta.image import (
     BrokerImage,
@@ -318,8 +319,23 @@ class Replicas:
         self.fail_directory(partition.log.log_dir, error)
 
     def dropped(self, partition: Partition) -> None:
-        """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may still be at them."""
+        """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may still be at them; and the
+        other segments dropped that lie below the start of the log."""
         self._start_soon(self._remove_segments, partition, partition.log.deleted_files)
+        if is_behind(partition.log):
+            self._start_soon(self._drop_more, partition, partition.log)
+
+    async def _drop_more(self, partition: Partition, log: Log) -> None:
+        """Drop some more; where that is not possible just now, it is left to retention, which finds them as well."""
+        await trio.lowlevel.checkpoint()
+        if partition.log is not log or not self._is_here(partition):
+            return
+        if partition.busy or partition.offline is not None or log.dead is not None:
+            return
+        try:
+            partition.delete_before(log.log_start_offset)
+        except StorageError as e:
+            self.failed(partition, e)
 
     async def _remove_segments(self, partition: Partition, names: list[str]) -> None:
         await trio.sleep(partition.config.file_delete_delay_ms / 1000)

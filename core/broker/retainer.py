@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from pk.core.broker.offload import offload
-from pk.core.broker.partition import Partition
+from pk.core.broker.partition import DROPPED_AT_ONCE, Partition
 from pk.core.errors import KafkaError
 from pk.core.log import retention
 from pk.core.log.failures import StorageError
@@ -31,9 +31,6 @@ FIRST_CHECK_S = 30.0
 
 PLANNED_AT_ONCE = 256
 """Logs that one turn through a thread looks at."""
-
-DROPPED_AT_ONCE = 32
-"""Segments whose files are renamed between two checkpoints."""
 
 
 class Retainer:

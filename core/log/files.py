@@ -7,7 +7,8 @@ Every operation raises `OSError`. Paths are strings with `/` between their parts
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol, TypeAlias
 
 from pk.core.log.slices import Slice
@@ -37,6 +38,16 @@ class Patience(threading.local):
 
 
 patience = Patience()
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Within it reads of this thread raise WouldWait rather than wait."""
+    patience.spent = True
+    try:
+        yield
+    finally:
+        patience.spent = False
 
 
 class LockHeld(OSError):

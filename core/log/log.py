@@ -23,7 +23,7 @@ from pk.core.log import aborted as aborted_txns
 from pk.core.log import lookup, swap
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError, is_fault, storage_errors
-from pk.core.log.files import Data, WouldWait, patience
+from pk.core.log.files import Data, WouldWait, at_once
 from pk.core.log.index import TIME_ENTRY
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
 from pk.core.log.recovery import batches_between
@@ -504,13 +504,11 @@ class Log(StoredLog):
         """As `read`, but None where it would have to wait for the disk to find its place: then `read` in a thread."""
         if self.is_hot(offset):
             return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one)
-        patience.spent = True
         try:
-            return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one, wary=True)
+            with at_once():
+                return self.read(offset, bytes_max, offset_end, minimum_one=minimum_one, wary=True)
         except WouldWait:
             return None
-        finally:
-            patience.spent = False
 
     def is_hot(self, offset: int) -> bool:
         """Whether `read` finds its place for `offset` without I/O; else it may wait for the disk. (The slice's own
@@ -532,10 +530,11 @@ class Log(StoredLog):
     ) -> list[AbortedTxn]:
         """The aborted transactions that a reader of committed records must leave out of `fetched`, which it read from
         `offset`. Raises StorageError, CorruptBatch where an index was lost and cannot be made anew, and WouldWait if it
-        would have to be and the caller is not `patient`: then in a thread."""
+        would have to be, or lies cold, and the caller is not `patient`: then in a thread."""
         if not fetched.length or all(segment.txn_index.empty for segment in self.segments):
             return []
-        with storage_errors(self.directory, "read aborted transactions"):
+        waiting = contextlib.nullcontext() if patient else at_once()
+        with storage_errors(self.directory, "read aborted transactions"), waiting:
             beyond = lookup.offset_beyond(self.segments, fetched, self.log_end_offset)
             if patient:
                 return aborted_txns.between(self, offset, beyond)

@@ -56,6 +56,12 @@ def start_offset(
     return start
 
 
+def is_behind(log: Log) -> bool:
+    """Whether segments are left that lie wholly before the start of the log."""
+    segments = log.segments
+    return len(segments) > 1 and segments[1].base_offset <= log.log_start_offset
+
+
 def _is_old(segment: Segment, retention: Retention | None, is_last: bool, now_ms: int) -> bool:
     if retention is None or retention.retention_ms < 0:
         return False

@@ -310,9 +310,10 @@ class StoredLog:
         except OSError as e:
             raise self._die("drop an empty segment", e) from e
 
-    def delete_before(self, offset: int) -> int:
-        """Move the start of the log up to `offset` and drop the segments that lie wholly below; how many. The caller
-        checks the high watermark. Raises KafkaError(OFFSET_OUT_OF_RANGE) beyond the end, StorageError."""
+    def delete_before(self, offset: int, segments_max: int | None = None) -> int:
+        """Move the start of the log up to `offset` and drop the segments that lie wholly below, `segments_max` of them if
+        that is given (the rest with the next call); how many. The caller checks the high watermark. Raises
+        KafkaError(OFFSET_OUT_OF_RANGE) beyond the end, StorageError."""
         if self.dead is not None:
             raise self.dead
         if offset > self.log_end_offset:
@@ -324,6 +325,7 @@ class StoredLog:
                 return 0
         self.log_start_offset = offset
         count = sum(following.base_offset <= offset for following in segments[1:])
+        count = count if segments_max is None else min(count, segments_max)
         self.segments = segments[count:]
         self._touched = True
         self.epochs.truncate_start(offset)

@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from nodes import caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker import retainer
+from pk.core.broker.partition import DROPPED_AT_ONCE
 from pk.core.broker.retainer import Retainer
-from pk.core.errors import ErrorCode
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -87,6 +89,40 @@ async def test_a_log_that_is_cut_below_what_is_due_keeps_what_it_has() -> None:
             patched.setattr(retainer, "_plan", plan_and_cut)
             await Retainer(node.broker.replicas, node.broker.config).check()
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 2)
+
+
+@trio_test
+async def test_many_segments_are_dropped_a_few_at_a_time_and_none_is_read_any_more() -> None:
+    disk = MemoryDisk()
+    async with running_node(disk) as node, caller_of(node) as caller:
+        await make_topic(caller, "t", file__delete__delay__ms="1")
+        segments = 2 * DROPPED_AT_ONCE + 10
+        fill(node, "t", 0, segments)
+        partition = node.broker.replicas.partition("t", 0)
+        log = partition.log
+        partition.delete_before(segments - 2)
+        assert len(log.segments) == segments - DROPPED_AT_ONCE
+        assert log.log_start_offset == segments - 2
+        with pytest.raises(KafkaError) as refused:
+            log.read(segments - 3, 1 << 20, partition.high_watermark)
+        assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        await until(lambda: len(log.segments) == 2 and not files(disk, ".deleted"))
+        assert files(disk, ".log") == [f"{n:020d}.log" for n in (segments - 2, segments - 1)]
+
+
+@trio_test
+async def test_what_cannot_be_dropped_just_now_is_left_to_retention() -> None:
+    async with running_node(MemoryDisk()) as node, caller_of(node) as caller:
+        await make_topic(caller, "t", cleanup__policy="compact")
+        fill(node, "t", 0, DROPPED_AT_ONCE + 10)
+        partition = node.broker.replicas.partition("t", 0)
+        partition.delete_before(DROPPED_AT_ONCE + 5)
+        partition.busy = True
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(partition.log.segments) == 10
+        partition.busy = False
+        await Retainer(node.broker.replicas, node.broker.config).check()
+        assert len(partition.log.segments) == 5
 
 
 @trio_test

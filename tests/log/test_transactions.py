@@ -11,8 +11,9 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.failures import StorageError
-from pk.core.log.files import WouldWait
+from pk.core.log.files import WouldWait, patience
 from pk.core.log.log import Log
+from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.verify import PartitionCheck
 from pk.core.record.build import end_transaction_batch
 
@@ -246,7 +247,32 @@ def test_a_lost_index_is_made_anew_in_a_thread_only(tmp_path: Path) -> None:
     with pytest.raises(WouldWait):
         log.aborted_transactions(0, fetched, patient=False)
     assert log.aborted_transactions(0, fetched)
-    assert log.aborted_transactions(0, fetched, patient=False)
+    assert log.segments[0].txn_index.intact
+
+
+class ColdFile(MemoryFile):
+    """A file of which nothing is in the page cache."""
+
+    def pread(self, length: int, position: int) -> bytes:
+        if patience.spent:
+            raise WouldWait
+        return super().pread(length, position)
+
+
+class ColdDisk(MemoryDisk):
+    def open(self, path: str) -> MemoryFile:
+        return (ColdFile if path.endswith(".txnindex") else MemoryFile)(self, path)
+
+
+def test_a_cold_index_is_read_in_a_thread_only() -> None:
+    log = open_log(ColdDisk())
+    send(log, 1)
+    end_transaction(log, 1, commit=False)
+    fetched = log.read(0, 1 << 20, 2)
+    with pytest.raises(WouldWait):
+        log.aborted_transactions(0, fetched, patient=False)
+    assert not patience.spent
+    assert [a.producer_id for a in log.aborted_transactions(0, fetched)] == [1]
 
 
 def test_the_name_of_the_index_is_durable_with_what_is_in_it() -> None:
