@@ -19,7 +19,7 @@ class CachedNames:
         """Part of `Names`."""
         from pk.cli.names import recall_meanings
 
-        if kind in ("topic", "group", "broker", "feature"):
+        if kind in ("topic", "group", "broker", "feature", "member", "instance"):
             found = recall_meanings(self._cluster(), kind)
             return [Candidate(name, meaning) for name, meaning in found.items()]
         if kind == "topic/":

@@ -309,7 +309,22 @@ def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Cand
         return _entities(place, names)
     if kind == "partition":
         return _partitions(typed, names)
+    if kind in ("member", "instance"):
+        return _members(kind, place, names)
     return names.names(kind)
+
+
+def _members(kind: str, place: Place, names: Names) -> list[Candidate]:
+    """The members of the group that the command is about."""
+    from pk.cli.names import members_mark
+
+    given = [text for option, text in place.given if option.dest in ("group", "groups") and text]
+    group = next(iter((*place.plain, *given)), None) or names.current("group")
+    if group is None:
+        return []
+    mark = members_mark(group)
+    found = (c for c in names.names(kind) if c.meaning.startswith(mark))
+    return [Candidate(c.word, c.meaning.removeprefix(mark)) for c in found]
 
 
 def _partitions(typed: str, names: Names) -> list[Candidate]:

@@ -18,7 +18,7 @@ from pk.net.client.errors import (
     Unanswered,
 )
 
-_NOT_AUTHORISED = frozenset(
+NOT_AUTHORISED = frozenset(
     {
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -88,7 +88,7 @@ def exit_code(error: BaseException) -> Exit:
         case KeyboardInterrupt():
             return Exit.INTERRUPTED
         case KafkaError():
-            if error.code in _NOT_AUTHORISED:
+            if error.code in NOT_AUTHORISED:
                 return Exit.NOT_AUTHORISED
             return Exit.TIMED_OUT if error.code == ErrorCode.REQUEST_TIMED_OUT else Exit.FAILED
     return Exit.FAILED
@@ -195,13 +195,21 @@ async def explain(error: BaseException) -> None:
             failure.reason = said or failure.reason
 
 
+def _without_request(said: str | None) -> str | None:
+    """What a broker said, without the request as its own objects print it: Apache's does so of what it does not allow."""
+    if said and said.startswith("Request Request("):
+        _, needs, right = said.rpartition(") needs ")
+        return f"it needs {right}" if needs else None
+    return said or None
+
+
 def _kafka(error: KafkaError) -> str:
     try:
         code = ErrorCode(error.code)
     except ValueError:
         code = ErrorCode.UNKNOWN_SERVER_ERROR
     plain = _SENTENCES.get(code)
-    said = error.message if error.message and error.message != error.name else None
+    said = _without_request(error.message) if error.message != error.name else None
     if said and code in _SAYS_ALL:
         head = said.rstrip(".")
     elif plain and said:

@@ -103,6 +103,29 @@ def _remember_partitions(bootstrap: str, names: Iterable[str]) -> None:
         _save(bootstrap, "topic", dict(sorted(wanted.items())))
 
 
+def remember_members(
+    bootstrap: str, group: str, members: Iterable[tuple[str, str | None, str]]
+) -> None:
+    """Keeps the members of a group, instead of those known of it: the id of each, its instance's, and where it runs."""
+    mark = members_mark(group)
+    lists: dict[str, dict[str, str]] = {"member": {}, "instance": {}}
+    for member, instance, where in members:
+        lists["member"][member] = f"{mark}{where}"
+        if instance:
+            lists["instance"][instance] = f"{mark}{where}"
+    for kind, names in lists.items():
+        known = _load(bootstrap, kind)
+        others = {n: m for n, m in known.items() if not str(m).startswith(mark)}
+        wanted = {**others, **names}
+        if wanted != known and len(wanted) <= _NAMES_MAX:
+            _save(bootstrap, kind, wanted)
+
+
+def members_mark(group: str) -> str:
+    """How the meaning of a member of this group begins."""
+    return f"{group}: "
+
+
 def remember_configs(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> None:
     """Keeps what was set on topics, for completion to show beside the keys."""
     if _load(bootstrap, "configs") != configs:

@@ -26,6 +26,8 @@ STALE_S = 30.0
 
 _CHANGED_S = 2.0
 _DEADLINE_S = 20.0
+_GROUPS_MAX = 50
+"""Groups with members that are asked who these are."""
 _FIRST_ANSWER_S = 3.0
 _GROUPS_S = 3.0
 _ALARM_S = 40
@@ -125,6 +127,7 @@ async def _fetch_and_keep(settings: Any) -> None:
             admin = await session.admin(settings)
             seen = await fetch(admin)
             keep(settings.bootstrap, seen)
+            await keep_members(admin, settings.bootstrap, seen)
             some = list(seen.topics)[:_CONFIGS_MAX]
             configs = await set_configs(
                 admin, [ConfigResource(ResourceType.TOPIC, n) for n in some]
@@ -189,6 +192,23 @@ def keep(bootstrap: str, seen: Seen) -> None:
     if seen.groups is not None:
         remember(bootstrap, "group", seen.groups)
     remember(bootstrap, "broker", {str(b): address for b, address in seen.brokers.items()})
+
+
+async def keep_members(admin: "Admin", bootstrap: str, seen: Seen) -> None:
+    """Keeps who is in the groups that have members, as far as they are not too many to ask for. Raises ClientError."""
+    from pk.cli.names import remember_members
+    from pk.net.client.results import GroupDescription
+
+    peopled = [g for g, state in (seen.groups or {}).items() if state not in ("Empty", "Dead")]
+    if not peopled:
+        return
+    for name, found in (await admin.describe_groups(peopled[:_GROUPS_MAX])).items():
+        if isinstance(found, GroupDescription):
+            told = (
+                (m.member_id, m.instance_id, f"{m.client_id} at {m.client_host}")
+                for m in found.members
+            )
+            remember_members(bootstrap, name, told)
 
 
 async def set_configs(

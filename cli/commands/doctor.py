@@ -57,7 +57,8 @@ async def doctor(context: Context) -> int | None:
         context.show(Listing(_FINDINGS, [as_row(f) for f in found], _style))
     for what, error in picture.unseen.items():
         context.failed(error, f"not looked at: {what}")
-    context.say(verdict(context.settings.cluster_name, found, chosen))
+    unseen = len(picture.unseen)
+    context.say(verdict(context.settings.cluster_name, found, chosen, unseen))
     return Exit.FAILED if _fails(found, args.fail_on) else None
 
 
@@ -100,9 +101,14 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def verdict(cluster: str, found: Sequence[Finding], chosen: Sequence[Check]) -> str:
-    """`prod: 2 errors, 1 warning; 28 of 31 checks found nothing.`"""
+def verdict(
+    cluster: str, found: Sequence[Finding], chosen: Sequence[Check], unseen: int = 0
+) -> str:
+    """`prod: 2 errors, 1 warning; 28 of 31 checks found nothing.` Nothing is well where `unseen` could not be looked at."""
     quiet = len({c.name for c in chosen} - {f.check for f in found})
+    if unseen and not found:
+        blind = count(unseen, "part was", "parts were")
+        return f"{cluster}: {count(len(chosen), 'check')} found nothing, but {blind} not looked at."
     if not found:
         return f"{cluster} is well: {count(len(chosen), 'check')} found nothing."
     told: list[Any] = []

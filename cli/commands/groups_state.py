@@ -12,7 +12,7 @@ from pk.cli.context import Context, join
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.failures import phrase
 from pk.cli.grammar import nearest
-from pk.cli.names import remember
+from pk.cli.names import remember, remember_members
 from pk.cli.output import Row
 from pk.cli.resolve import bounds_of, now_ms
 from pk.core.errors import ErrorCode, KafkaError
@@ -103,6 +103,11 @@ async def describe_existing(
             context.failed(unknown_group(name, known), name)
         elif isinstance(answer, r.GroupDescription):
             found.append(answer)
+            told = (
+                (m.member_id, m.instance_id, f"{m.client_id} at {m.client_host}")
+                for m in answer.members
+            )
+            remember_members(context.settings.bootstrap, name, told)
         else:
             context.failed(answer, name)
     return found

@@ -17,7 +17,7 @@ from pk.cli.commands.reassign_state import min_isrs, running_reassignments
 from pk.cli.commands.throttles import Present, describe, everything, read_throttles
 from pk.cli.context import Context, count, join
 from pk.cli.exits import Exit
-from pk.cli.failures import phrase
+from pk.cli.failures import NOT_AUTHORISED, phrase
 from pk.cli.output import Column, Document, Listing, Row, Section
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
@@ -193,9 +193,17 @@ def _used(d: LogDirDescription) -> float | None:
     return 1 - d.usable_bytes / d.total_bytes
 
 
+def _refused(facts: Facts) -> KafkaError | None:
+    """Why the controller says nothing to this user."""
+    error = facts.quorum
+    return error if isinstance(error, KafkaError) and error.code in NOT_AUTHORISED else None
+
+
 def _metadata(facts: Facts) -> Check:
     quorum = facts.quorum
     if not isinstance(quorum, QuorumDescription):
+        if refused := _refused(facts):
+            return Check("metadata", WARNING, f"not known: {refused.name}")
         state = WARNING if isinstance(quorum, ClientError) else OK
         return Check("metadata", state, "nothing is told of it")
     states = (*quorum.voters, *quorum.observers)
@@ -243,6 +251,8 @@ def _single(partitions: Mapping[TopicPartition, PartitionDescription], facts: Fa
 
 
 def _moving(facts: Facts) -> Check:
+    if facts.running is None and (refused := _refused(facts)):
+        return Check("reassignments", WARNING, f"not known: {refused.name}")
     if facts.running is None:
         return Check("reassignments", WARNING, "not known: no controller answers")
     if facts.running:
@@ -295,7 +305,10 @@ def check_style(row: Row) -> str | None:
 async def health(context: Context) -> int | None:
     """`pk cluster health`."""
     admin = await context.admin()
-    found = checks(await gather(context, admin))
+    facts = await gather(context, admin)
+    found = checks(facts)
+    if refused := _refused(facts):
+        context.fail(refused)
     rows: list[dict[str, Any]] = [check._asdict() for check in found]
     problems = sum(check.state == PROBLEM for check in found)
     warnings = sum(check.state == WARNING for check in found)

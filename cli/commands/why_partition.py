@@ -21,7 +21,7 @@ from pk.cli.diagnosis.why_partition import (
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import phrase
 from pk.cli.resolve import now_ms
-from pk.core.errors import KafkaError
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -95,7 +95,7 @@ def _split(word: str) -> tuple[str, int | None]:
 
 async def gather(
     admin: Admin, chosen: Partitions
-) -> tuple[dict[TopicPartition, PartitionFacts], ControllerSilent | None]:
+) -> tuple[dict[TopicPartition, PartitionFacts], ControllerSilent | KafkaError | None]:
     """What is known of these partitions; and why it is not known whether they are being moved.
 
     Raises KafkaError and ClientError.
@@ -103,7 +103,7 @@ async def gather(
     nodes: dict[int, r.Node] = {}
     running: dict[TopicPartition, r.Reassignment] = {}
     told: list[r.QuorumDescription | None] = []
-    unknown: list[ControllerSilent] = []
+    unknown: list[ControllerSilent | KafkaError] = []
 
     async def ask_nodes() -> None:
         nodes.update((await describe_nodes(admin))[1])
@@ -112,6 +112,10 @@ async def gather(
         try:
             running.update(await running_reassignments(admin))
         except ControllerSilent as e:
+            unknown.append(e)
+        except KafkaError as e:
+            if e.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise
             unknown.append(e)
 
     async def ask_quorum() -> None:

@@ -21,7 +21,7 @@ from pk.cli.names import (
     recall_meanings,
     remember_configs,
 )
-from pk.cli.refresh import Seen, fetch, keep, set_configs
+from pk.cli.refresh import Seen, fetch, keep, keep_members, set_configs
 from pk.cli.session import Session
 from pk.cli.settings import Settings
 from pk.core.errors import KafkaError, ProtocolError
@@ -150,6 +150,8 @@ class Cache:
         if settings is self.settings:
             self._take(seen, moving)
         keep(settings.bootstrap, seen)
+        with trio.move_on_after(_MOVING_S):
+            await keep_members(admin, settings.bootstrap, seen)
 
     def _take(self, seen: Seen, moving: int) -> None:
         every = [p for t in seen.topics.values() for p in t.partitions]
@@ -196,6 +198,9 @@ class Cache:
             return [Candidate(a, f"broker {b}") for b, a in self.brokers.items() if a]
         if kind.endswith("-config"):
             return [Candidate(name) for name in recall("", kind)]
+        if kind in ("member", "instance"):
+            found = recall_meanings(self.settings.bootstrap, kind)
+            return [Candidate(*item) for item in found.items()]
         return self._lists.get(kind, ())
 
     def configs(self, kind: str, name: str) -> Mapping[str, str]:

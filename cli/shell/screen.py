@@ -35,14 +35,19 @@ def cluster_of(shell: "Shell") -> str:
 
 
 def prompt_of(shell: "Shell") -> str:
-    """`prod orders @billing> `."""
+    """`prod orders @billing> `; behind a command that failed `prod orders @billing [1]> `."""
+    return "".join(prompt_parts(shell))
+
+
+def prompt_parts(shell: "Shell") -> tuple[str, str, str]:
+    """Where one is, the exit code of the last line where that failed, and the end of the prompt."""
     cache = shell.cache
     parts = [cut(cluster_of(shell), _PROMPT_NAMES)]
     if cache.topic:
         parts.append(cut(cache.topic, _PROMPT_NAMES))
     if cache.group:
         parts.append("@" + cut(cache.group, _PROMPT_NAMES))
-    return f"{' '.join(parts)}> "
+    return " ".join(parts), f" [{shell.last_code}]" if shell.last_code else "", "> "
 
 
 def address_of(shell: "Shell") -> str:
@@ -156,7 +161,10 @@ def _read_with_editor(shell: "Shell") -> None:
         profile = shell.settings.profile
         colour = profile.colour if profile else None
         style = "" if plain else f"bold ansi{colour}" if colour else "bold"
-        return FormattedText([(style, prompt_of(shell))])
+        where, failed, end = prompt_parts(shell)
+        return FormattedText(
+            [(style, where), ("" if plain else "bold ansired", failed), (style, end)]
+        )
 
     prompts: PromptSession[str] = PromptSession(
         history=history,

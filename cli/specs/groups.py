@@ -265,7 +265,15 @@ _REMOVE_MEMBERS = Command(
     arguments=(_ONE,),
     options=(
         _GROUP,
-        Option("-m", "--member", value="ID", repeat=True, dest="members", help="By member id."),
+        Option(
+            "-m",
+            "--member",
+            value="ID",
+            repeat=True,
+            dest="members",
+            help="By member id.",
+            complete="member",
+        ),
         Option(
             "--instance",
             "--instance-id",
@@ -273,6 +281,7 @@ _REMOVE_MEMBERS = Command(
             repeat=True,
             dest="instances",
             help="By group.instance.id, for static members.",
+            complete="instance",
         ),
         Option("-a", "--all", "--all-members", dest="all_members", help="Every member."),
         Option("--reason", value="TEXT", help="What the broker logs as the reason (KIP-800)."),

@@ -77,7 +77,9 @@ async def _snapshots(context: Context, collector: Collector, name: str) -> int:
             context.say(collector.trouble)
         left -= 1
         if left <= 0 and not endless:
-            return Exit.OK
+            for error in collector.refused:
+                context.fail(error)
+            return context.exit
         if context.look.format in ("table", "wide"):
             context.write(b"\n")
 

@@ -20,7 +20,7 @@ from pk.cli.commands.reassign_state import describe_nodes, min_isrs, running_rea
 from pk.cli.commands.reassign_watch import Seen, look
 from pk.cli.commands.throttles import read_throttles
 from pk.cli.context import join
-from pk.cli.failures import leaf, sentence
+from pk.cli.failures import NOT_AUTHORISED, leaf, sentence
 from pk.cli.resolve import now_ms
 from pk.cli.top.model import Model
 from pk.core.errors import KafkaError, ProtocolError
@@ -109,6 +109,9 @@ class Collector:
 
         self.changed = changed
         self._trouble: dict[str, str] = {}
+        self.refused: list[KafkaError] = []
+        """What brokers answered that this user may not know."""
+
         self._due: dict[str, float] = {}
         self._partition_turn: _Turn[TopicPartition] = _Turn(_PARTITIONS)
         self._group_turn: _Turn[str] = _Turn(_GROUPS)
@@ -176,6 +179,8 @@ class Collector:
             found = leaf(error)
             if not isinstance(found, (KafkaError, ClientError, ProtocolError, OSError)):
                 raise
+            if isinstance(found, KafkaError) and found.code in NOT_AUTHORISED:
+                self.refused = [found]
             said = sentence(found)
             if isinstance(found, NoBrokers):
                 said = f"No broker answers; trying again. {said}"

@@ -10,6 +10,8 @@ from pk.cli.commands.cluster import quorum_rows
 from pk.cli.commands.features import common_range, feature_rows, level_name, release_of
 from pk.cli.commands.health import OK, PROBLEM, WARNING, Facts, checks
 from pk.cli.commands.throttles import LEADER_RATE, Present
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import RequestTimedOut
 from pk.net.client.results import (
@@ -110,6 +112,10 @@ def states(given: Facts) -> dict[str, str]:
         ),
         (facts(quorum=QuorumDescription(-1, 4, 0, (), ())), {"controller": PROBLEM}),
         (facts(running=None), {"reassignments": WARNING}),
+        (
+            facts(running=None, quorum=KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)),
+            {"reassignments": WARNING, "metadata": WARNING},
+        ),
         (facts(quorum=RequestTimedOut("late")), {"controller": PROBLEM, "metadata": WARNING}),
         (
             facts(

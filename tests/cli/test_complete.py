@@ -11,7 +11,13 @@ from pk.cli.cluster_files import PAUSED, ClusterState, NodeState, enlist, hold, 
 from pk.cli.config_words import about
 from pk.cli.fake import NAMED
 from pk.cli.grammar import Option, commands
-from pk.cli.names import recall, recall_meanings, remember, remember_configs
+from pk.cli.names import (
+    recall,
+    recall_meanings,
+    remember,
+    remember_configs,
+    remember_members,
+)
 from pk.cli.schema import columns_of
 from pk.cli.specs.process import BROKER
 from pk.cli.tree import ROOT
@@ -82,6 +88,16 @@ def test_brokers_partitions_and_one_more_entry_of_a_list() -> None:
     assert words("brokers", "describe", "") == ["1", "2", "3"]
     assert words("reassign", "plan", "--balance=l") == ["--balance=leaders"]
     assert words("cluster", "features", "up") == ["upgrade"]
+
+
+def test_members_of_the_group_meant() -> None:
+    remember_members("127.0.0.1:9092", "billing", [("m-1", "i-1", "app at /10.0.0.1")])
+    remember_members("127.0.0.1:9092", "billing", [("m-2", "i-2", "app"), ("m-3", None, "b")])
+    remember_members("127.0.0.1:9092", "other", [("m-9", None, "c")])
+    assert words("groups", "remove-members", "billing", "-m", "") == ["m-2", "m-3"]
+    assert words("groups", "remove-members", "-g", "billing", "--instance", "") == ["i-2"]
+    assert words("groups", "remove-members", "other", "--member", "") == ["m-9"]
+    assert words("groups", "remove-members", "-m", "") == []
 
 
 def test_a_broken_cache_costs_only_candidates(
@@ -222,7 +238,8 @@ def test_every_word_that_names_a_completion_is_known() -> None:
     remember("127.0.0.1:9092", "topic", {"orders": "3 partitions"})
     for kind in ("group", "broker", "feature", "topic-config", "broker-config"):
         remember("127.0.0.1:9092", kind, {"1": "one"})
-    files = {"file", "directory", "profile", "change", "entity-name", "node"}
+    # Those of a group that the command names: test_members_of_the_group_meant.
+    files = {"member", "instance", "file", "directory", "profile", "change", "entity-name", "node"}
     for path, command in commands(ROOT):
         for what in (*command.options, *command.arguments):
             if what.complete is None or what.complete in files:

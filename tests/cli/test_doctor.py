@@ -445,3 +445,10 @@ def test_on_a_terminal(
     assert "WARNING  groups-without-members" in text and "$ pk why lag" in text
     assert one.colour_of("WARNING").fg == "brown"
     assert one.traces() == []
+
+
+def test_what_could_not_be_looked_at_is_not_well() -> None:
+    from pk.cli.commands.doctor import verdict
+
+    assert verdict("prod", (), CHECKS) == f"prod is well: {len(CHECKS)} checks found nothing."
+    assert verdict("prod", (), CHECKS, 2).endswith("found nothing, but 2 parts were not looked at.")

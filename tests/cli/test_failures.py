@@ -13,6 +13,7 @@ from pk.net.client.errors import (
     BufferExhausted,
     ConfigError,
     ConnectFailed,
+    ControllerSilent,
     Disconnected,
     NoBrokers,
     RequestTimedOut,
@@ -52,6 +53,15 @@ UNREACHABLE = NoBrokers(
         (BufferExhausted("full"), 124, "full."),
         (KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED), 4, "TOPIC_AUTHORIZATION_FAILED"),
         (KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "bad password"), 4, "bad password"),
+        (
+            KafkaError(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                "Request Request(processor=2, session=a.B@4c5, envelope=None) needs ALTER permission",
+            ),
+            4,
+            "CLUSTER_AUTHORIZATION_FAILED: it needs ALTER permission; `pk help",
+        ),
+        (ControllerSilent([Node(2, "h", 1)], 3000), 124, "asked by way of broker 2 at h:1, though"),
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 124, "did not finish in time"),
         (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 1, "`pk topics list`"),
         (KafkaError(ErrorCode.NON_EMPTY_GROUP), 1, "-m` names them"),

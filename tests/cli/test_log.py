@@ -258,6 +258,19 @@ def test_mistakes_are_told(
     assert (ran.code, said in ran.err) == (code, True), ran.err
 
 
+@pytest.mark.parametrize("option", ["--columns", "--sort", "--where"])
+def test_what_is_no_column_is_refused_before_anything_is_read(
+    pk: Run, tmp_path: Path, option: str
+) -> None:
+    directory = tmp_path / "empty-0"
+    directory.mkdir()
+    (directory / "00000000000000000000.log").touch()  # there is no row that could tell
+    ran = pk(
+        "log", "dump", str(directory), option, "nosuch" + (" = 1" if option == "--where" else "")
+    )
+    assert ran.code == 2 and "nosuch" in ran.err, ran.err
+
+
 def test_verify_finds_nothing_wrong_with_what_a_broker_wrote(pk: Run, written: Path) -> None:
     ran = pk("log", "verify", str(written))
     assert (ran.code, ran.out) == (0, b""), ran.text

@@ -46,6 +46,63 @@ def closed() -> Iterator[str]:
         yield cluster.bootstrap
 
 
+@pytest.fixture(scope="module")
+def sealed() -> Iterator[str]:
+    """A cluster where nobody may look at the cluster itself, or change it."""
+    reason = apache_kafka.available()
+    if reason is not None:
+        pytest.skip(f"Apache Kafka cannot run here: {reason}")
+    with ApacheKafka(1, properties=AUTHORIZER, heap="256m") as cluster:
+        made = on_terminal(main, ("topics", "create", "open", "-b", cluster.bootstrap))
+        assert made.code == 0, made.screen
+        admin = c.AdminClient({"bootstrap.servers": cluster.bootstrap})
+        # What the brokers themselves need is allowed; an ACL on a resource forbids whatever it does not name.
+        binding = c.AclBinding(
+            c.ResourceType.BROKER,
+            "kafka-cluster",
+            c.ResourcePatternType.LITERAL,
+            "User:ANONYMOUS",
+            "*",
+            c.AclOperation.CLUSTER_ACTION,
+            c.AclPermissionType.ALLOW,
+        )
+        for granted in admin.create_acls([binding]).values():
+            granted.result(20)
+        yield cluster.bootstrap
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "brokers describe 1",
+        "brokers logdirs",
+        "cluster health",
+        "cluster quorum",
+        "configs list",
+        "configs describe broker 1",
+        "configs alter broker 1 -c log.cleaner.threads=2 -y",
+        "doctor",
+        "reassign plan -t open --rf 1",
+        "reassign apply --set open/0=1 -y",
+        "reassign cancel --all -y",
+        "reassign status",
+        "reassign status -w",
+        "reassign throttle",
+        "reassign throttle 1MB/s -y",
+        "reassign throttle --remove -y",
+        "top -n 1",
+        "top reassign -n 1",
+        "wait reassign --timeout 1s",
+        "why partition open/0",
+    ],
+)
+def test_4_from_what_is_about_the_cluster(pk: Run, sealed: str, line: str) -> None:
+    ran = pk(*line.split(), "-b", sealed)
+    assert ran.code == 4, (ran.text, ran.err)
+    assert "CLUSTER_AUTHORIZATION_FAILED" in ran.text + ran.err
+    assert "Request(" not in ran.err and "is well" not in ran.err and "Traceback" not in ran.err
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -274,6 +274,10 @@ def test_the_prompt_and_the_toolbar_say_where_one_is() -> None:
     shell.cache.topic, shell.cache.group = "orders", "g" * 200
     prompt = prompt_of(shell)
     assert prompt.startswith("prod orders @ggg") and len(prompt) < 60 and "…" in prompt
+    shell.run_line("topics nosuch")
+    assert prompt_of(shell) == f"{prompt.removesuffix('> ')} [2]> "
+    shell.run_line("\\timing")
+    assert prompt_of(shell) == prompt
     parts = toolbar_of(shell)
     assert parts[0] == ("class:cluster.red", " prod (k1:9092 (+1)) ")
     assert ("class:guard", " readonly ") in parts
