@@ -67,11 +67,12 @@ Records (pk consume) take besides
     %t topic   %p partition   %o offset   %e leader epoch   %d time   %T time in ms   %i counter
     %x producer id   %y producer epoch   %a attributes of the batch
     %a{compression}   %a{timestamp-type}   %a{transactional-bit}   %a{control-bit}
+    %[ log start   %| last stable offset   %] high watermark, as the fetch that brought it had them
     %k key   %v or %s value   %K %V %S their lengths (-1: null)   %R value length as 4 bytes
     %h headers as k=v,k=v   %h{%k=%v;} each header by its own tokens   %H how many   %% a percent
     %L permalink pk://[PROFILE/]TOPIC/PARTITION/OFFSET; `pk consume` and `pk cp` take it as a topic
     a text may be followed by {hex}, {base64} or {unpack[>Iqs]}, a number by {hex8} … {big32} {little64},
-    %d by {strftime[%F %T]}
+    %d by {strftime[%F %T]}; what is read (pk produce -f) by {hex}, {base64}, {json}, or {re[…]}
   templates, such as '{time} {key} {value.user.id}\\n': value.FIELD looks into JSON, headers.NAME
     is one header (in --where, too); besides the fields of jsonl there are time, link, leader_epoch
   jsonl holds all there is of a record, and `pk produce -f jsonl` writes it back bit for bit:

@@ -19,3 +19,8 @@ class Source(NamedTuple):
     producer_id: int | None = None
     producer_epoch: int | None = None
     """As the batch has them; None where records are read one by one and nobody knows."""
+
+    log_start: int | None = None
+    last_stable: int | None = None
+    high_watermark: int | None = None
+    """Where the partition begins and ends, as the fetch that brought the batch had it; None where no fetch did."""

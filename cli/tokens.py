@@ -4,6 +4,7 @@ Where the two disagree kcat's meaning is taken: %T is the time, not a length.
 """
 
 import base64
+import json
 import re
 import struct
 from collections.abc import Callable, Sequence
@@ -32,6 +33,7 @@ def _binary(bits: int, order: Literal["big", "little"]) -> Callable[[int], bytes
 _NUMBERS: dict[str, Callable[[int], bytes]] = {
     "ascii": lambda n: b"%d" % n,
     "byte": lambda n: (n & 0xFF).to_bytes(1, "big"),
+    "bool": lambda n: b"true" if n else b"false",
     **{f"hex{bits}": _hex(bits) for bits in (64, 32, 16, 8, 4)},
     **{f"big{bits}": _binary(bits, "big") for bits in (64, 32, 16, 8)},
     **{f"little{bits}": _binary(bits, "little") for bits in (64, 32, 16, 8)},
@@ -92,6 +94,16 @@ def _known(value: int | None) -> int:
     return value
 
 
+def _mark(value: int | None) -> int:
+    """Where a partition begins or ends. Raises Unusable where no fetch has told it."""
+    if value is None:
+        raise Unusable(
+            "-f: %[, %| and %] are not known of files and of a group's records with -n; "
+            "`pk topics offsets` shows where partitions begin and end."
+        )
+    return value
+
+
 _NUMBER_TOKENS: dict[str, Callable[[Source, Record, int], int]] = {
     "p": lambda s, r, i: s.partition,
     "o": lambda s, r, i: r.offset,
@@ -105,6 +117,9 @@ _NUMBER_TOKENS: dict[str, Callable[[Source, Record, int], int]] = {
     "a": lambda s, r, i: _known(s.attributes),
     "x": lambda s, r, i: _known(s.producer_id),
     "y": lambda s, r, i: _known(s.producer_epoch),
+    "[": lambda s, r, i: _mark(s.log_start),
+    "|": lambda s, r, i: _mark(s.last_stable),
+    "]": lambda s, r, i: _mark(s.high_watermark),
 }
 _CODECS = {codec.value: codec.name.lower().encode() for codec in Codec}
 _ATTRIBUTES: dict[str, Callable[[int], bytes]] = {
@@ -205,8 +220,8 @@ def _piece(token: str, modifier: str | None) -> Piece:
         return _time(modifier)
     if token == "L" and modifier is None:
         return lambda s, r, i: link_to(s.profile, s.topic, s.partition, r.offset).encode()
-    if token in ("[", "|", "]"):
-        raise Unusable(f"-f: %{token} is no part of a record here; `pk topics offsets` shows it.")
+    if token in ("D", "A"):
+        raise Unusable(f"-f: %{token} is of share groups, which pk does not read as a member.")
     raise Unusable(
         f"-f: there is no token {'%' + token!r}; `pk help formats` lists them, and %% is a percent."
     )
@@ -305,17 +320,26 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
             continue
         modifier, i = _modifier(text, i)
         name = _READ.get(token)
+        if token in ("K", "V", "S", "R", "H"):
+            raise Unusable(
+                f"-f: %{token} is a length, and input is not read by lengths here; -f jsonl takes any bytes."
+            )
         if name is None or name in [n for n, _ in names]:
             raise Unusable(
                 f"-f: %{token} cannot be read from a line; there are {', '.join('%' + t for t in _READ)}, each once."
             )
-        if modifier not in (None, "hex", "base64") or (modifier and name not in ("key", "value")):
+        last = i >= len(text)
+        part = b"(.*)" if last else b"(.*?)"
+        if modifier is not None and modifier.startswith("re[") and modifier.endswith("]"):
+            part, modifier = _own_pattern(token, modifier[3:-1]), None
+        textual = name in ("key", "value")
+        if modifier not in (None, "hex", "base64", "json") or (modifier and not textual):
             raise Unusable(
-                f"-f: %{token} is read as it is, or as {{hex}} or {{base64}}, not {modifier!r}."
+                f"-f: %{token} is read as it is, as {{re[…]}}, or where it is a key or a value as {{hex}}, {{base64}} or "
+                f"{{json}}, not {modifier!r}."
             )
         names.append((name, modifier))
-        last = i >= len(text)
-        pattern += b"(.*)" if last else b"(.*?)"
+        pattern += part
     compiled = re.compile(pattern, re.DOTALL)
 
     def read(line: bytes) -> dict[str, Any]:
@@ -330,7 +354,20 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
     return read
 
 
+def _own_pattern(token: str, expression: str) -> bytes:
+    """What `%k{re[…]}` lets a key be, as one group. Raises Unusable."""
+    try:
+        groups = re.compile(expression.encode()).groups
+    except re.error as e:
+        raise Unusable(f"-f: %{token}: {e}: {expression!r}.") from None
+    if groups:
+        raise Unusable(f"-f: %{token}: {expression!r} has groups of its own; (?:…) makes none.")
+    return b"(" + expression.encode() + b")"
+
+
 def _decode(data: bytes, modifier: str | None) -> bytes:
+    if modifier == "json":
+        json.loads(data)
     if modifier == "hex":
         return bytes.fromhex(data.decode("ascii"))
     if modifier == "base64":

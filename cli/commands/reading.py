@@ -88,7 +88,14 @@ def source_of(batch: FetchedBatch, profile: str | None = None) -> Source:
         batch.header.attributes,
         batch.header.producer_id,
         batch.header.producer_epoch,
+        _told(batch.log_start_offset),
+        _told(batch.last_stable_offset),
+        _told(batch.high_watermark),
     )
+
+
+def _told(offset: int) -> int | None:
+    return None if offset < 0 else offset
 
 
 def part_of(batch: FetchedBatch, end: int | None = None, profile: str | None = None) -> Part | None:

@@ -38,6 +38,10 @@ class FetchedBatch(NamedTuple):
     header: BatchHeader
     data: memoryview
     start_offset: int
+    log_start_offset: int = -1
+    last_stable_offset: int = -1
+    high_watermark: int = -1
+    """Of the partition, as its last fetch had them; -1 where they are not known."""
 
 
 class Chunk:
@@ -218,7 +222,15 @@ class PartitionState:
         if self.reading is None:
             return None
         header, _, data = self.reading
-        batch = FetchedBatch(self.partition, header, data, self.position)
+        batch = FetchedBatch(
+            self.partition,
+            header,
+            data,
+            self.position,
+            self.log_start_offset,
+            self.last_stable_offset,
+            self.high_watermark,
+        )
         self._end_batch(header)
         return batch
 

@@ -11,7 +11,6 @@ from pk.cli.commands.features import common_range, feature_rows, level_name, rel
 from pk.cli.commands.health import OK, PROBLEM, WARNING, Facts, checks
 from pk.cli.commands.throttles import LEADER_RATE, Present
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import RequestTimedOut
 from pk.net.client.results import (

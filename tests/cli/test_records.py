@@ -15,7 +15,7 @@ from pk.cli.record_input import BadLine, NewRecord, reading
 from pk.cli.record_source import Source
 from pk.cli.records import apache_writer, record_dict, writer
 from pk.cli.table import width_of
-from pk.cli.tokens import token_writer
+from pk.cli.tokens import compile_reader, token_writer
 from pk.core.record.batch import Record
 from pk.core.wire.codec import encode
 from pk.core.wire.messages import (
@@ -133,6 +133,8 @@ def test_tokens(form: str, expected: bytes) -> None:
         ("%a{compression} %a{compression;number}", b"zstd 4"),
         ("%a{timestamp-type}%a{transactional-bit}%a{control-bit}", b"110"),
         ("%x{hex32}", b"00001267"),
+        ("%[ %| %]", b"2 40 41"),
+        ("%]{big16}%[{bool}", b"\0\x29true"),
         ("%v{unpack[>hI]}", b"-2 7"),
         ("%v{unpack[>h <H . s]}", b"-2 0 \x00 \x07"),
         ("%v{unpack[hs$]}", b"-2 \x00\x00\x00\x07"),
@@ -141,13 +143,20 @@ def test_tokens(form: str, expected: bytes) -> None:
     ],
 )
 def test_tokens_of_a_batch_and_packed_values(form: str, expected: bytes) -> None:
-    source = SOURCE._replace(attributes=0b11100, producer_id=4711, producer_epoch=3)
+    source = SOURCE._replace(
+        attributes=0b11100,
+        producer_id=4711,
+        producer_epoch=3,
+        log_start=2,
+        last_stable=40,
+        high_watermark=41,
+    )
     record = Record(5, 0, None, struct.pack(">hI", -2, 7), ())
     assert token_writer(form)(source, [record]) == expected
 
 
 def test_what_is_not_known_of_a_record_is_not_made_up() -> None:
-    for form in ("%x", "%y", "%a", "%a{compression}"):
+    for form in ("%x", "%y", "%a", "%a{compression}", "%[", "%|", "%]"):
         with pytest.raises(Unusable, match="not known"):
             token_writer(form)(SOURCE, RECORDS)
 
@@ -205,11 +214,47 @@ def test_times_beyond_the_calendar_are_shown_as_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "form", ["%q", "%k{rot13}", "%h{%q}", "%k{hex", "%o{hex}", "%a{x}", "%k{unpack[x]}", "%|"]
+    "form", ["%q", "%k{rot13}", "%h{%q}", "%k{hex", "%o{hex}", "%a{x}", "%k{unpack[x]}", "%D", "%A"]
 )
 def test_tokens_that_do_not_exist(form: str) -> None:
     with pytest.raises(Unusable, match="-f:"):
         token_writer(form)
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "expected"),
+    [
+        ("%k{re[[0-9]+]}%v", b"17seven", {"key": b"17", "value": b"seven"}),
+        ("%k %v{json}", b'a {"n": 1}', {"key": b"a", "value": b'{"n": 1}'}),
+        ("%k{hex}:%v{base64}", b"00ff:eHg=", {"key": b"\0\xff", "value": b"xx"}),
+    ],
+)
+def test_tokens_that_read(form: str, line: bytes, expected: dict[str, bytes]) -> None:
+    assert compile_reader(form)(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "line"), [("%v{json}", b"{"), ("%k{re[[0-9]+]}:%v", b"x:1"), ("%v{hex}", b"0g")]
+)
+def test_lines_that_do_not_fit_their_tokens(form: str, line: bytes) -> None:
+    with pytest.raises(ValueError):
+        compile_reader(form)(line)
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ("%K{big32}%k", "-f jsonl takes any bytes"),
+        ("%v{rot13}", "{re[…]}"),
+        ("%v{re[(a]}", "%v: "),
+        ("%v{re[(a)]}", "(?:…) makes none"),
+        ("%x", "there are %k"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(form: str, said: str) -> None:
+    with pytest.raises(Unusable) as refused:
+        compile_reader(form)
+    assert said in str(refused.value)
 
 
 def test_apache_s_formatter() -> None:
