@@ -1,5 +1,6 @@
 """Which records are wanted: -k, -H and --where, of `consume`, `cp` and `log cat`."""
 
+import os
 from collections.abc import Callable
 
 from pk.cli.exits import Unusable
@@ -16,10 +17,10 @@ def record_filter(args: Args) -> Filter | None:
     """The test that records must pass; None where all do. Raises Unusable."""
     tests: list[Filter] = []
     if args.key is not None:
-        key = args.key.encode()
+        key = os.fsencode(args.key)
         tests.append(lambda s, r: r.key == key)
     for name, text in args.header:
-        wanted = (name, text.encode())
+        wanted = (name, os.fsencode(text))
         tests.append(lambda s, r, wanted=wanted: wanted in r.headers)
     if args.where is not None:
         try:

@@ -4,6 +4,7 @@ No group is joined unless -g asks for it: without one, and where -g only lends i
 by hand. A range ends by itself; without one the command goes on until it is interrupted.
 """
 
+import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing, suppress
@@ -183,7 +184,7 @@ async def _partitions(context: Context, wish: _Wish) -> dict[TopicPartition, Lea
     names = await names_or_included(context, admin, wish.topics)
     topics = await existing_topics(context, admin, names)
     if context.args.key_partition:
-        key = context.args.key.encode()
+        key = os.fsencode(context.args.key)
         wanted = [TopicPartition(t.name, partition_for_key(key, len(t.partitions))) for t in topics]
     else:
         numbers = partition_numbers(context.args.partitions, "-p") or sorted(

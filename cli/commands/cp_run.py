@@ -5,6 +5,7 @@ once a second the reading pauses until all of them are acknowledged, and the off
 file. A copy that dies and goes on from the file therefore loses nothing, and writes again at most what it wrote since.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
@@ -110,7 +111,7 @@ def _producer_config(context: Context, target: Context) -> dict[str, object]:
 
 def _headers(context: Context) -> Callable[[Headers], Headers] | None:
     """What becomes of a record's headers; None where they stay as they are."""
-    given = tuple((name, value.encode()) for name, value in context.args.set_header)
+    given = tuple((name, os.fsencode(value)) for name, value in context.args.set_header)
     away = {name for name, _ in given} | set(context.args.drop_header)
     if not away:
         return None

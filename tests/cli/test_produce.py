@@ -327,9 +327,10 @@ def test_a_broker_that_does_not_come_back_fails_it(pk: Run) -> None:
 
 
 def test_bytes_that_are_no_text_go_through(at: Run, topic: str) -> None:
-    line = bytes(range(256)).replace(b"\n", b"")
-    at("produce", topic, "-k", os.fsdecode(b"\xff"), stdin=line + b"\n")
-    (found,) = at("consume", topic, "-e", "-f", "json").json
+    line, odd = bytes(range(256)).replace(b"\n", b""), os.fsdecode(b"\xff")
+    at("produce", topic, "-k", odd, "-H", f"h={odd}", stdin=line + b"\n")
+    wanted = ("-k", odd, "--key-partition", "-H", f"h={odd}")
+    (found,) = at("consume", topic, "-e", *wanted, "-f", "json").json
     import base64
 
     assert base64.b64decode(found["value_b64"]) == line
