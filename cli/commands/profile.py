@@ -31,7 +31,9 @@ _PROFILES = (
 )
 _PAIRS = (Column("name"), Column("value"))
 
-_SECRET = re.compile(r"password|secret|jaas\.config|oauthbearer.*assertion", re.IGNORECASE)
+_SECRET = re.compile(
+    r"password|secret|jaas\.config|keystore\.key|oauthbearer.*assertion", re.IGNORECASE
+)
 """Client keys whose values are nobody's business but the user's."""
 
 

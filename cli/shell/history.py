@@ -6,7 +6,7 @@ import re
 from prompt_toolkit.history import FileHistory
 
 _SECRET = re.compile(
-    r"""(password|passwd|passphrase|secret|jaas\.config|credential|token)[\w.-]*["']?\s*[=:]
+    r"""(password|passwd|passphrase|secret|jaas\.config|keystore\.key|credential|token)[\w.-]*["']?\s*[=:]
         | --?[\w-]*(password|passphrase|secret)[\w-]*[\s=]""",
     re.IGNORECASE | re.VERBOSE,
 )

@@ -92,6 +92,17 @@ def test_a_file_that_is_wrong_is_refused(pk: Run, text: str, said: str) -> None:
     assert file_of().read_text(encoding="latin-1") == text
 
 
+@pytest.mark.parametrize("key", ["ssl.key.password", "ssl.keystore.key", "sasl.jaas.config"])
+def test_what_is_nobody_s_business_is_neither_taken_nor_shown(pk: Run, key: str) -> None:
+    refused = pk("profile", "add", "p", "-X", f"{key}=hush")
+    assert (refused.code, f"--secret {key}=prompt" in refused.err) == (2, True), refused.err
+    file_of().parent.mkdir(parents=True, exist_ok=True)
+    file_of().write_text(f"[profiles.p.properties]\n'{key}' = 'hush'")
+    for words in (("list", "-f", "json"), ("list", "-f", "wide"), ("show", "p")):
+        shown = pk("profile", *words)
+        assert (shown.code, "hush" in shown.text, "(hidden)" in shown.text) == (0, False, True)
+
+
 def test_a_profile_has_a_name(pk: Run) -> None:
     assert pk("profile", "add", "", "-b", "h:1").code == 2
     assert pk("profile", "add", "-", "-b", "h:1").code == 2

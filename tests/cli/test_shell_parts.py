@@ -199,6 +199,7 @@ def test_the_line_is_coloured_as_it_is_understood(line: str, styles: str) -> Non
         "users create bob --password hush",
         'topics list -X sasl.jaas.config="org.x required"',
         "configs alter broker 1 -c listener.name.a.ssl.keystore.password=1",
+        "configs alter broker 1 -c listener.name.a.ssl.keystore.key=x",
         "profile add p -X sasl.oauthbearer.client.secret=x",
     ],
 )
