@@ -229,10 +229,14 @@ class Context:
     def fail(self, error: BaseException) -> None:
         """Notes that an item failed; the command goes on and ends with an exit code that says so."""
         self.failures.append(error)
+        self.say_where(error)
+
+    def say_where(self, error: BaseException) -> None:
+        """With --debug, writes the traceback of an error to standard error; its words may be a broker's."""
         if self.args.values().get("debug"):
             import traceback
 
-            traceback.print_exception(error, file=self.streams.err)
+            self.say("".join(traceback.format_exception(error)).rstrip("\n"))
 
     def failed(self, error: BaseException, what: str) -> None:
         """Notes that `what` failed and says so on standard error; of a broker that is silent, once for all it knows."""

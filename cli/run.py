@@ -117,11 +117,8 @@ def report(context: Context, error: BaseException) -> int:
             drop_output()
             return Exit.OK
         code, text = exit_code(found), sentence(found)
-    if context.args.values().get("debug"):
-        import traceback
-
-        traceback.print_exception(error, file=context.streams.err)
     try:
+        context.say_where(error)
         if code == Exit.INTERRUPTED and isinstance(found, KeyboardInterrupt):
             if context.streams.err_terminal:
                 context.say()

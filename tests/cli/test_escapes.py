@@ -16,6 +16,7 @@ from pk.cli.escapes import escaped, escaped_bytes, escaped_lines
 from pk.cli.exits import CommandError
 from pk.cli.grammar import Args, parse
 from pk.cli.output import Column, Listing
+from pk.cli.run import report
 from pk.cli.tree import ROOT
 from pk.net.client.results import GroupDescription, MemberDescription
 
@@ -113,6 +114,18 @@ def test_what_is_waited_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
     assert r"g is Stable with \x1b]0;owned\x07\x1b[2J\r\n" in said.getvalue()
     ours = said.getvalue().replace("\r", "").replace("\x1b[K", "")
     assert not set(ours) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+def test_an_error_s_traceback_is_inert() -> None:
+    said = io.StringIO()
+    context = Context(Args({"debug": True}, frozenset()), (), Streams(io.BytesIO(), said))
+    try:
+        raise CommandError(HOSTILE)
+    except CommandError as error:
+        context.fail(error)
+        report(context, error)
+    assert said.getvalue().count("Traceback") == 2
+    assert not set(said.getvalue()) & {"\x1b", "\x07", "\x9b", "\u202e"}
 
 
 def test_a_line_that_is_written_over_never_fills_more_than_a_line() -> None:
