@@ -234,7 +234,8 @@ def _preferred(partitions: Mapping[TopicPartition, PartitionDescription]) -> Che
 
 def _single(partitions: Mapping[TopicPartition, PartitionDescription], facts: Facts) -> Check:
     """Topics that cannot lose a broker, where there are several."""
-    if len(facts.look.nodes) < 2:
+    live = sum(not node.fenced for node in facts.look.nodes.values())
+    if live < 2:
         return Check("factors", OK, "one broker, one replica")
     factor: dict[str, int] = {}
     for tp, p in partitions.items():
@@ -243,10 +244,15 @@ def _single(partitions: Mapping[TopicPartition, PartitionDescription], facts: Fa
     tight = sorted(t for t, n in factor.items() if 1 < n <= facts.min_isr.get(t, 1))
     if one:
         what = f"{count(len(one), 'topic')} with a single replica: {join(one, 3)}"
-        return Check("factors", WARNING, what, f"pk reassign plan -t {one[0]} --rf 3")
+        return Check("factors", WARNING, what, f"pk reassign plan -t {one[0]} --rf {min(3, live)}")
     if tight:
         what = f"no replica to spare above min.insync.replicas: {join(tight, 3)}"
-        return Check("factors", WARNING, what, f"pk reassign plan -t {tight[0]} --rf 3")
+        topic, wanted = tight[0], facts.min_isr[tight[0]] + 1
+        mend = f"pk reassign plan -t {topic} --rf {wanted}"
+        if wanted > live:
+            lower = max(factor[topic] - 1, 1)
+            mend = f"pk configs alter topic {topic} -c min.insync.replicas={lower}"
+        return Check("factors", WARNING, what, mend)
     return Check("factors", OK, "every topic can lose a broker")
 
 

@@ -186,6 +186,31 @@ def test_a_feature_may_go_as_far_as_every_broker_supports() -> None:
     assert release_of(new) == "4.3-IV0"
 
 
+def nodes_of(number: int) -> dict[int, Node]:
+    return {b: Node(b, "h", b) for b in range(1, number + 1)}
+
+
+@pytest.mark.parametrize(
+    ("given", "mend"),
+    [
+        (facts(replicas=(1,), isr=(1,), nodes=nodes_of(2)), "pk reassign plan -t t --rf 2"),
+        (facts(replicas=(1,), isr=(1,), nodes=nodes_of(5)), "pk reassign plan -t t --rf 3"),
+        (facts(replicas=(1, 2), isr=(1, 2)), "pk reassign plan -t t --rf 3"),
+        (
+            facts(replicas=(1, 2), isr=(1, 2), nodes=nodes_of(2)),
+            "pk configs alter topic t -c min.insync.replicas=1",
+        ),
+        (facts(min_isr={"t": 3}, nodes=nodes_of(4)), "pk reassign plan -t t --rf 4"),
+        (facts(min_isr={"t": 3}), "pk configs alter topic t -c min.insync.replicas=2"),
+    ],
+)
+def test_what_gives_a_topic_a_replica_to_spare_is_within_the_brokers_there_are(
+    given: Facts, mend: str
+) -> None:
+    (check,) = [c for c in checks(given) if c.check == "factors"]
+    assert check.next == mend
+
+
 def test_a_single_broker_is_healthy(at: Run) -> None:
     shown = at("cluster", "health", "-f", "json")
     (answer,) = shown.json
