@@ -27,7 +27,7 @@ def _value(name: str, key: str, source: str) -> str:
         found = keyring().get_password(SERVICE, f"{name}/{key}")
         if found is None:
             raise CommandError(
-                f"The keyring holds no {key} of profile {name}; `pk profile add {name} --secret {key}=keyring` asks for it."
+                f"The keyring holds no {key} of profile {name}; `pk profile add {shlex.quote(name)} --secret {key}=keyring` asks for it."
             )
         return str(found)
     return _printed(key, source.partition(":")[2])

@@ -8,6 +8,7 @@ on, and stays there until it has been applied: whatever refuses it, nothing that
 
 import difflib
 import os
+import shlex
 import tempfile
 import textwrap
 import time
@@ -134,13 +135,10 @@ async def _apply(
 
 
 def _kept(context: Context, path: str) -> str:
-    words = f"{' '.join(context.path)} {_words(context)}"
-    return f"The text is kept in {path}; `pk {words} --file {path}` goes on from there."
-
-
-def _words(context: Context) -> str:
     resource = resources_of(context)[0]
-    return f"{entity_word(resource.type)} {shown_name(resource)}"
+    thing = (entity_word(resource.type), shown_name(resource))
+    again = shlex.join(("pk", *context.path, *thing, "--file", path))
+    return f"The text is kept in {path}; `{again}` goes on from there."
 
 
 async def _edit_again(context: Context, path: str, refused: Sequence[Exception]) -> None:

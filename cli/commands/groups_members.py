@@ -4,6 +4,7 @@ It is for static members, whose partitions would lie idle until their session en
 still runs joins again by itself.
 """
 
+import shlex
 from typing import Any
 
 from pk.cli.commands.groups_state import describe_existing, member_name, wanted_groups
@@ -88,7 +89,7 @@ def _named(context: Context, group: r.GroupDescription) -> list[r.MemberDescript
                 hint = (
                     f"did you mean {' or '.join(near)}?"
                     if near
-                    else f"`pk groups members {group.group_id}` shows which there are."
+                    else f"`pk groups members {shlex.quote(group.group_id)}` shows which there are."
                 )
                 raise CommandError(f"Group {group.group_id} has no {what} {name!r}; {hint}")
             found[known[name].member_id] = known[name]

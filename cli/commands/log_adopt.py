@@ -13,6 +13,7 @@ No log is touched, and nothing of Apache's is removed.
 
 import os
 import secrets
+import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 
@@ -224,10 +225,10 @@ def _move(disk: RealDisk, old: str, new: str) -> None:
 
 def _say_done(context: Context, adoption: Adoption) -> None:
     where, node = adoption.paths[0], adoption.meta.node_id
-    words = [] if node == 1 else [f"-X node.id={node}"]
+    words = [] if node == 1 else ["-X", f"node.id={node}"]
     if len(adoption.paths) > 1:
-        words.append(f"-X log.dirs={','.join(adoption.paths)}")
-    command = " ".join(("pk up --data", where, *words))
+        words += ["-X", f"log.dirs={','.join(adoption.paths)}"]
+    command = shlex.join(("pk", "up", "--data", where, *words))
     partitions = sum(len(topic.directories) for topic in adoption.topics)
     context.say(
         f"{count(len(adoption.topics), 'topic')} with {count(partitions, 'partition')} are pk's now; `{command}` serves them."

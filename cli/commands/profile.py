@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -140,7 +141,7 @@ async def add(context: Context) -> None:
     _keep_in_keyring(args.name, secrets)
     _save(document)
     context.say(
-        f"Profile {args.name} was {'changed' if known else 'added'}; `pk profile use {args.name}` chooses it."
+        f"Profile {args.name} was {'changed' if known else 'added'}; `pk profile use {shlex.quote(args.name)}` chooses it."
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -213,7 +214,7 @@ async def plan_command(context: Context) -> None:
         return
     tell(context, made, rate)
     if args.save:
-        context.say(f"To do it: pk reassign apply {args.save}")
+        context.say(f"To do it: pk reassign apply {shlex.quote(args.save)}")
 
 
 async def apply(context: Context) -> int | None:

@@ -50,6 +50,12 @@ def kept(said: str) -> Path:
     return Path(found[1])
 
 
+def test_how_to_go_on_is_a_command_line_for_names_with_blanks(at: Run, editor: Editor) -> None:
+    editor("s/^#consumer.heartbeat.interval.ms=.*/consumer.heartbeat.interval.ms=x/")
+    ran = at("configs", "edit", "group", "my group", "-y")
+    assert f"`pk configs edit group 'my group' --file {kept(ran.err)}` goes on" in ran.err
+
+
 def test_only_what_differs_is_sent(at: Run, topic: str, editor: Editor, tmp_path: Path) -> None:
     editor("s/^retention.ms=.*/retention.ms=1000/\ns/^#cleanup.policy=.*/cleanup.policy=compact/")
     ran = at("configs", "edit", "topic", topic, "-y", "--trace=json", "-f", "json")

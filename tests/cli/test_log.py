@@ -481,7 +481,7 @@ def apache_like(data: Path) -> Path:
     shutil.rmtree(data / "pk-metadata")
     (data / "__cluster_metadata-0").mkdir()
     (data / "__cluster_metadata-0" / "quorum-state").write_text("{}")
-    return data
+    return data.rename(data.with_name("kafka data"))
 
 
 def test_adopt_shows_its_plan_asks_and_takes_over(pk: Run, apache_like: Path) -> None:
@@ -504,6 +504,7 @@ def test_adopt_shows_its_plan_asks_and_takes_over(pk: Run, apache_like: Path) ->
     assert sorted(str(p) for p in apache_like.rglob("*")) == before
     taken = pk("log", "adopt", where, "-y", "-c", "orders:retention.ms=-1")
     assert taken.code == 0, taken.err
+    assert f"`pk up --data '{where}'` serves them" in taken.err
     assert (
         apache_like / "apache-kafka" / "__cluster_metadata-0" / "quorum-state"
     ).read_text() == "{}"

@@ -104,6 +104,7 @@ def test_what_is_nobody_s_business_is_neither_taken_nor_shown(pk: Run, key: str)
 
 
 def test_a_profile_has_a_name(pk: Run) -> None:
+    assert "`pk profile use 'my own'` chooses it" in pk("profile", "add", "my own").err
     assert pk("profile", "add", "", "-b", "h:1").code == 2
     assert pk("profile", "add", "-", "-b", "h:1").code == 2
     for do in (("use", ""), ("delete", "", "-y")):
