@@ -369,8 +369,14 @@ def _say_waiting(context: Context, reader: RangeReader) -> None:
     context.say(f"Waiting for new records of {topics}; -o start shows all. Ctrl-C stops.")
 
 
-async def _read(context: Context, reader: RangeReader, output: Output, late: _Latecomers) -> bool:
+def _timeout_ms(context: Context) -> int | None:
+    """How long to wait for a record; None without end, as Apache's tool takes what is below 0."""
     timeout_ms: int | None = context.args.timeout_ms
+    return None if timeout_ms is None or timeout_ms < 0 else timeout_ms
+
+
+async def _read(context: Context, reader: RangeReader, output: Output, late: _Latecomers) -> bool:
+    timeout_ms = _timeout_ms(context)
     last = trio.current_time()
     silence = Silence(context, reader.consumer)
     with _progress(context, reader, output) as progress:
@@ -482,11 +488,11 @@ async def _poll_group(
     context: Context, consumer: Consumer, output: Output, shown: dict[TopicPartition, int]
 ) -> bool:
     """Shows what is assigned; whether --timeout-ms ended it. Notes in `shown` where each partition then stands."""
-    args = context.args
+    args, timeout_ms = context.args, _timeout_ms(context)
     last = trio.current_time()
     ends, silence = _Ends(consumer), Silence(context, consumer)
     while not output.full:
-        wait = _TICK_MS if args.exit else min(args.timeout_ms or _LOOK_MS, _LOOK_MS)
+        wait = _TICK_MS if args.exit else min(timeout_ms or _LOOK_MS, _LOOK_MS)
         parts = await _polled(consumer, output.left, wait, profile_of(context.settings))
         output.take(parts)
         positions = {tp: consumer.position_nowait(tp) for tp in consumer.assignment}
@@ -495,7 +501,7 @@ async def _poll_group(
         now = trio.current_time()
         if parts:
             last = now
-        elif args.timeout_ms is not None and (now - last) * 1000 >= args.timeout_ms:
+        elif timeout_ms is not None and (now - last) * 1000 >= timeout_ms:
             return True
         if args.exit and await ends.reached(silence.leaderless):
             if silence.leaderless & consumer.assignment:

@@ -63,7 +63,10 @@ CONSUME = Command(
         RECORD_COUNT,
         Option("-e", "--exit", help="Stop at the end as it is now: the same as -o start..end."),
         Option(
-            "--timeout-ms", value="MS", kind="int", help="Stop when no record came for so long."
+            "--timeout-ms",
+            value="MS",
+            kind="int",
+            help="Stop when no record came for so long; below 0: never.",
         ),
         Option(
             "-g",

@@ -187,6 +187,12 @@ def test_what_was_written_is_whole_however_it_ends(at: Run, kafka: Kafka, kept: 
         assert len(json.loads("".join(shown) + process.stdout.read())) == 30
 
 
+def test_a_timeout_below_0_is_none(at: Run, kept: str, fresh: Fresh) -> None:
+    for how in (("--from-beginning",), ("-g", fresh("patient"), "--from-beginning")):
+        ran = at("consume", kept, *how, "-n", "30", "--timeout-ms", "-1")
+        assert (ran.code, len(ran.lines)) == (0, 30), ran.err
+
+
 def test_topics_and_partitions_that_come_meanwhile_are_read(
     at: Run, kafka: Kafka, fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
