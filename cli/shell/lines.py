@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from pk.cli.context import Context, Streams
+from pk.cli.escapes import escaped_lines
 from pk.cli.exits import CommandError, Exit
 from pk.cli.grammar import Command, Parsed, UsageError, nearest, parse
 from pk.cli.help import help_text
@@ -113,11 +114,11 @@ class Shell:
         except UsageError as e:
             self.last_code = usage(e)
         except CommandError as e:
-            sys.stderr.write(f"{e}\n")
+            _say(str(e))
             self.last_code = e.code
         except OSError as e:
             where = f"{e.filename}: " if e.filename else ""
-            sys.stderr.write(f"{where}{e.strerror or e}.\n")
+            _say(f"{where}{e.strerror or e}.")
             self.last_code = Exit.FAILED
         except KeyboardInterrupt:
             self.last_code = Exit.INTERRUPTED
@@ -174,7 +175,7 @@ class Shell:
         if known and names[0] not in known:
             near = nearest(names[0], known)
             hint = f"; did you mean {' or '.join(near)}?" if near else "."
-            sys.stderr.write(f"As far as is known there is no {kind} {names[0]!r}{hint}\n")
+            _say(f"As far as is known there is no {kind} {names[0]!r}{hint}")
         return names[0]
 
     def _switch(self, profile: str) -> None:
@@ -364,6 +365,11 @@ def _watched(
 
 async def _nothing(session: object) -> None:
     """No refreshes: a script has no toolbar, and nobody who presses Tab."""
+
+
+def _say(text: str) -> None:
+    """Writes a line to standard error; names in it may be anybody's."""
+    sys.stderr.write(f"{escaped_lines(text)}\n")
 
 
 def raise_interrupt() -> None:

@@ -320,6 +320,13 @@ def test_use_fills_in_what_is_not_named() -> None:
     assert shell.filled(["topics", "list"]) == ["topics", "list"]
 
 
+def test_names_that_the_shell_tells_are_inert(capsys: pytest.CaptureFixture[str]) -> None:
+    remember(HERE.bootstrap, "group", {"billing\x1b[2J": ""})
+    shell = Shell(HERE, interactive=False)
+    shell.run_line("use group billing")
+    assert capsys.readouterr().err.endswith("did you mean billing\\x1b[2J?\n")
+
+
 @pytest.mark.parametrize(
     ("seconds", "shown"),
     [
