@@ -78,8 +78,13 @@ def _plan_shown(context: Context, spec: Spec) -> None:
     what = f"values of {spec.template}" if spec.template else f"values of {work.size} B"
     if work.records is not None:
         much = count(work.records, "record")
+    elif work.duration_s:
+        much = f"records for {work.duration_s:g} s"
+    elif args.topic:  # what is there is read, and of whatever size it is
+        context.say(f"Would {spec.test} the records of {args.topic}; nothing was done.")
+        return
     else:
-        much = f"records for {work.duration_s:g} s" if work.duration_s else count(FILL, "record")
+        much = count(FILL, "record")
     pace = f", {work.rate:g} a second" if work.rate else ""
     does = "send and read back" if spec.test == "e2e" else spec.test
     context.say(f"Would {does} {much}{pace}, {what}, in {topic}; nothing was done.")

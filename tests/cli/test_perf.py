@@ -270,6 +270,8 @@ def test_records_that_are_lost_fail_it(at: Run) -> None:
 def test_a_dry_run_makes_nothing(at: Run) -> None:
     ran = at("perf", "consume", "-n", "50", "--dry-run")
     assert (ran.code, "nothing was done" in ran.err) == (0, True)
+    ran = at("perf", "consume", "-t", "orders", "--dry-run")
+    assert ran.err == "Would consume the records of orders; nothing was done.\n"
     assert nothing_is_left(at)
 
 
