@@ -4,13 +4,14 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, get_args
 
 from pk.core.errors import ProtocolError
 from pk.core.record.batch import Record
 from pk.core.values import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, ZERO_UUID, uuid_text
 from pk.core.wire.codec import decode
 from pk.core.wire.schema import Message
+from pk.core.wire.types import Uuid
 
 DECODED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 
@@ -43,17 +44,32 @@ def _snake(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(name))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, *, uuid: bool = False) -> Any:
+    """A message as JSON can hold it; `uuid` says whether bytes in it are one."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        uuids = _uuids(type(value))
+        return {
+            f.name: _plain(getattr(value, f.name), uuid=f.name in uuids)
+            for f in dataclasses.fields(value)
+        }
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [_plain(v, uuid=uuid) for v in value]
     if isinstance(value, (bytes, memoryview)):
         data = bytes(value)
-        if len(data) == 16:
+        if uuid:
             return None if data == ZERO_UUID else uuid_text(data)
         return _hex(data)
     return value
+
+
+@cache
+def _uuids(kind: Any) -> frozenset[str]:
+    """The fields of a message that are UUIDs, or lists of them."""
+
+    def is_uuid(of: Any) -> bool:
+        return of == Uuid or any(map(is_uuid, get_args(of)))
+
+    return frozenset(f.name for f in dataclasses.fields(kind) if is_uuid(f.type))
 
 
 def _hex(data: bytes) -> dict[str, str]:

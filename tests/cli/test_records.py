@@ -186,6 +186,27 @@ def test_every_type_of_record_of_an_internal_topic_is_decoded(topic: str, module
         )
 
 
+def test_sixteen_bytes_are_a_uuid_only_where_one_stands() -> None:
+    """What a member of a group subscribed with may be as long."""
+    member = offsets_topic.MemberMetadata(subscription=b"\7" * 16)
+    message = offsets_topic.GroupMetadataValue(protocol_type="connect", members=[member])
+    commit = offsets_topic.OffsetCommitValue(topic_id=b"\7" * 16)
+    keys = (offsets_topic.GroupMetadataKey(), offsets_topic.OffsetCommitKey())
+    group, offset = (
+        json.loads(pairs(decoded("__consumer_offsets", [record])))["value"]
+        for key, value in zip(keys, (message, commit), strict=True)
+        for version in value.VERSIONS[1:]
+        for record in [
+            RECORDS[0]._replace(
+                key=struct.pack(">h", key.RECORD_TYPE) + encode(key, 0),
+                value=struct.pack(">h", version) + encode(value, version),
+            )
+        ]
+    )
+    assert group["members"][0]["subscription"] == {"hex": "07" * 16}
+    assert offset["topic_id"] == "BwcHBwcHBwcHBwcHBwcHBw"
+
+
 def test_times_are_iso_in_the_local_zone_or_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
