@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import trio
+
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import phrase, sentence
@@ -11,6 +13,7 @@ from pk.cli.names import remember
 from pk.cli.output import Column, Listing
 from pk.core.errors import KafkaError
 from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
 from pk.net.client.results import FeatureDescription
 
 METADATA_VERSION: Final = "metadata.version"
@@ -119,16 +122,27 @@ def feature_rows(told: Mapping[int, FeatureDescription]) -> list[dict[str, Any]]
 
 
 async def _ask(context: Context, admin: Admin) -> dict[int, FeatureDescription]:
-    """What each broker says; those that do not answer are told."""
+    """What each broker says; of those that do not, it is told why. Raises CommandError or ClientError where none does."""
     cluster = await admin.describe_cluster()
     told: dict[int, FeatureDescription] = {}
-    for node in cluster.brokers:
+    failed: dict[int, ClientError | KafkaError] = {}
+
+    async def ask(node_id: int) -> None:
         try:
-            told[node.node_id] = await admin.describe_features(node.node_id)
-        except KafkaError as e:
-            context.failed(e, f"broker {node.node_id}")
+            told[node_id] = await admin.describe_features(node_id)
+        except (ClientError, KafkaError) as e:
+            failed[node_id] = e
+
+    async with trio.open_nursery() as nursery:
+        for node in cluster.brokers:
+            nursery.start_soon(ask, node.node_id)
     if not told:
+        for error in failed.values():
+            if isinstance(error, ClientError):
+                raise error
         raise CommandError("No broker tells of its features; they are too old.")
+    for node_id, error in sorted(failed.items()):
+        context.failed(error, f"broker {node_id}")
     remember(
         context.settings.bootstrap,
         "feature",

@@ -105,6 +105,13 @@ def test_what_only_it_knows_is_missing_and_the_command_fails(
     assert re.search(r"Broker 2 at 127.0.0.1:\d+ did not answer within 0.3 s, though", ran.err)
 
 
+def test_features_of_the_others_are_shown(pk: Run) -> None:
+    with half_a_cluster() as broker:
+        ran = pk("cluster", "features", "-b", broker.address, *PATIENCE, "-f", "json")
+    assert (ran.code, ran.json) == (Exit.TIMED_OUT, []), ran.err
+    assert ran.err.count("did not answer") == 1
+
+
 def test_a_trace_shows_what_was_not_answered(pk: Run) -> None:
     with half_a_cluster() as broker:
         ran = pk("topics", "offsets", "orders", "-b", broker.address, *PATIENCE, "--trace=json")
