@@ -18,9 +18,11 @@ from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.context import Context, count
 from pk.cli.event_table import Cell, EventTable
 from pk.cli.exits import Exit, Unusable
+from pk.cli.failures import phrase
 from pk.cli.output import Column, Row
 from pk.cli.resolve import now_ms
 from pk.cli.times import show_span, show_time
+from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -240,11 +242,14 @@ async def _follow(context: Context, admin: Admin, recorder: Recorder, table: Eve
         await trio.sleep(context.args.interval)
         try:
             seen = (await admin.describe_groups([recorder.group]))[recorder.group]
-            if isinstance(seen, ClientError):
+            if isinstance(seen, ClientError) or (isinstance(seen, KafkaError) and seen.retriable):
                 raise seen
-        except ClientError:
+        except (ClientError, KafkaError) as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
             if not lost:
-                context.say("No broker answers; watching on.")
+                why = phrase(error) if isinstance(error, KafkaError) else "no broker answers"
+                context.say(f"{why[:1].upper()}{why[1:]}; watching on.")
             lost = True
             await trio.sleep(_LOST_S)
             continue

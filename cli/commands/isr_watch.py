@@ -198,6 +198,7 @@ async def _watch(context: Context, admin: Admin) -> None:
     while True:
         try:
             partitions = await _look(context, admin, first=table is None)
+            min_isr = await needed_replicas(admin, context.args, partitions)
         except ClientError:
             if table is None:
                 raise
@@ -207,7 +208,6 @@ async def _watch(context: Context, admin: Admin) -> None:
             await trio.sleep(_LOST_S)
             continue
         lost = False
-        min_isr = await needed_replicas(admin, context.args, partitions)
         now: Watched = {tp: (p.leader_id, p.isr) for tp, p in partitions.items()}
         if table is None:
             cells = _cells(context, {tp.topic for tp in partitions})

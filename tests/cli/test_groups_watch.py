@@ -1,15 +1,25 @@
 """`pk groups watch`: what a rebalance moved, how long it took, and how it is told."""
 
+import io
+import json
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 import pytest
+import trio
 from clients.fixtures import Kafka
 from clients.pk_broker import running
 from group_parts import Fresh, Reader, Run
 from shapes import check_json
+from trio.testing import MockClock
 
-from pk.cli.commands.groups_watch import Recorder
+from pk.cli.commands.groups_watch import Recorder, watch
+from pk.cli.context import Context, Streams
+from pk.cli.grammar import parse
+from pk.cli.tree import ROOT
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
+from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import GroupDescription, MemberDescription, Node
 
 NODE = Node(1, "h", 1)
@@ -28,6 +38,38 @@ def group(state: str, members: Mapping[str, Iterable[int]] = {}, **static: str) 
         for name, partitions in members.items()
     )
     return GroupDescription("g", "Classic", state, "consumer", "range", described, NODE)
+
+
+class Restless:
+    """A session with a cluster whose coordinator moves while the group rebalances."""
+
+    def __init__(self) -> None:
+        moved = KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        self._answers: list[Any] = [
+            group("Stable", {"a": [0, 1]}),
+            moved,
+            ConnectFailed("h:1", "refused"),
+            moved,
+            group("PreparingRebalance", {"a": [], "b": []}),
+            group("Stable", {"a": [0], "b": [1]}),
+        ]
+
+    async def admin(self, *_: object) -> "Restless":
+        return self
+
+    async def describe_groups(self, names: list[str]) -> dict[str, Any]:
+        return {name: self._answers.pop(0) for name in names}
+
+
+def test_a_coordinator_that_moves_does_not_end_the_watch() -> None:
+    out, said, session = io.BytesIO(), io.StringIO(), Restless()
+    parsed = parse(ROOT, ("groups", "watch", "g", "-n", "1", "-f", "jsonl"))
+    context = Context(parsed.args, parsed.path, Streams(out, said), cast("Any", session))
+    assert trio.run(watch, context, clock=MockClock(autojump_threshold=0)) == 0
+    rows = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [row["event"] for row in rows][-3:] == ["assigned", "assigned", "stable"]
+    assert said.getvalue().count("; watching on.") == 1
+    assert "COORDINATOR_LOAD_IN_PROGRESS" in said.getvalue()
 
 
 def events(rows: Iterable[Mapping[str, object]]) -> list[tuple[object, ...]]:

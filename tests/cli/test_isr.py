@@ -4,15 +4,17 @@ import io
 import json
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import trio
 from clients.fixtures import Kafka
 from shapes import check_json
+from trio.testing import MockClock
 
 from pk.cli.commands.isr import isr_row, show_behind, show_since
 from pk.cli.commands.isr_since import Witness
-from pk.cli.commands.isr_watch import History, changes
+from pk.cli.commands.isr_watch import History, changes, watch
 from pk.cli.commands.partition_view import ailing
 from pk.cli.commands.partitions import partition_row, state_of
 from pk.cli.context import Context, Streams
@@ -20,8 +22,9 @@ from pk.cli.event_table import Cell, EventTable
 from pk.cli.grammar import Args, parse
 from pk.cli.output import Column
 from pk.cli.tree import ROOT
-from pk.core.values import TopicPartition
-from pk.net.client.results import PartitionDescription
+from pk.core.values import ZERO_UUID, TopicPartition
+from pk.net.client.errors import ConnectFailed
+from pk.net.client.results import PartitionDescription, TopicDescription
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -62,6 +65,39 @@ def test_what_a_watch_of_the_isr_tells() -> None:
     ]
     assert changes(now, now, "then") == []
     assert changes({A: (1, (1,))}, {A: (-1, (1,))}, "then")[0]["event"] == "offline"
+
+
+class SeenEnough(Exception):
+    pass
+
+
+class Fading:
+    """A cluster that does not answer when configs are asked for the second time."""
+
+    def __init__(self) -> None:
+        self.configs = self.topics = 0
+
+    async def describe_topics(self, names: object) -> dict[str, TopicDescription]:
+        self.topics += 1
+        if self.topics > 3:
+            raise SeenEnough
+        described = PartitionDescription(0, 1, 0, (1, 2), (1, 2))
+        return {"t": TopicDescription("t", ZERO_UUID, False, (described,))}
+
+    async def describe_configs(self, *_: object, **more: object) -> dict[str, object]:
+        self.configs += 1
+        if self.configs == 2:
+            raise ConnectFailed("h:1", "refused")
+        return {}
+
+
+def test_a_silence_at_any_question_does_not_end_the_watch() -> None:
+    parsed, said, admin = parse(ROOT, ("isr", "-w", "--at-min-isr")), io.StringIO(), Fading()
+    context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), said))
+    with pytest.RaisesGroup(SeenEnough):
+        trio.run(watch, context, cast("Any", admin), clock=MockClock(autojump_threshold=0))
+    assert said.getvalue().count("No broker answers; watching on.") == 1
+    assert (admin.topics, admin.configs) == (4, 3)
 
 
 def check_rows(words: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
