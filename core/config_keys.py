@@ -271,9 +271,13 @@ def parse_properties(text: str) -> dict[str, str]:
     return given
 
 
+_LINE_END: Final = re.compile(r"\r\n|\r|\n")
+
+
 def _logical_lines(text: str) -> Iterator[str]:
     held = ""
-    for raw in text.splitlines():
+    # Python knows of more line ends than Java does, which may stand within a value.
+    for raw in _LINE_END.split(text):
         line = raw.lstrip(" \t\f")
         if not held and (not line or line[0] in "#!"):
             continue

@@ -183,7 +183,7 @@ def _text(context: Context, resource: ConfigResource, entries: Entries) -> str:
     ]
     own = {name: own_value(resource, entry) for name, entry in entries.items()}
     mine = [name for name, value in own.items() if value is not None]
-    lines += [f"{name}={_escaped(own[name] or '')}" for name in mine]
+    lines += [f"{name}={as_property(own[name] or '')}" for name in mine]
     secrets = [name for name, entry in entries.items() if entry.sensitive]
     if secrets:
         lines += ["", *_wrapped(f"Secret, so not shown; a line sets one: {', '.join(secrets)}")]
@@ -196,7 +196,7 @@ def _text(context: Context, resource: ConfigResource, entries: Entries) -> str:
         lines += ["", *_wrapped(f"{said} ({bounds})" if bounds else said)]
         if in_units(name, entry.value) != entry.value and entry.value is not None:
             lines.append(f"# {in_units(name, entry.value)}")
-        lines.append(f"#{name}={_escaped(entry.value or '')}")
+        lines.append(f"#{name}={as_property(entry.value or '')}")
     return "\n".join(lines) + "\n"
 
 
@@ -204,9 +204,11 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
 
 
-def _escaped(value: str) -> str:
+def as_property(value: str) -> str:
     """A value as a properties file holds it."""
-    out = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t")
+    out = value.replace("\\", "\\\\")
+    for char, letter in (("\n", "n"), ("\r", "r"), ("\t", "t"), ("\f", "f")):
+        out = out.replace(char, f"\\{letter}")
     return f"\\{out}" if out.startswith(" ") else out
 
 

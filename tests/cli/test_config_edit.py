@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 from clients.fixtures import Kafka
+from hypothesis import given
+from hypothesis import strategies as st
 from terminal import Terminal
+
+from pk.cli.commands.config_edit import as_property
+from pk.core.config_keys import parse_properties
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -48,6 +53,11 @@ def kept(said: str) -> Path:
     found = re.search(r"The text is kept in (\S+);", said)
     assert found, said
     return Path(found[1])
+
+
+@given(st.text())
+def test_a_value_stands_in_the_text_as_it_is_read_from_there(value: str) -> None:
+    assert parse_properties(f"key={as_property(value)}\n") == {"key": value}
 
 
 def test_how_to_go_on_is_a_command_line_for_names_with_blanks(at: Run, editor: Editor) -> None:

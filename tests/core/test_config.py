@@ -212,6 +212,9 @@ alone
         "empty": "",
         "alone": "",
     }
+    # What else Python takes for the end of a line.
+    odd = "a\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029b"
+    assert parse_properties(f"a={odd}\rb=1\r\nc=2\nd") == {"a": odd, "b": "1", "c": "2", "d": ""}
     with pytest.raises(ConfigError, match="broken escape"):
         parse_properties(r"a=\u12")
 
