@@ -6,7 +6,7 @@ from typing import Any
 
 from pk.cli import undo as store
 from pk.cli.context import Context
-from pk.cli.exits import Refused
+from pk.cli.exits import CommandError, Refused
 from pk.cli.output import Column, Listing, narrow
 from pk.cli.resolve import now_ms
 from pk.cli.times import show_span, show_time
@@ -90,6 +90,10 @@ async def _undo(context: Context, kind: str | None) -> None:
             "--anyway does it again."
         )
     _check_cluster(context, change, here)
+    if change.kind not in KINDS:
+        raise CommandError(
+            f"Change {change.id} ({change.description}) was made by another version of pk, which may undo it."
+        )
     module, _, name = KINDS[change.kind].partition(":")
     loaded = importlib.import_module(module)
     narrow(

@@ -216,7 +216,11 @@ def test_a_change_of_another_cluster_is_not_undone_here(
     at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "end", "-y")
     number = _id(at("groups", "reset-offsets", group, "--to", "start", "-y").err)
     (file,) = tmp_path.rglob(f"{number}.json")
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"cluster_id": "other"}))
+    kept = json.loads(file.read_text())
+    file.write_text(json.dumps(kept | {"kind": "quotas"}))
+    unknown = at("undo", number, "-y")
+    assert (unknown.code, "another version of pk" in unknown.err) == (1, True), unknown.err
+    file.write_text(json.dumps(kept | {"cluster_id": "other"}))
     refused = at("undo", number, "-y")
     assert (refused.code, "was made on" in refused.err) == (5, True)
     assert committed(at, group) == {(timed_topic, 0): 0, (timed_topic, 1): 0}
