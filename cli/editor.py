@@ -13,7 +13,8 @@ _FOR_TERMINALS = frozenset(
 
 
 def _editor() -> str:
-    return os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    named = (os.environ.get(name, "").strip() for name in ("VISUAL", "EDITOR"))
+    return next(filter(None, named), "vi")
 
 
 def check_editor(instead: str) -> None:

@@ -112,7 +112,8 @@ def page(data: bytes) -> bool:
     """Shows `data` with $PK_PAGER, $PAGER or less; False where there is none that starts."""
     if os.environ.get("TERM", "dumb") in ("dumb", ""):
         return False
-    words = os.environ.get("PK_PAGER") or os.environ.get("PAGER") or "less"
+    named = (os.environ.get(name, "").strip() for name in ("PK_PAGER", "PAGER"))
+    words = next(filter(None, named), "less")
     environment = {"LESS": "-FRSX", "LESSCHARSET": "utf-8", **os.environ}
     try:
         command = shlex.split(words)

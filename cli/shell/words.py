@@ -135,7 +135,7 @@ def quoted(word: str, quote: str) -> str:
     """`word` as it has to be typed for the shell to read it as one, behind an open `quote` if there is one."""
     if quote:
         return word
-    return word if word and not re.search(r"[\s'\"\\>|]", word) else shlex.quote(word)
+    return word if word and not re.search(r"[\s'\"\\>|#]", word) else shlex.quote(word)
 
 
 def is_after_output(text: str) -> bool:

@@ -57,6 +57,8 @@ def test_no_editor_is_opened_where_there_is_no_terminal(
     assert ran.code == 5 and "no terminal for vim, so nothing was changed; " in ran.err
     monkeypatch.setenv("EDITOR", "true")
     assert pk("profile", "edit").code == 0
+    monkeypatch.setenv("VISUAL", " ")
+    assert pk("profile", "edit").code == 0
 
 
 def test_comments_in_the_file_survive(pk: Run) -> None:

@@ -99,6 +99,7 @@ def test_the_word_under_the_cursor(text: str, expected: tuple[list[str], str]) -
 def test_words_are_quoted_as_they_have_to_be() -> None:
     assert quoted("orders", "") == "orders"
     assert quoted("my group", "") == "'my group'"
+    assert split_line(f"x {quoted('#mine', '')}").words == ["x", "#mine"]
     assert quoted("my group", parted("x 'my")[2]) == "my group"
 
 
@@ -229,6 +230,12 @@ def test_the_history_is_for_its_owner_and_bounded(tmp_path: Path) -> None:
 
 
 # Output
+
+
+def test_a_pager_without_a_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("TERM", "xterm"), ("PK_PAGER", " "), ("PAGER", "true")):
+        monkeypatch.setenv(name, value)
+    assert paging.page(b"a\n")
 
 
 def test_rows_one_below_the_other() -> None:
