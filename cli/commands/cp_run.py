@@ -18,7 +18,7 @@ from pk.cli.commands.reading import Part, RangeReader, Span
 from pk.cli.commands.silence import Silence
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError
-from pk.cli.failures import exit_code, sentence
+from pk.cli.failures import exit_code, leaf, sentence
 from pk.cli.progress import Progress
 from pk.cli.record_filter import Filter
 from pk.cli.record_input import Headers
@@ -190,7 +190,7 @@ async def copy_records(
             run = _Run(context, copy, totals, state, RangeReader(consumer, copy.spans), producer)
             await run.run()
     except* NoOffset as group:
-        where = str(group.exceptions[0]).partition(":")[0]
+        where = str(leaf(group)).partition(":")[0]
         raise CommandError(
             f"{where}: records were deleted before they were copied; -o start takes what is left."
         ) from None

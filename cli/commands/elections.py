@@ -5,7 +5,7 @@ unclean one loses records: where no replica in sync (or eligible, KIP-966) lives
 the truth. It is for partitions without a leader only, and it wants its word typed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli.commands.common import existing_topics, partition_numbers
@@ -186,6 +186,12 @@ async def _agree(context: Context, wanted: list[Election]) -> None:
     await context.agree("Elect the preferred replicas?", name=name)
 
 
+def _of_them(elections: Sequence[Election]) -> str:
+    """`1 partition of them has`, `2 partitions of them have`."""
+    some = count(len(elections), "partition")
+    return f"{some} of them {'has' if len(elections) == 1 else 'have'}"
+
+
 async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> None:
     """Shows, for each partition without a leader, who lives and where its log ends."""
     _, nodes = await describe_nodes(admin)
@@ -211,13 +217,11 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
     )
     dead = [e for e in wanted if not set(e.p.replicas) & live]
     if dead:
-        context.say(
-            f"{count(len(dead), 'partition')} of them has no replica alive; start a broker."
-        )
+        context.say(f"{_of_them(dead)} no replica alive; start a broker.")
     eligible = [e for e in wanted if set(e.p.elr or ()) & live]
     if eligible:
         context.say(
-            f"{count(len(eligible), 'partition')} of them has an eligible replica alive, which leads "
+            f"{_of_them(eligible)} an eligible replica alive, which leads "
             "without loss as soon as it is back; wait instead."
         )
 
