@@ -8,6 +8,7 @@ from pk.cli.commands.common import whole, words_of
 from pk.cli.commands.groups_state import (
     EMPTY_STATES,
     active_refusal,
+    apache_timeout,
     check_topics,
     commits_of,
     committing_groups,
@@ -140,6 +141,7 @@ def short_assignment(assignment: Sequence[Mapping[str, Any]] | None) -> str:
 async def describe(context: Context) -> None:
     """`pk groups describe`."""
     args = context.args
+    apache_timeout(context)
     if args.members + args.state + args.offsets > 1:
         raise Unusable("--members, --state and --offsets show different things; say one.")
     admin = await context.admin()
@@ -277,6 +279,7 @@ _RESULT = (
 async def delete(context: Context) -> None:
     """`pk groups delete`."""
     args = context.args
+    apache_timeout(context)
     admin = await context.admin()
     names = await wanted_groups(context, admin)
     groups = await describe_existing(context, admin, names)
@@ -359,6 +362,7 @@ _OFFSET_RESULT = (
 async def delete_offsets(context: Context) -> None:
     """`pk groups delete-offsets`."""
     args = context.args
+    apache_timeout(context)
     wanted = selected(args.topics)
     if not wanted:
         raise Unusable("Say for which topics: -t TOPIC, or -t TOPIC:0,1.")

@@ -105,6 +105,17 @@ def test_what_only_it_knows_is_missing_and_the_command_fails(
     assert re.search(r"Broker 2 at 127.0.0.1:\d+ did not answer within 0.3 s, though", ran.err)
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["describe g", "delete g -y", "delete-offsets g -t t -y", "reset-offsets g -t t --to end -y"],
+)
+def test_apache_s_timeout_is_kept(pk: Run, line: str) -> None:
+    with listening(lambda _: None) as port:
+        ran = pk("groups", *line.split(), "--timeout", "200", "-b", f"127.0.0.1:{port}")
+    assert ran.code == Exit.TIMED_OUT
+    assert "did not answer within 0.2 s" in ran.err
+
+
 def test_features_of_the_others_are_shown(pk: Run) -> None:
     with half_a_cluster() as broker:
         ran = pk("cluster", "features", "-b", broker.address, *PATIENCE, "-f", "json")
