@@ -59,7 +59,10 @@ def time_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
         number = int(word)
         return number if number >= MILLISECONDS_FROM else number * 1000
     if word[0] in "+-":
-        return now_ms + (1 if word[0] == "+" else -1) * duration_ms(word[1:])
+        moment = now_ms + (1 if word[0] == "+" else -1) * duration_ms(word[1:])
+        if moment > TIME_MAX_MS:
+            raise ValueError(f"not a time: {word!r} is beyond the end of time")
+        return moment
     day, _, clock = word.partition(" ")
     if day in _DAYS:
         return _relative_day(_DAYS[day], clock.strip(), now_ms, zone)
