@@ -27,6 +27,7 @@ from pk.cli.table import cut
 
 if TYPE_CHECKING:
     from pk.cli.session import Session
+    from pk.core.values import TopicPartition
     from pk.net.client.admin import Admin
     from pk.net.client.config import ClientConfig
 
@@ -347,6 +348,11 @@ Handler = Callable[[Context], Awaitable[int | None]]
 def count(number: int, one: str, many: str | None = None) -> str:
     """`1 topic`, `2 topics`, `1,204 records`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def place_name(tp: "TopicPartition") -> str:
+    """A partition as `pk` writes it: `orders/0`."""
+    return f"{tp.topic}/{tp.partition}"
 
 
 def join(words: Sequence[str], limit: int = 8) -> str:

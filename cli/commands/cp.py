@@ -15,7 +15,7 @@ from pk.cli.commands.common import (
     partition_numbers,
 )
 from pk.cli.commands.cp_run import Copy, Totals, copy_records, count_wanted
-from pk.cli.commands.cp_state import StateFile, place_name
+from pk.cli.commands.cp_state import StateFile
 from pk.cli.commands.cp_target import (
     create_targets,
     say_stamped,
@@ -25,7 +25,7 @@ from pk.cli.commands.cp_target import (
 from pk.cli.commands.places import check_group, places_of, tell_uncommitted
 from pk.cli.commands.reading import Span
 from pk.cli.commands.silence import named
-from pk.cli.context import Context, count
+from pk.cli.context import Context, count, place_name
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.guards import guarding
 from pk.cli.links import SCHEME, Link, parse_link, profile_of

@@ -13,18 +13,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from pk.cli.commands.reading import Span
-from pk.cli.context import Context, count
+from pk.cli.context import Context, count, place_name
 from pk.cli.exits import CommandError, Refused
 from pk.core.values import TopicPartition, uuid_text
 from pk.net.client.results import TopicDescription
 
 _VERSION = 1
 _KIND = "pk cp"
-
-
-def place_name(tp: TopicPartition) -> str:
-    """How a partition is called in messages."""
-    return f"{tp.topic}/{tp.partition}"
 
 
 class StateFile:

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from pk.cli.commands.common import existing_topics, partition_numbers
 from pk.cli.commands.isr import log_ends
 from pk.cli.commands.reassign_files import parse_partition, read_json
-from pk.cli.commands.reassign_plan import shown
 from pk.cli.commands.reassign_state import describe_nodes, is_pattern, named_topics
 from pk.cli.commands.reassign_view import on_stderr
-from pk.cli.context import Context, count
+from pk.cli.context import Context, count, place_name
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.failures import phrase, sentence
 from pk.cli.names import remember
@@ -107,12 +106,12 @@ async def _partitions(
         numbers = partition_numbers(args.partitions, "-p")
         words += [f"{args.topic}/{n}" for n in numbers] if numbers else [args.topic]
     if args.from_json:
-        words += [shown(tp) for tp in _in_json(args.from_json)]
+        words += [place_name(tp) for tp in _in_json(args.from_json)]
     if not words:
         described = await admin.describe_topics()
         topics = [t for t in described.values() if isinstance(t, r.TopicDescription)]
         found = {TopicPartition(t.name, p.partition): p for t in topics for p in t.partitions}
-        remember(context.settings.bootstrap, "partition", map(shown, found))
+        remember(context.settings.bootstrap, "partition", map(place_name, found))
         return found
     wanted: dict[str, set[int] | None] = {}
     for word in words:

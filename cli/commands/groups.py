@@ -21,7 +21,7 @@ from pk.cli.commands.groups_state import (
     wanted_groups,
 )
 from pk.cli.commands.undo_offsets import Kept, remember
-from pk.cli.context import Context, count, join
+from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import phrase
 from pk.cli.output import Column, Document, Listing, Section
@@ -389,7 +389,7 @@ async def delete_offsets(context: Context) -> None:
     for tp, commit in commits.items():
         error = answers.get(tp)
         if error is not None:
-            context.failed(error, str(tp))
+            context.failed(error, place_name(tp))
         rows.append(
             {
                 "group": names[0],

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pk.cli.commands.common import check_partitions, existing_topics, topic_partitions
-from pk.cli.context import Context, join
+from pk.cli.context import Context, join, place_name
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.failures import phrase
 from pk.cli.grammar import nearest
@@ -197,7 +197,7 @@ def _row(
 ) -> dict[str, Any]:
     error = next((a for a in (commit, end) if isinstance(a, Exception)), None)
     if error is not None:
-        context.failed(error, f"{group} {tp}")
+        context.failed(error, f"{group} {place_name(tp)}")
     committed = commit.offset if isinstance(commit, r.OffsetAndMetadata) else None
     last = end.offset if isinstance(end, r.ListedOffset) else None
     lag = None if committed is None or last is None else max(last - committed, 0)

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 import trio
 
 from pk.cli.commands.brokers import Look, broker_rows, look_at_brokers
-from pk.cli.commands.reassign_plan import shown
 from pk.cli.commands.reassign_state import min_isrs, running_reassignments
 from pk.cli.commands.throttles import Present, describe, everything, read_throttles
-from pk.cli.context import Context, count, join
+from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import Exit
 from pk.cli.failures import NOT_AUTHORISED, phrase
 from pk.cli.output import Column, Document, Listing, Row, Section
@@ -68,7 +67,7 @@ class Check(NamedTuple):
 
 
 def _some(partitions: Iterable[TopicPartition]) -> str:
-    return join([shown(tp) for tp in sorted(partitions)], 3)
+    return join([place_name(tp) for tp in sorted(partitions)], 3)
 
 
 def missing(p: PartitionDescription, running: Reassignment | None) -> list[int]:

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pk.cli.commands.common import describe_topics
-from pk.cli.commands.reassign_plan import shown
 from pk.cli.commands.reassign_state import min_isrs, named_topics
-from pk.cli.context import Context, count
+from pk.cli.context import Context, count, place_name
 from pk.cli.names import remember
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -25,7 +24,7 @@ async def chosen(context: Context, admin: Admin) -> Partitions:
         topics = [t for t in topics if not t.internal]
     found = {TopicPartition(t.name, p.partition): p for t in topics for p in t.partitions}
     if names is None:
-        remember(context.settings.bootstrap, "partition", map(shown, found))
+        remember(context.settings.bootstrap, "partition", map(place_name, found))
     return found
 
 

@@ -4,7 +4,7 @@ for where the position speaks of them, and what would surprise is said. No group
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from pk.cli.context import Context, join
+from pk.cli.context import Context, join, place_name
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.position import Anchor, Positions
 from pk.cli.resolve import Place, now_ms, resolve
@@ -71,7 +71,7 @@ def lacks_commit(place: Place) -> bool:
 def tell_uncommitted(context: Context, places: Mapping[TopicPartition, Place | Exception]) -> None:
     """Says in which partitions the group has no commit, so that they are read from their end."""
     lacking = [
-        f"{tp.topic}/{tp.partition}"
+        place_name(tp)
         for tp, place in places.items()
         if isinstance(place, Place) and lacks_commit(place)
     ]
@@ -89,6 +89,6 @@ def tell_inverted(context: Context, places: Mapping[TopicPartition, Place | Exce
         if isinstance(place, Place) and place.note.startswith("ends at")
     ]
     for tp, note in wrong[:_SHOWN]:
-        context.say(f"{tp.topic}/{tp.partition}: the range {note}, so there is nothing in it.")
+        context.say(f"{place_name(tp)}: the range {note}, so there is nothing in it.")
     if len(wrong) > _SHOWN:
         context.say(f"The same holds for {len(wrong) - _SHOWN} more.")

@@ -9,7 +9,7 @@ from typing import Any
 
 from pk.cli.commands.common import check_partitions, describe_topics, existing_topics
 from pk.cli.commands.groups_state import selected
-from pk.cli.context import Context, join
+from pk.cli.context import Context, join, place_name
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.output import Column, Listing, Row
 from pk.cli.resolve import now_ms
@@ -53,7 +53,7 @@ async def describe(context: Context) -> None:
     for tp in sorted(answers):
         answer = answers[tp]
         if isinstance(answer, Exception):
-            context.failed(answer, f"{tp.topic}/{tp.partition}")
+            context.failed(answer, place_name(tp))
         else:
             found = (p for p in answer if _is_wanted(context, p))
             states += ((tp, p) for p in sorted(found, key=lambda p: p.producer_id))

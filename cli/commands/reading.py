@@ -20,7 +20,6 @@ from pk.core.record.batch import Record
 from pk.core.record.slices import record_list, values
 from pk.core.values import ZERO_UUID, TopicPartition, Uuid
 from pk.net.client.consumer import Consumer
-from pk.net.client.results import ListedOffset
 from pk.net.client.subscription import FetchedBatch
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -214,30 +213,6 @@ class RangeReader:
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self.consumer.resume(partitions)
-
-
-async def first_records(
-    consumer: Consumer, wanted: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, Record]:
-    """The first record from each offset on; partitions whose first record does not come are left out."""
-    found: dict[TopicPartition, Record] = {}
-    ends = await consumer.end_offsets(wanted)
-    spans = {}
-    for tp, offset in wanted.items():
-        end = ends[tp]
-        if isinstance(end, ListedOffset) and offset < end.offset:
-            spans[tp] = Span(offset, end.offset)
-    reader = RangeReader(consumer, spans)
-    while reader.open:
-        for part in await reader.parts():
-            tp = TopicPartition(part.source.topic, part.source.partition)
-            found.setdefault(tp, part.records[0])
-        enough = [tp for tp in reader.open if tp in found]
-        if enough:
-            for tp in enough:
-                del reader.open[tp]
-            consumer.assign(reader.open)
-    return found
 
 
 Pair = tuple[Source, Record]

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from pk.cli.commands.reassign_plan import Replicas, shown
+from pk.cli.commands.reassign_plan import Replicas
+from pk.cli.context import place_name
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.left_behind import MARK
 from pk.cli.output import show_bytes
@@ -72,7 +73,7 @@ def parse_sets(texts: Iterable[str]) -> dict[TopicPartition, Replicas]:
         name, _, brokers = text.partition("=")
         tp = parse_partition(name, "--set")
         if tp in found:
-            raise Unusable(f"--set names {shown(tp)} twice.")
+            raise Unusable(f"--set names {place_name(tp)} twice.")
         words = [w.strip() for w in brokers.split(",") if w.strip()]
         replicas = tuple(int(w) for w in words if w.isdecimal())
         if not replicas or len(replicas) < len(words):
@@ -127,7 +128,7 @@ def assignments_of(data: Mapping[str, Any], path: str) -> Assignments:
                 "(and as many log_dirs)."
             ) from None
         if tp in found.replicas:
-            raise Unusable(f"{path} names {shown(tp)} twice.")
+            raise Unusable(f"{path} names {place_name(tp)} twice.")
         found.replicas[tp] = replicas
         for broker, directory in zip(replicas, dirs, strict=True):
             if directory != ANY_DIR:

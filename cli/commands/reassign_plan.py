@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from pk.cli.context import place_name
 from pk.core.values import TopicPartition
 
 Replicas = tuple[int, ...]
@@ -182,7 +183,7 @@ class _Planner:
         if not free:
             able = sorted({*has, *self.targets})
             raise PlanError(
-                f"{shown(tp)} wants {wanted} replicas, and only these brokers can hold one: "
+                f"{place_name(tp)} wants {wanted} replicas, and only these brokers can hold one: "
                 f"{', '.join(map(str, able))}. Name more with --to or --add, or ask for fewer with --rf {len(able)}."
             )
         racks = [self.racks.get(b) for b in has]
@@ -405,24 +406,21 @@ def _exact(
 ) -> dict[TopicPartition, Replicas]:
     for tp, replicas in wanted.items():
         if tp not in state.replicas:
-            raise PlanError(f"There is no partition {shown(tp)}.")
+            raise PlanError(f"There is no partition {place_name(tp)}.")
         if not replicas:
-            raise PlanError(f"{shown(tp)} wants at least one replica.")
+            raise PlanError(f"{place_name(tp)} wants at least one replica.")
         if len(set(replicas)) < len(replicas):
-            raise PlanError(f"{shown(tp)} names a broker twice: {','.join(map(str, replicas))}.")
+            raise PlanError(
+                f"{place_name(tp)} names a broker twice: {','.join(map(str, replicas))}."
+            )
         for broker in replicas:
             # A dead broker that holds the replica already may go on holding it.
             if broker not in state.racks and broker not in state.replicas[tp]:
                 names = ", ".join(map(str, sorted(state.racks)))
                 raise PlanError(
-                    f"{shown(tp)}: broker {broker} is not there or is fenced; there are {names}."
+                    f"{place_name(tp)}: broker {broker} is not there or is fenced; there are {names}."
                 )
     return {tp: tuple(new) for tp, new in sorted(wanted.items()) if new != state.replicas[tp]}
-
-
-def shown(tp: TopicPartition) -> str:
-    """A partition as `pk` writes it: `orders/0`."""
-    return f"{tp.topic}/{tp.partition}"
 
 
 class Change(NamedTuple):

@@ -16,7 +16,7 @@ import trio
 from pk.cli.commands import reassign_files as files
 from pk.cli.commands.interrupts import Interrupts, listen_for_interrupts
 from pk.cli.commands.reassign_pace import AUTO, START_RATE, STEP_S, Pace, others
-from pk.cli.commands.reassign_plan import Change, Replicas, shown
+from pk.cli.commands.reassign_plan import Change, Replicas
 from pk.cli.commands.reassign_state import Live
 from pk.cli.commands.reassign_view import RESULT, LiveView, result_rows
 from pk.cli.commands.reassign_watch import Tracker, look
@@ -28,7 +28,7 @@ from pk.cli.commands.throttles import (
     set_throttles,
     throttles_for,
 )
-from pk.cli.context import Context, count, join
+from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import CommandError, Exit
 from pk.cli.failures import exit_code, phrase, sentence
 from pk.cli.output import Listing
@@ -157,7 +157,7 @@ class Moving:
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 )
                 if error is not None and not later:
-                    self.context.failed(error, f"{shown(tp)} on broker {broker}")
+                    self.context.failed(error, f"{place_name(tp)} on broker {broker}")
 
     # watch
 
@@ -225,7 +225,7 @@ class Moving:
             if p is None:
                 self.fail(
                     tp,
-                    KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{shown(tp)} is gone"),
+                    KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{place_name(tp)} is gone"),
                 )
             elif tuple(p.replicas) != tuple(after):
                 now = ",".join(map(str, p.replicas))
@@ -432,7 +432,7 @@ async def attend(moving: Moving, interrupts: Interrupts) -> int:
 
 def _tell_failures(moving: Moving) -> None:
     if moving.errors:
-        names = [shown(tp) for tp in moving.errors]
+        names = [place_name(tp) for tp in moving.errors]
         moving.context.say(f"{join(names)}: {sentence(moving.context.failures[0])}")
 
 

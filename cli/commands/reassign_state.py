@@ -8,8 +8,8 @@ from typing import NamedTuple
 import trio
 
 from pk.cli.commands.common import topic_names, unknown_topic, whole
-from pk.cli.commands.reassign_plan import Change, Replicas, State, shown
-from pk.cli.context import Context, count, join
+from pk.cli.commands.reassign_plan import Change, Replicas, State
+from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import CommandError
 from pk.cli.names import remember
 from pk.core.errors import ErrorCode, KafkaError
@@ -174,7 +174,7 @@ def keep_names(
     bootstrap = context.settings.bootstrap
     remember(bootstrap, "broker", map(str, nodes))
     remember(bootstrap, "topic", list(topics))
-    remember(bootstrap, "partition", map(shown, partitions))
+    remember(bootstrap, "partition", map(place_name, partitions))
 
 
 def settled(replicas: Replicas, running: r.Reassignment | None) -> Replicas:
@@ -256,7 +256,7 @@ def cautions(live: Live, changes: Iterable[Change], min_isr: Mapping[str, int]) 
 
     def tell(partitions: list[TopicPartition], what: str) -> None:
         if partitions:
-            first = shown(partitions[0])
+            first = place_name(partitions[0])
             more = f" and {len(partitions) - 1} more" if len(partitions) > 1 else ""
             said.append(f"{first}{more}: {what}.")
 
@@ -290,7 +290,7 @@ def cautions(live: Live, changes: Iterable[Change], min_isr: Mapping[str, int]) 
 
 def totals(changes: Iterable[Change], partitions: int) -> str:
     """`12 of 600 partitions change, 14 replicas move (8.4 GB), 3 preferred leaders change`."""
-    from pk.cli.commands.reassign_files import show_bytes
+    from pk.cli.output import show_bytes
 
     changes = list(changes)
     moved = sum(len(c.adding) for c in changes)

@@ -8,7 +8,6 @@ import trio
 
 from pk.cli.commands import reassign_files as files
 from pk.cli.commands.interrupts import listen_for_interrupts
-from pk.cli.commands.reassign_plan import shown
 from pk.cli.commands.reassign_run import restore_order
 from pk.cli.commands.reassign_state import Live, load, settled
 from pk.cli.commands.reassign_view import STATUS, LiveView, on_stderr, status_row
@@ -24,7 +23,7 @@ from pk.cli.commands.throttles import (
     set_throttles,
     throttles_for,
 )
-from pk.cli.context import Context, count, join
+from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.failures import phrase
 from pk.cli.output import Column, Document, Listing, Section
@@ -363,7 +362,7 @@ async def cancel(context: Context) -> None:
             if error is None:
                 done.append(tp)
             else:
-                context.failed(error, shown(tp))
+                context.failed(error, place_name(tp))
                 row["error"] = error.name if isinstance(error, KafkaError) else str(error)
         await _after_cancel(context, admin, live, done)
     context.show(Listing(_CANCELLED, rows))

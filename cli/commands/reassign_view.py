@@ -6,12 +6,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from pk.cli.commands.common import say_table
-from pk.cli.commands.reassign_files import show_bytes, show_rate
-from pk.cli.commands.reassign_plan import BrokerChange, Change, shown
+from pk.cli.commands.reassign_files import show_rate
+from pk.cli.commands.reassign_plan import BrokerChange, Change
 from pk.cli.commands.reassign_watch import Row, Tracker, first_lines, sentence
-from pk.cli.context import Context
+from pk.cli.context import Context, place_name
 from pk.cli.escapes import escaped
-from pk.cli.output import Column, Listing
+from pk.cli.output import Column, Listing, show_bytes
 from pk.cli.suspending import cursor_back
 from pk.cli.times import show_span
 
@@ -216,7 +216,7 @@ class LiveView:
             bar = ProgressBar(total=1.0, completed=part or 0.0, width=20)
             stalled = f"stalled {show_span(row.stalled_s * 1000)}" if row.stalled_s else ""
             table.add_row(
-                Text(shown(row.tp)),
+                Text(place_name(row.tp)),
                 Text(change, style="dim"),
                 bar,
                 "-" if part is None else f"{part:.0%}",

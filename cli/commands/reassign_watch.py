@@ -186,7 +186,8 @@ class Tracker:
 
 def sentence(whole: Whole, rate_limit: int | None = None) -> str:
     """`12 of 50 partitions · 3.1 of 8.4 GB · 37 % · 41.0 MB/s · 2 min left · 1 stalled · throttle 50.0 MB/s`."""
-    from pk.cli.commands.reassign_files import show_bytes, show_rate
+    from pk.cli.commands.reassign_files import show_rate
+    from pk.cli.output import show_bytes
     from pk.cli.times import show_span
 
     parts = [

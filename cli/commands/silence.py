@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import trio
 
-from pk.cli.context import Context, join
+from pk.cli.context import Context, join, place_name
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
 from pk.net.client.consumer import Consumer
@@ -57,7 +57,7 @@ class Silence:
         if new := sorted(dead - self.leaderless):
             self._context.say(
                 f"No leader now: {named(new)}; read on when there is one. "
-                f"`pk why partition {new[0].topic}/{new[0].partition}` says more."
+                f"`pk why partition {place_name(new[0])}` says more."
             )
         if back := sorted((self.leaderless - dead) & self._consumer.assignment):
             have = "has" if len(back) == 1 else "have"
@@ -76,4 +76,4 @@ class Silence:
 
 def named(partitions: Iterable[TopicPartition]) -> str:
     """Partitions in a sentence."""
-    return join([f"{tp.topic}/{tp.partition}" for tp in partitions], 3)
+    return join([place_name(tp) for tp in partitions], 3)

@@ -13,7 +13,7 @@ from pk.cli.commands.common import (
     topic_partitions,
 )
 from pk.cli.commands.places import check_group, lacks_commit, places_of
-from pk.cli.context import Context, count, join
+from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import Unusable
 from pk.cli.failures import phrase, sentence
 from pk.cli.output import Column, Listing
@@ -173,7 +173,7 @@ def _json_offsets(path: str) -> dict[TopicPartition, int]:
     for tp, offset in wanted.items():
         if offset < -1:
             raise Unusable(
-                f"{path}: there is no offset {offset} ({tp.topic}/{tp.partition}); -1 is the end."
+                f"{path}: there is no offset {offset} ({place_name(tp)}); -1 is the end."
             )
     return wanted
 

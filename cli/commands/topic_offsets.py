@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pk.cli.commands.common import check_partitions, describe_topics, partition_numbers
 from pk.cli.commands.places import check_group, lacks_commit, places_of
-from pk.cli.context import Context
+from pk.cli.context import Context, place_name
 from pk.cli.exits import Unusable
 from pk.cli.output import Column, Listing
 from pk.cli.position import Positions
@@ -80,7 +80,7 @@ async def offsets(context: Context) -> None:
         start, end, also = starts[tp], ends[tp], found.get(tp)
         error = next((a for a in (start, end, also) if isinstance(a, Exception)), None)
         if error is not None:
-            context.failed(error, str(tp))
+            context.failed(error, place_name(tp))
             continue
         assert isinstance(start, r.ListedOffset) and isinstance(end, r.ListedOffset)
         row: dict[str, Any] = {

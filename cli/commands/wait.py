@@ -13,7 +13,7 @@ import trio
 
 from pk.cli.commands.common import is_unknown
 from pk.cli.commands.groups_state import EMPTY_STATES, is_absent, member_name, offset_rows
-from pk.cli.context import Context, count, join
+from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.failures import sentence
 from pk.cli.times import duration_ms, show_span
@@ -331,7 +331,7 @@ async def _moving(admin: Admin, names: Sequence[str]) -> str | None:
 
 
 def _places(tps: Iterable[TopicPartition]) -> str:
-    return _some([f"{tp.topic}/{tp.partition}" for tp in tps])
+    return _some([place_name(tp) for tp in tps])
 
 
 # Brokers.

@@ -10,8 +10,8 @@ from pk.cli.commands.reassign_state import describe_nodes, min_isrs, running_rea
 from pk.cli.commands.throttles import describe as describe_throttles
 from pk.cli.commands.throttles import everything, read_throttles
 from pk.cli.commands.why import answer
-from pk.cli.context import Context
-from pk.cli.diagnosis.picture import name_of, number
+from pk.cli.context import Context, place_name
+from pk.cli.diagnosis.picture import number
 from pk.cli.diagnosis.why_partition import (
     PartitionFacts,
     ReplicaFacts,
@@ -145,7 +145,7 @@ async def gather(
     for tp, p in chosen.items():
         moving = running.get(tp)
         found[tp] = PartitionFacts(
-            name_of(tp),
+            place_name(tp),
             p.leader_id,
             p.leader_epoch,
             p.replicas,

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from pk.cli.context import count, join
+from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
@@ -11,7 +11,6 @@ from pk.cli.diagnosis.picture import (
     Finding,
     Picture,
     brokers_named,
-    name_of,
     names,
     number,
     partitions_counted,
@@ -138,7 +137,7 @@ def future_records(picture: Picture) -> Iterator[Finding]:
             "Retention by time keeps their segments until then, and what is written beside them; a producer's clock, "
             "or its unit (seconds for milliseconds), is wrong.",
             f"pk consume {tps[0].topic} -o @now..end -n 5 -f jsonl",
-            tuple(map(name_of, tps)),
+            tuple(map(place_name, tps)),
         )
 
 
@@ -165,5 +164,5 @@ def hanging_transactions(picture: Picture) -> Iterator[Finding]:
             "Readers with read_committed stop there, and compaction too. Its coordinator has forgotten it, or it would "
             "have been aborted.",
             f"pk producers describe {' '.join(topics[:6])}",
-            tuple(name_of(t.partition) for t in mine),
+            tuple(place_name(t.partition) for t in mine),
         )

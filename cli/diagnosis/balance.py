@@ -2,17 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 
-from pk.cli.commands.reassign_files import show_bytes
-from pk.cli.context import count, join
+from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
     WARNING,
     Finding,
     Picture,
-    name_of,
     partitions_counted,
 )
+from pk.cli.output import show_bytes
 
 _SKEWED = 1.5
 """A broker with more than so many times its share carries too much."""
@@ -37,7 +36,7 @@ def preferred_leaders(picture: Picture) -> Iterator[Finding]:
             "After a restart leaders gather on the brokers that stayed up; an election spreads them again, "
             "without moving a byte.",
             "pk partitions elect-leaders",
-            tuple(name_of(tp) for tp in sorted(bad)),
+            tuple(place_name(tp) for tp in sorted(bad)),
         )
 
 

@@ -11,6 +11,7 @@ from pk.cli.commands.features import common_range, release_of
 from pk.cli.commands.reassign_state import describe_nodes, running_reassignments
 from pk.cli.commands.throttles import describe as describe_throttles
 from pk.cli.commands.throttles import everything, read_throttles
+from pk.cli.context import place_name
 from pk.cli.diagnosis import checks as c
 from pk.cli.diagnosis.picture import (
     Broker,
@@ -282,7 +283,7 @@ class Collector:
         answers = await self.admin.describe_producers(held) if held else {}
         for tp, answer in answers.items():
             if isinstance(answer, Exception):
-                self.unseen[f"producers of {tp}"] = answer
+                self.unseen[f"producers of {place_name(tp)}"] = answer
                 continue
             self.transactions += [
                 OpenTransaction(tp, p.producer_id, p.last_timestamp_ms, p.transaction_start_offset)

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pk.cli.context import count, join
+from pk.cli.context import count, join, place_name
 from pk.core.values import TopicPartition
 
 ERROR: Final = "error"
@@ -207,14 +207,9 @@ def number(text: str | None, otherwise: int) -> int:
         return otherwise
 
 
-def name_of(tp: TopicPartition) -> str:
-    """`orders/0`."""
-    return f"{tp.topic}/{tp.partition}"
-
-
 def names(tps: Iterable[TopicPartition], limit: int = 4) -> str:
     """`orders/0, orders/1 and 3 more`."""
-    return join([name_of(tp) for tp in sorted(tps)], limit)
+    return join([place_name(tp) for tp in sorted(tps)], limit)
 
 
 def topic_words(topics: Iterable[str], before: str = "") -> str:

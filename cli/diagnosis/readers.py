@@ -7,7 +7,7 @@ left that is told, a lower bound. Under retention.bytes there is no such bound, 
 
 from collections.abc import Iterator
 
-from pk.cli.context import count, join
+from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
@@ -17,7 +17,6 @@ from pk.cli.diagnosis.picture import (
     Partition,
     Picture,
     Topic,
-    name_of,
     names,
     number,
     topics_counted,
@@ -73,7 +72,7 @@ def out_of_range(picture: Picture) -> Iterator[Finding]:
             "It goes on where auto.offset.reset says: from the oldest record, from the newest (skipping all "
             "there is), or with an error.",
             f"pk groups reset-offsets {_word(name)} {_topics(found)} --to start",
-            (name, *(name_of(tp) for tp, _ in found)),
+            (name, *(place_name(tp) for tp, _ in found)),
         )
     for name, found in beyond.items():
         yield Finding(
@@ -83,7 +82,7 @@ def out_of_range(picture: Picture) -> Iterator[Finding]:
             "The topic was deleted and made again, or lost its newest records: until the log has grown that far, "
             "the group starts where auto.offset.reset says.",
             f"pk groups reset-offsets {_word(name)} {_topics(found)} --to end",
-            (name, *(name_of(tp) for tp, _ in found)),
+            (name, *(place_name(tp) for tp, _ in found)),
         )
 
 
@@ -123,7 +122,7 @@ def retention_risk(picture: Picture) -> Iterator[Finding]:
             "What it has not read by then is deleted unread. Speed it up, or keep records longer.",
             f"pk configs alter topic {' '.join(_word(t) for t in sorted({tp.topic for tp, _, _ in found}))} "
             f"-c retention.ms={kept * 2}",
-            (name, *(name_of(tp) for tp, _, _ in found)),
+            (name, *(place_name(tp) for tp, _, _ in found)),
         )
     for name, tps in by_size.items():
         yield Finding(
@@ -133,7 +132,7 @@ def retention_risk(picture: Picture) -> Iterator[Finding]:
             f"({names(tps)}).",
             "As new records come, the oldest are deleted, and those it has not read yet are next.",
             f"pk groups describe {_word(name)}",
-            (name, *map(name_of, tps)),
+            (name, *map(place_name, tps)),
         )
 
 

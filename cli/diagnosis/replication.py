@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from pk.cli.context import count, join
+from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
@@ -11,7 +11,6 @@ from pk.cli.diagnosis.picture import (
     Partition,
     Picture,
     brokers_named,
-    name_of,
     partitions_counted,
     topic_words,
     topics_counted,
@@ -31,7 +30,7 @@ def _found(
 
 
 def _subjects(tps: Iterable[TopicPartition]) -> list[str]:
-    return [name_of(tp) for tp in sorted(tps)]
+    return [place_name(tp) for tp in sorted(tps)]
 
 
 def missing(p: Partition) -> list[int]:
@@ -85,7 +84,7 @@ def offline(picture: Picture) -> Iterator[Finding]:
             ERROR,
             f"{partitions_counted(bad)} without a leader.",
             f"Nobody can write to them or read from them.{start}",
-            f"pk why partition {topic_words([name_of(min(bad))])}",
+            f"pk why partition {topic_words([place_name(min(bad))])}",
             _subjects(bad),
         )
 
@@ -101,7 +100,7 @@ def under_min_isr(picture: Picture) -> Iterator[Finding]:
             ERROR,
             f"{partitions_counted(bad)} below min.insync.replicas.",
             "Producers with acks=all are refused there (NOT_ENOUGH_REPLICAS).",
-            f"pk why partition {topic_words([name_of(min(bad))])}",
+            f"pk why partition {topic_words([place_name(min(bad))])}",
             _subjects(bad),
         )
 
@@ -127,7 +126,7 @@ def under_replicated(picture: Picture) -> Iterator[Finding]:
         ERROR,
         f"{partitions_counted(bad)} lack a copy: out of sync on {brokers_named(out)}.",
         f"What is written now is on fewer brokers than it should be{worse}.",
-        f"pk why partition {topic_words([name_of(min(bad))])}",
+        f"pk why partition {topic_words([place_name(min(bad))])}",
         _subjects(bad),
     )
 

@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pk.cli.context import count, join
+from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.explain import Evidence, Explanation
-from pk.cli.diagnosis.picture import name_of, names
+from pk.cli.diagnosis.picture import names
 from pk.cli.diagnosis.readers import duration
 from pk.core.values import TopicPartition
 
@@ -153,7 +153,7 @@ def _out_of_range(f: LagFacts) -> Iterator[Reason]:
             "deleted unread",
             tuple(
                 Evidence(
-                    name_of(tp),
+                    place_name(tp),
                     f"committed {f.reads[tp].later:,}, the log starts at {f.reads[tp].start:,}",
                 )
                 for tp in sorted(lost)[:3]
@@ -171,7 +171,7 @@ def _out_of_range(f: LagFacts) -> Iterator[Reason]:
             f"it has committed offsets beyond the end of {names(beyond)}: the topic was made again, or lost records",
             tuple(
                 Evidence(
-                    name_of(tp),
+                    place_name(tp),
                     f"committed {f.reads[tp].later:,}, the log ends at {f.reads[tp].end:,}",
                 )
                 for tp in sorted(beyond)[:3]
@@ -187,7 +187,9 @@ def _offline(f: LagFacts) -> Iterator[Reason]:
             "offline",
             f"{names(bad)} cannot be read: without a leader",
             (Evidence("offline", names(bad)),),
-            (f"pk why partition {' '.join(shlex.quote(name_of(tp)) for tp in sorted(bad)[:3])}",),
+            (
+                f"pk why partition {' '.join(shlex.quote(place_name(tp)) for tp in sorted(bad)[:3])}",
+            ),
         )
 
 
@@ -224,7 +226,9 @@ def _open_transaction(f: LagFacts) -> Iterator[Reason]:
             "open-transaction",
             f"it has read all that a read_committed reader may: a transaction is open in {names(held)}",
             tuple(
-                Evidence(name_of(tp), f"last stable offset {read.stable:,}, log end {read.end:,}")
+                Evidence(
+                    place_name(tp), f"last stable offset {read.stable:,}, log end {read.end:,}"
+                )
                 for tp, read in sorted(held.items())[:3]
             ),
             (f"pk producers describe {topics}",),
@@ -259,7 +263,7 @@ def _stuck(f: LagFacts) -> Iterator[Reason]:
                 "stuck-partition",
                 f"{member.name} reads its other partitions, but {names(stood)} stands still: perhaps it fails at the "
                 f"record there, again and again",
-                (Evidence(name_of(tp), f"committed {at}, unmoved for {f.between_s:.0f} s"),),
+                (Evidence(place_name(tp), f"committed {at}, unmoved for {f.between_s:.0f} s"),),
                 (step,) if at is not None else (),
             )
         else:
@@ -327,9 +331,9 @@ def _skew(f: LagFacts) -> Iterator[Reason]:
         if share > _MOST and f.lag > 100:
             yield Reason(
                 "skew",
-                f"{share:.0%} of the lag is in one partition, {name_of(worst)}: many records with few keys, or one "
+                f"{share:.0%} of the lag is in one partition, {place_name(worst)}: many records with few keys, or one "
                 "slow member",
-                (Evidence(name_of(worst), f"lag {lagging[worst].lag:,} of {f.lag:,}"),),
+                (Evidence(place_name(worst), f"lag {lagging[worst].lag:,} of {f.lag:,}"),),
                 (f"pk topics offsets {shlex.quote(worst.topic)}",),
             )
 
@@ -411,4 +415,4 @@ def _facts(f: LagFacts) -> Iterator[Evidence]:
         age = ""
         if read.next_ms is not None and f.now_ms > read.next_ms:
             age = f", the next record is {duration(f.now_ms - read.next_ms)} old"
-        yield Evidence(name_of(tp), f"lag {read.lag:,}{age}{who}")
+        yield Evidence(place_name(tp), f"lag {read.lag:,}{age}{who}")
