@@ -5,22 +5,31 @@ struct.error, IndexError and UnicodeDecodeError for bytes that end too soon or a
 `codec.decode` makes one of all. struct calls and indexing check the end by themselves; a slice does
 not, so every length is compared with the end first. A count is compared with what the bytes left
 could hold, before anything is made.
+
+An element of an array may be one byte on the wire and a hundred in memory, and a microsecond of a
+loop that serves everybody: so the arrays of one request have at most ELEMENTS_MAX elements
+together. What answers hold is the client's wish, and not bounded here.
 """
 
 from collections.abc import Callable
 from struct import unpack_from
-from typing import Any
+from typing import Any, Final
 
 from pk.core.errors import ProtocolError
 from pk.core.wire.emit import Source, bytes_min, fields_of, uvarint_tail
-from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Struct
+from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Request, Struct
 from pk.core.wire.types import UUID, Fixed, Variable
+
+ELEMENTS_MAX: Final = 1_000_000
+"""Far above what any client sends: a plan that moves 200,000 partitions with three replicas has 800,000."""
 
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[..., Any]:
     """The decoder of `version`. Raises ValueError for a version that the message does not have."""
     source = _Decoder(cls, version)
     source.line("end = len(buf)")
+    if source.bounded:
+        source.line(f"left = {ELEMENTS_MAX}")
     source.read_struct(cls, "m")
     source.flush()
     source.line("return m, p")
@@ -36,6 +45,7 @@ class _Decoder(Source):
     def __init__(self, cls: type[Message], version: int) -> None:
         super().__init__(cls, version)
         self.pending: list[tuple[str, Fixed]] = []
+        self.bounded = issubclass(cls, Request)
 
         def fault(field: str, what: str) -> ProtocolError:
             return ProtocolError(f"{cls.__name__} version {version}: {field} {what}")
@@ -142,6 +152,10 @@ class _Decoder(Source):
                 self.line(f"{n} -= 1")
             with self.block(f"if {n} * {least} > end - p:"):
                 self.line(f"raise fault({field!r}, 'counts more than the bytes that are left')")
+            if self.bounded:
+                self.line(f"left -= {n}")
+                with self.block("if left < 0:"):
+                    self.line(f"raise fault({field!r}, 'counts more than one request may')")
             if kind.element == UUID:
                 self.line(f"{target} = [bytes(buf[i:i+16]) for i in range(p, p + {n} * 16, 16)]")
                 self.line(f"p += {n} * 16")

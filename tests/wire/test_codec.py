@@ -11,6 +11,7 @@ from wire.values import Maker, all_messages, cases, default, versions
 
 from pk.core.errors import ProtocolError
 from pk.core.wire.codec import EncodeError, decode, decode_whole, encode, encode_parts, part_bytes
+from pk.core.wire.decoder import ELEMENTS_MAX
 from pk.core.wire.emit import append_uvarint, fields_of, uvarint_tail
 from pk.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pk.core.wire.messages.consumer_group_heartbeat import (
@@ -27,7 +28,13 @@ from pk.core.wire.messages.fetch import (
     ReplicaState,
 )
 from pk.core.wire.messages.list_groups import ListGroupsRequest
-from pk.core.wire.messages.metadata import MetadataRequest, MetadataResponse
+from pk.core.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from pk.core.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -182,6 +189,19 @@ def test_claimed_sizes_are_not_allocated(cls: type[Message], version: int, data:
     finally:
         tracemalloc.stop()
     assert peak < 50_000
+
+
+def test_the_arrays_of_a_request_are_bounded_together_those_of_an_answer_are_not() -> None:
+    half = OffsetFetchRequestTopic(name="t", partition_indexes=[0] * (ELEMENTS_MAX // 2 - 1))
+    allowed = OffsetFetchRequest(group_id="g", topics=[half, half])
+    data = encode(allowed, 7)
+    assert decode_whole(OffsetFetchRequest, data, 7) == allowed
+    allowed.topics = [half, half, OffsetFetchRequestTopic(name="t")]
+    with pytest.raises(ProtocolError, match="counts more than one request may"):
+        decode(OffsetFetchRequest, encode(allowed, 7), 7)
+    partition = MetadataResponsePartition(replica_nodes=[0] * (ELEMENTS_MAX + 1))
+    answer = MetadataResponse(topics=[MetadataResponseTopic(partitions=[partition])])
+    assert decode_whole(MetadataResponse, encode(answer, 9), 9) == answer
 
 
 @pytest.mark.parametrize(
