@@ -215,6 +215,8 @@ class BrokerConfig:
         self._values: dict[str, Value] = {}
         for name, text in self._given.items():
             self._values[name] = broker_key(name).parse(text)
+        self.max_connections_per_ip_overrides = _per_ip(self)
+        """Address → how many connections may come from it, where that is not `max.connections.per.ip`."""
         self._topics = TopicConfig({}, self)
 
     @classmethod
@@ -318,7 +320,6 @@ class BrokerConfig:
     connections_max_idle_ms = Setting[int]("connections.max.idle.ms")
     max_connections = Setting[int]("max.connections")
     max_connections_per_ip = Setting[int]("max.connections.per.ip")
-    max_connections_per_ip_overrides = Setting[dict[str, int]](lambda c: _per_ip(c))
     socket_listen_backlog_size = Setting[int]("socket.listen.backlog.size")
     socket_receive_buffer_bytes = Setting[int]("socket.receive.buffer.bytes")
     socket_request_max_bytes = Setting[int]("socket.request.max.bytes")
@@ -519,7 +520,7 @@ def _parsable(given: Mapping[str, str]) -> dict[str, str]:
     kept = {}
     for name, text in given.items():
         try:
-            broker_key(name).parse(text)
+            BrokerConfig({name: text})
         except ConfigError:
             continue
         kept[name] = text
@@ -588,7 +589,7 @@ def _per_ip(config: BrokerConfig) -> dict[str, int]:
     limits = {}
     for pair in filter(None, cast(str, config["max.connections.per.ip.overrides"]).split(",")):
         host, colon, count = pair.strip().rpartition(":")
-        if not colon or not count.isascii() or not count.isdigit():
+        if not colon or not count.isascii() or not count.isdigit() or len(count) > 9:
             raise ConfigError(f"max.connections.per.ip.overrides: {pair!r} is no HOST:COUNT")
         limits[host] = int(count)
     return limits

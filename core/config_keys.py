@@ -7,7 +7,7 @@ says what the key is,
 
 and, indented below it, one sentence of documentation. `null` is no default, `required` a key that
 must be given, `""` the empty string. Bounds are `1..` (at least), `1..9` (between), `-1|1..9` (or),
-`a,b,c` (one of), `~a,b` (the same, in any case), `*a,b` (a list of these), `nonempty`.
+`a,b,c` (one of), `~a,b` (the same, in any case), `*a,b` (a list of these), `nonempty`, `nonzero`.
 """
 
 import difflib
@@ -130,6 +130,8 @@ class Key:
             return number
         if kind is Type.DOUBLE:
             try:
+                if "_" in text:  # Python would take 1_0 for ten
+                    raise ValueError
                 return float(text)
             except ValueError:
                 message = f"{self.name} must be {_NUMBER_WORDS[kind]}, not {text[:80]!r}"
@@ -149,6 +151,7 @@ class _Bounds:
     words: tuple[str, ...] = ()
     fold: bool = False
     nonempty: bool = False
+    nonzero: bool = False
     text: str = ""
 
     def check(self, key: Key, value: Value) -> None:
@@ -163,6 +166,8 @@ class _Bounds:
             self._check_words(key, value)
         elif self.nonempty and not value:
             raise ConfigError(f"{key.name} must not be empty")
+        elif self.nonzero and value == 0:
+            raise ConfigError(f"{key.name} must not be 0")
 
     def _check_words(self, key: Key, value: Value) -> None:
         for word in value if isinstance(value, tuple) else (value,):
@@ -177,6 +182,8 @@ def _parse_bounds(text: str) -> _Bounds:
         return _Bounds()
     if text == "nonempty":
         return _Bounds(nonempty=True)
+    if text == "nonzero":
+        return _Bounds(nonzero=True)
     if ".." in text:
         also, _, interval = text.rpartition("|")
         low, _, high = interval.partition("..")

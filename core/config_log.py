@@ -22,7 +22,7 @@ cordoned.log.dirs LIST "" dynamic=broker
 log.cleaner.backoff.ms LONG 15000 valid=0.. dynamic=cluster
     How long the cleaner sleeps when there is nothing to compact, in ms.
 
-log.cleaner.dedupe.buffer.size LONG 134217728 dynamic=cluster
+log.cleaner.dedupe.buffer.size LONG 134217728 valid=1048577.. dynamic=cluster
     The memory for the key maps of all cleaners, in bytes.
 
 log.cleaner.delete.retention.ms LONG 86400000 valid=0.. dynamic=cluster
@@ -31,13 +31,13 @@ log.cleaner.delete.retention.ms LONG 86400000 valid=0.. dynamic=cluster
 log.cleaner.enable BOOLEAN true
     Whether logs are compacted at all.
 
-log.cleaner.io.buffer.load.factor DOUBLE 0.9 dynamic=cluster
+log.cleaner.io.buffer.load.factor DOUBLE 0.9 valid=0..1 dynamic=cluster
     How full a cleaner's key map may become before it works with what it has.
 
 log.cleaner.io.buffer.size INT 524288 valid=0.. dynamic=cluster
     The memory of all cleaners' read and write buffers, in bytes.
 
-log.cleaner.io.max.bytes.per.second DOUBLE 1.7976931348623157E308 dynamic=cluster
+log.cleaner.io.max.bytes.per.second DOUBLE 1.7976931348623157E308 valid=1.. dynamic=cluster
     How much all cleaners read and write together, in bytes a second.
 
 log.cleaner.max.compaction.lag.ms LONG 9223372036854775807 valid=1.. dynamic=cluster
@@ -103,13 +103,13 @@ log.retention.bytes LONG -1 dynamic=cluster
 log.retention.check.interval.ms LONG 300000 valid=1..
     How often segments to delete are looked for, in ms.
 
-log.retention.hours INT 168
+log.retention.hours INT 168 valid=nonzero
     How long records are kept, in hours, where neither minutes nor ms say it.
 
-log.retention.minutes INT null
+log.retention.minutes INT null valid=nonzero
     How long records are kept, in minutes, where ms do not say it.
 
-log.retention.ms LONG null dynamic=cluster
+log.retention.ms LONG null valid=nonzero dynamic=cluster
     How long records are kept, in ms; -1 keeps them for ever.
 
 log.roll.hours INT 168 valid=1..
@@ -118,10 +118,10 @@ log.roll.hours INT 168 valid=1..
 log.roll.jitter.hours INT 0 valid=0..
     The most random time by which a segment ends sooner, in hours.
 
-log.roll.jitter.ms LONG null dynamic=cluster
+log.roll.jitter.ms LONG null valid=0.. dynamic=cluster
     The most random time by which a segment ends sooner, in ms.
 
-log.roll.ms LONG null dynamic=cluster
+log.roll.ms LONG null valid=1.. dynamic=cluster
     After how long a segment ends, in ms.
 
 log.segment.bytes INT 1073741824 valid=1048576.. dynamic=cluster

@@ -11,36 +11,56 @@ from pk.core.group.machine import GroupMachine
 from pk.core.machine import Decision
 from pk.core.wire.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 
 
 def handle(context: Context, request: OffsetDeleteRequest) -> Any:
-    """Sort out topics that do not exist, and let the group's coordinator decide about the rest."""
-    known = context.broker.image.topics
-    refused = [
-        OffsetDeleteResponseTopic(
-            name=topic.name,
-            partitions=[
-                OffsetDeleteResponsePartition(
-                    partition_index=p.partition_index,
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                )
-                for p in topic.partitions
-            ],
-        )
-        for topic in request.topics
-        if topic.name not in known
-    ]
-    request.topics = [topic for topic in request.topics if topic.name in known]
+    """Sort out what does not exist, and let the group's coordinator decide about the rest."""
+    refused = _refuse_missing(context, request)
 
     def decide(machine: GroupMachine, _: object, now_ms: int) -> Decision[Any]:
         decision = machine.delete_offsets(request, now_ms)
-        decision.reply.topics = refused + decision.reply.topics
+        merged = {topic.name: topic for topic in refused}
+        for topic in decision.reply.topics:
+            same = merged.setdefault(topic.name, topic)
+            if same is not topic:
+                same.partitions += topic.partitions
+        decision.reply.topics = list(merged.values())
         return decision
 
     return context.broker.coordinators.submit(request.group_id, decide)
+
+
+def _refuse_missing(
+    context: Context, request: OffsetDeleteRequest
+) -> list[OffsetDeleteResponseTopic]:
+    """Take out of the request what does not exist; returns the answers to it."""
+    image = context.broker.image
+    refused: list[OffsetDeleteResponseTopic] = []
+    kept: list[OffsetDeleteRequestTopic] = []
+    for topic in request.topics:
+        there: list[OffsetDeleteRequestPartition] = []
+        missing: list[OffsetDeleteResponsePartition] = []
+        for p in topic.partitions:
+            if image.partition(topic.name, p.partition_index) is not None:
+                there.append(p)
+            else:
+                missing.append(
+                    OffsetDeleteResponsePartition(
+                        partition_index=p.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    )
+                )
+        if missing:
+            refused.append(OffsetDeleteResponseTopic(name=topic.name, partitions=missing))
+        if there or not missing:
+            kept.append(OffsetDeleteRequestTopic(name=topic.name, partitions=there))
+    request.topics = kept
+    return refused
 
 
 API = Api(key=47, versions=(0, 0), handle=handle, operation=Operation.DELETE, parks=True)

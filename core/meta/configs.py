@@ -127,7 +127,7 @@ def _check_broker(own: Mapping[str, str], resource: str, touched: Iterable[str])
                 ErrorCode.INVALID_REQUEST, f"{name} is set for one broker, never for all of them"
             )
         try:
-            key.parse(own[name])
+            BrokerConfig({name: own[name]})
         except ConfigError as e:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
 

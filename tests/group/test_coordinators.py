@@ -33,6 +33,11 @@ from pk.core.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
+from pk.core.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from pk.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
@@ -321,6 +326,34 @@ class TestLeadership:
             await test.elect(1)
             await test.loaded()
             assert await committed(test) == {"t": 9}
+
+
+class TestDeletingOffsets:
+    @simulated
+    async def test_what_does_not_exist_is_told_beside_the_rest(self) -> None:
+        async with running(**ONE_PARTITION) as test:
+            await test.ask(find())
+            await test.create_topics("t")
+            await put(test, 1)
+            request = OffsetDeleteRequest(
+                group_id="g",
+                topics=[
+                    OffsetDeleteRequestTopic(
+                        name=name,
+                        partitions=[
+                            OffsetDeleteRequestPartition(partition_index=index) for index in indexes
+                        ],
+                    )
+                    for name, indexes in (("t", [1, 0, -1]), ("gone", [0]))
+                ],
+            )
+            answer = await test.ask(request)
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert [
+                (t.name, sorted((p.partition_index, p.error_code) for p in t.partitions))
+                for t in answer.topics
+            ] == [("t", [(-1, unknown), (0, NONE), (1, unknown)]), ("gone", [(0, unknown)])]
+            assert await committed(test) == {}
 
 
 class TestWaiting:
