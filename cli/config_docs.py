@@ -49,6 +49,8 @@ def allowed(key: Key | None) -> str:
     valid = key.valid
     if valid == "nonempty":
         return "not empty"
+    if valid == "nonzero":
+        return "not 0"
     if valid.startswith("*"):
         return f"a list of {', '.join(valid[1:].split(','))}"
     if valid.startswith("~") or "," in valid:

@@ -28,7 +28,7 @@ _CLIENTS = {"admin": AdminConfig, "producer": ProducerConfig, "consumer": Consum
 def _values(key: Key) -> str:
     if key.type is Type.BOOLEAN:
         return "true,false"
-    if not key.valid or ".." in key.valid or key.valid == "nonempty":
+    if not key.valid or ".." in key.valid or key.valid in ("nonempty", "nonzero"):
         return ""
     return key.valid.lstrip("~")
 
