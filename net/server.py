@@ -96,7 +96,11 @@ class Server:
                         accepting.cancel()
 
                     async def handle(stream: trio.SocketStream) -> None:
-                        await self._serve_stream(stream, listener_name, served)
+                        try:
+                            await self._serve_stream(stream, listener_name, served)
+                        except Exception:
+                            # A fault of ours, and one client's: it must not end the others' connections with its own.
+                            logger.exception("a connection could not be served")
 
                     task_status.started()
                     await trio.serve_listeners(handle, listeners, handler_nursery=connections)
@@ -153,10 +157,10 @@ class Server:
             self._by_host[host] -= 1
             if not self._by_host[host]:
                 del self._by_host[host]
-            for tell in self._broker.disconnected:
-                tell(context.connection_id)
             if not self._connections:
                 self._empty.set()
+            for tell in self._broker.disconnected:
+                tell(context.connection_id)
 
     def _admits(self, host: str) -> bool:
         """Whether one more may come from `host`. The limits may change while the broker runs."""

@@ -143,6 +143,7 @@ class _Fetch:
             return
         session = sessions.next(session_id, epoch, by_id, now_ms)
         broker.purgatory.touch(session)
+        self._name(session.partitions, session)
         forget(
             session,
             (
@@ -151,7 +152,6 @@ class _Fetch:
                 for partition in topic.partitions
             ),
         )
-        self._name(session.partitions, session)
         self.wanted = session.partitions
         if not session.partitions:
             sessions.close(session.id)

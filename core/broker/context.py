@@ -14,7 +14,7 @@ ANONYMOUS = "User:ANONYMOUS"
 
 @dataclass(slots=True)
 class Context:
-    """One request's surroundings. A connection keeps one and changes what differs between its requests."""
+    """One request's surroundings. A connection keeps one as the pattern of its requests' (see `of_request`)."""
 
     broker: Broker
     api_key: int = 0
@@ -26,8 +26,6 @@ class Context:
     listener: str = "PLAINTEXT"
     principal: str = ANONYMOUS
     connection_id: int = 0
-    client_software: tuple[str, str] = ("unknown", "unknown")
-    """Name and version that the client gave in ApiVersions (KIP-511)."""
 
     def of_request(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None
@@ -43,5 +41,4 @@ class Context:
             self.listener,
             self.principal,
             self.connection_id,
-            self.client_software,
         )

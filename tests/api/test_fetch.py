@@ -288,7 +288,7 @@ async def test_a_session_names_only_what_changed() -> None:
         assert [p.partition_index for p in news.responses[0].partitions] == [42]
         moved = await caller.call(fetch((42, 1), session_id=session_id, session_epoch=3), 11)
         assert moved.responses == []
-        forgotten = fetch(session_id=session_id, session_epoch=4)
+        forgotten = fetch((42, 1), session_id=session_id, session_epoch=4)
         forgotten.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[42])]
         await produce(caller, batch(b"b"), partition=42)
         assert (await caller.call(forgotten, 11)).responses == []

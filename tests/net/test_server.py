@@ -242,6 +242,28 @@ async def test_max_connections() -> None:
 
 
 @trio_test
+async def test_a_fault_of_ours_at_a_connections_end_is_not_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with running_node() as node, caller_of(node) as other:
+        over = trio.Event()
+
+        def fail(connection_id: int) -> None:
+            over.set()
+            raise ZeroDivisionError
+
+        node.broker.disconnected.append(fail)
+        async with caller_of(node) as caller:
+            assert await is_served(caller)
+        await over.wait()
+        assert await is_served(other)
+        node.broker.disconnected.remove(fail)
+        async with caller_of(node) as third:
+            assert await is_served(third)
+    assert "a connection could not be served" in caplog.text
+
+
+@trio_test
 async def test_max_connections_per_ip() -> None:
     keys = {
         "max__connections__per__ip": "1",
