@@ -35,6 +35,8 @@ INLINE_WRAPPER_BYTES: Final = 512
 
 CODEC_BITS: Final = 0x07
 
+GZIP_DEFAULT: Final = -1
+
 PRODUCER: Final = "producer"
 UNCOMPRESSED: Final = "uncompressed"
 
@@ -127,6 +129,9 @@ def _codec_wanted(config: TopicConfig, header: BatchHeader) -> int:
 
 
 def _level(config: TopicConfig, codec: Codec) -> int | None:
+    """The level of the topic's keys; None for the codec's own, which gzip's key calls -1."""
+    if codec == Codec.GZIP and config.compression_gzip_level == GZIP_DEFAULT:
+        return None
     levels = {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,

@@ -159,14 +159,22 @@ async def test_keyless_records_are_refused_where_the_topic_is_compacted() -> Non
         assert await produce(caller, batch(b"v", key=b"k")) == (0, 0)
 
 
-@trio_test
-async def test_compression_type_of_the_topic_is_what_is_stored() -> None:
-    async with running_node() as node, caller_of(node) as caller:
-        await make_topic(caller, "t", compression__type="zstd")
-        assert await produce(caller, batch(b"a" * 500, b"b" * 500)) == (0, 0)
-        partition = node.broker.replicas.partition("t", 0)
-        assert partition.log.size < 300
-        assert await values_in(caller) == [b"a" * 500, b"b" * 500]
+@pytest.mark.parametrize("version", [2, 9])
+def test_compression_type_of_the_topic_is_what_is_stored(version: int) -> None:
+    @trio_test
+    async def run() -> None:
+        values: list[bytes | None] = [b"a" * 500, b"b" * 500]
+        old = build_set([(i, NOW_MS, None, value) for i, value in enumerate(values)], 1)
+        sent = old if version == 2 else batch(*values)
+        async with running_node() as node, caller_of(node) as caller:
+            for codec in ("gzip", "snappy", "lz4", "zstd"):
+                await make_topic(caller, codec, compression__type=codec)
+                response = await caller.call(request(sent, codec), version)
+                assert answer_of(response) == (0, 0), codec
+                assert node.broker.replicas.partition(codec, 0).log.size < 300
+                assert await values_in(caller, codec) == values
+
+    run()
 
 
 @trio_test
