@@ -321,9 +321,7 @@ class BrokerConfig:
     max_connections = Setting[int]("max.connections")
     max_connections_per_ip = Setting[int]("max.connections.per.ip")
     socket_listen_backlog_size = Setting[int]("socket.listen.backlog.size")
-    socket_receive_buffer_bytes = Setting[int]("socket.receive.buffer.bytes")
     socket_request_max_bytes = Setting[int]("socket.request.max.bytes")
-    socket_send_buffer_bytes = Setting[int]("socket.send.buffer.bytes")
     request_timeout_ms = Setting[int]("request.timeout.ms")
     pk_connection_max_parked = Setting[int]("pk.connection.max.parked")
     pk_loop_slice_us = Setting[int]("pk.loop.slice.us")
@@ -397,7 +395,6 @@ class BrokerConfig:
     log_flush_offset_checkpoint_interval_ms = Setting[int](
         "log.flush.offset.checkpoint.interval.ms"
     )
-    log_flush_scheduler_interval_ms = Setting[int]("log.flush.scheduler.interval.ms")
     log_flush_start_offset_checkpoint_interval_ms = Setting[int](
         "log.flush.start.offset.checkpoint.interval.ms"
     )
@@ -405,24 +402,6 @@ class BrokerConfig:
     producer_id_expiration_ms = Setting[int]("producer.id.expiration.ms")
 
     # Groups
-    group_consumer_assignors = Setting[tuple[str, ...]]("group.consumer.assignors")
-    group_consumer_heartbeat_interval_ms = Setting[int]("group.consumer.heartbeat.interval.ms")
-    group_consumer_max_heartbeat_interval_ms = Setting[int](
-        "group.consumer.max.heartbeat.interval.ms"
-    )
-    group_consumer_max_session_timeout_ms = Setting[int]("group.consumer.max.session.timeout.ms")
-    group_consumer_max_size = Setting[int]("group.consumer.max.size")
-    group_consumer_migration_policy = Setting[str](
-        lambda c: c["group.consumer.migration.policy"].lower()
-    )
-    group_consumer_min_heartbeat_interval_ms = Setting[int](
-        "group.consumer.min.heartbeat.interval.ms"
-    )
-    group_consumer_min_session_timeout_ms = Setting[int]("group.consumer.min.session.timeout.ms")
-    group_consumer_session_timeout_ms = Setting[int]("group.consumer.session.timeout.ms")
-    group_coordinator_rebalance_protocols = Setting[tuple[str, ...]](
-        "group.coordinator.rebalance.protocols"
-    )
     group_initial_rebalance_delay_ms = Setting[int]("group.initial.rebalance.delay.ms")
     group_max_session_timeout_ms = Setting[int]("group.max.session.timeout.ms")
     group_max_size = Setting[int]("group.max.size")
@@ -436,7 +415,6 @@ class BrokerConfig:
     offsets_topic_num_partitions = Setting[int]("offsets.topic.num.partitions")
     offsets_topic_replication_factor = Setting[int]("offsets.topic.replication.factor")
     offsets_topic_segment_bytes = Setting[int]("offsets.topic.segment.bytes")
-    transaction_max_timeout_ms = Setting[int]("transaction.max.timeout.ms")
 
 
 class TopicConfig:
