@@ -6,6 +6,7 @@ A request names many topics, each is decided by itself, and each has its own err
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 from pk.core.config import TOPIC_KEYS, BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
@@ -66,12 +67,42 @@ def check_name(name: str) -> None:
     )
 
 
-def collision(image: MetadataImage, name: str) -> str | None:
-    """A topic whose metrics would be mixed up with those of `name`: '.' and '_' are one there."""
-    if "." not in name and "_" not in name:
-        return None
-    plain = name.replace(".", "_")
-    return next((t for t in image.topics if t != name and t.replace(".", "_") == plain), None)
+class _Request:
+    """What is worked out once for all topics of a CreateTopics request, of which there may be thousands."""
+
+    def __init__(self, image: MetadataImage, config: BrokerConfig, random: Chance) -> None:
+        self.image, self.config, self.random = image, config, random
+        self.budget = PARTITIONS_PER_REQUEST_MAX
+        """How many partitions it may still ask for."""
+        self._described: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = {}
+
+    @cached_property
+    def _plain(self) -> dict[str, str]:
+        return {t.replace(".", "_"): t for t in self.image.topics if "." in t or "_" in t}
+
+    def collision(self, name: str) -> str | None:
+        """A topic whose metrics would be mixed up with those of `name`, which is none yet: '.' and '_' are one there."""
+        if "." not in name and "_" not in name:
+            return None
+        return self._plain.get(name.replace(".", "_"))
+
+    def described(self, own: dict[str, str]) -> list[CreatableTopicConfigs]:
+        """Every key of a topic with these keys of its own."""
+        key = tuple(sorted(own.items()))
+        found = self._described.get(key)
+        if found is None:
+            described = configs.describe_topic(own, self.config)
+            found = self._described[key] = [
+                CreatableTopicConfigs(
+                    name=name,
+                    value=described[name].value,
+                    read_only=False,
+                    config_source=described[name].source,
+                    is_sensitive=TOPIC_KEYS[name].sensitive,
+                )
+                for name in sorted(TOPIC_KEYS)
+            ]
+        return found
 
 
 def create_topics(
@@ -84,7 +115,7 @@ def create_topics(
     decision: Decision[Event] = Decision()
     names = Counter(topic.name for topic in request.topics)
     results = []
-    budget = PARTITIONS_PER_REQUEST_MAX
+    whole = _Request(image, config, random)
     for topic in request.topics:
         if names[topic.name] > 1:
             names[topic.name] = -1
@@ -96,26 +127,20 @@ def create_topics(
             )
         elif names[topic.name] == 1:
             try:
-                events = _create(image, topic, config, random, budget)
+                events = _create(whole, topic)
             except KafkaError as e:
                 results.append(_refused(topic.name, e))
                 continue
-            budget -= sum(isinstance(e, PartitionCreated) for e in events)
+            whole.budget -= sum(isinstance(e, PartitionCreated) for e in events)
             if not request.validate_only:
                 decision.records += events
-            results.append(_created(topic, events, config, request.validate_only))
+            results.append(_created(whole, topic, events, request.validate_only))
     decision.reply = CreateTopicsResponse(topics=results)
     return decision
 
 
-def _create(
-    image: MetadataImage,
-    topic: CreatableTopic,
-    config: BrokerConfig,
-    random: Chance,
-    budget: int,
-) -> list[Event]:
-    name = topic.name
+def _create(whole: _Request, topic: CreatableTopic) -> list[Event]:
+    name, image = topic.name, whole.image
     check_name(name)
     if name == METADATA_TOPIC:
         raise KafkaError(
@@ -123,14 +148,14 @@ def _create(
         )
     if name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
-    if (other := collision(image, name)) is not None:
+    if (other := whole.collision(name)) is not None:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
             f"topic {name} collides with {other}: they differ in '.' and '_' only",
         )
-    changes = _own_configs(topic, config)
-    topic_id = new_topic_id(image, random)
-    replicas = _replicas_of(image, topic, config, random, budget)
+    changes = _own_configs(topic, whole.config)
+    topic_id = new_topic_id(image, whole.random)
+    replicas = _replicas_of(whole, topic)
     events: list[Event] = [TopicCreated(name, topic_id)]
     events += partitions_created(image, topic_id, 0, replicas)
     events += changes
@@ -158,13 +183,8 @@ def _own_configs(topic: CreatableTopic, config: BrokerConfig) -> list[ConfigChan
     return [ConfigChanged(TOPIC, topic.name, key, value) for key, value in given.items()]
 
 
-def _replicas_of(
-    image: MetadataImage,
-    topic: CreatableTopic,
-    config: BrokerConfig,
-    random: Chance,
-    budget: int,
-) -> list[tuple[int, ...]]:
+def _replicas_of(whole: _Request, topic: CreatableTopic) -> list[tuple[int, ...]]:
+    image, config = whole.image, whole.config
     count, factor = topic.num_partitions, topic.replication_factor
     if topic.assignments:
         if factor != -1 or count != -1:
@@ -172,7 +192,7 @@ def _replicas_of(
                 ErrorCode.INVALID_REQUEST,
                 "with a manual assignment, partitions and replication factor must be -1",
             )
-        _check_budget(len(topic.assignments), budget)
+        _check_budget(len(topic.assignments), whole.budget)
         return _assigned(image, topic)
     if factor != -1 and factor <= 0:
         raise KafkaError(
@@ -183,8 +203,8 @@ def _replicas_of(
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic cannot have {count} partitions")
     count = config.num_partitions if count == -1 else count
     factor = config.default_replication_factor if factor == -1 else factor
-    _check_budget(count, budget)
-    return place(image.brokers.values(), count, factor, random)
+    _check_budget(count, whole.budget)
+    return place(image.brokers.values(), count, factor, whole.random)
 
 
 def _check_budget(count: int, budget: int) -> None:
@@ -246,11 +266,10 @@ def _refused(name: str, error: KafkaError) -> CreatableTopicResult:
 
 
 def _created(
-    topic: CreatableTopic, events: Sequence[Event], config: BrokerConfig, validate_only: bool
+    whole: _Request, topic: CreatableTopic, events: Sequence[Event], validate_only: bool
 ) -> CreatableTopicResult:
     partitions = [e for e in events if isinstance(e, PartitionCreated)]
     own = {e.key: e.value or "" for e in events if isinstance(e, ConfigChanged)}
-    described = configs.describe_topic(own, config)
     return CreatableTopicResult(
         name=topic.name,
         topic_id=ZERO_UUID if validate_only else partitions[0].topic_id,
@@ -258,16 +277,7 @@ def _created(
         error_message=None,
         num_partitions=len(partitions),
         replication_factor=len(partitions[0].replicas),
-        configs=[
-            CreatableTopicConfigs(
-                name=name,
-                value=described[name].value,
-                read_only=False,
-                config_source=described[name].source,
-                is_sensitive=TOPIC_KEYS[name].sensitive,
-            )
-            for name in sorted(TOPIC_KEYS)
-        ],
+        configs=whole.described(own),
     )
 
 
