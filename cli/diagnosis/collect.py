@@ -52,6 +52,20 @@ _DATA_NEEDS = frozenset((c.OFFSETS, c.TRANSACTIONS, c.GROUPS))
 Commits = dict[TopicPartition, r.OffsetAndMetadata]
 
 
+_GONE = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    )
+)
+
+
+def _is_gone(answer: object) -> bool:
+    """Whether a topic or a group was deleted after it was listed: then nothing ails it, and nothing of it is missing."""
+    return isinstance(answer, KafkaError) and answer.code in _GONE
+
+
 class Collector:
     """Puts a picture together, part by part."""
 
@@ -150,7 +164,9 @@ class Collector:
             resources, keys=_CONFIGS, include_synonyms=False
         )
         for resource, answer in answers.items():
-            if isinstance(answer, Exception):
+            if _is_gone(answer):
+                self.topics.pop(resource.name, None)
+            elif isinstance(answer, Exception):
                 self.unseen[f"configs of topic {resource.name}"] = answer
             else:
                 self.configs[resource.name] = {e.name: e.value for e in answer if e.value}
@@ -205,11 +221,11 @@ class Collector:
                 nursery.start_soon(ask, broker)
 
     async def _throttles(self) -> None:
-        present = await read_throttles(self.admin, self.answering, self.topics)
+        present = await read_throttles(self.admin, self.answering, list(self.topics))
         if present.any:
             self.throttled = describe_throttles(everything(present, ()))
             self.throttles_unowned = not self.running
-        self.unseen.update(present.unread)
+        self.unseen.update({w: e for w, e in present.unread.items() if not _is_gone(e)})
 
     def _led(self) -> list[TopicPartition]:
         return [
@@ -229,11 +245,15 @@ class Collector:
         self.offsets[name] = {
             tp: answer for tp, answer in answers.items() if isinstance(answer, r.ListedOffset)
         }
+        for tp, answer in answers.items():
+            if _is_gone(answer):
+                self.topics.pop(tp.topic, None)
         failed = [
             e
             for e in answers.values()
             if isinstance(e, Exception)
             and not (isinstance(e, KafkaError) and e.code == ErrorCode.UNSUPPORTED_VERSION)
+            and not _is_gone(e)
         ]
         if failed:
             self.unseen[f"offsets of {len(failed)} partitions"] = failed[0]
@@ -264,6 +284,7 @@ class Collector:
         if not names:
             self.groups_whole = not listed.errors
             return
+        whole = not listed.errors
         described = await self.admin.describe_groups(names)
         commits = await self.admin.list_groups_offsets(names)
         for name, group in described.items():
@@ -272,9 +293,10 @@ class Collector:
             if isinstance(group, r.GroupDescription) and not isinstance(offsets, Exception):
                 kept = {tp: o for tp, o in offsets.items() if isinstance(o, r.OffsetAndMetadata)}
                 self.groups[name] = (group, kept)
-            elif failed is not None:
+            elif failed is not None and not _is_gone(failed):
                 self.unseen[f"group {name}"] = failed
-        self.groups_whole = not listed.errors and len(self.groups) == len(described)
+                whole = False
+        self.groups_whole = whole
 
     async def _transactions(self) -> None:
         """Only a partition whose last stable offset is not its end has a transaction open."""
@@ -283,7 +305,8 @@ class Collector:
         answers = await self.admin.describe_producers(held) if held else {}
         for tp, answer in answers.items():
             if isinstance(answer, Exception):
-                self.unseen[f"producers of {place_name(tp)}"] = answer
+                if not _is_gone(answer):
+                    self.unseen[f"producers of {place_name(tp)}"] = answer
                 continue
             self.transactions += [
                 OpenTransaction(tp, p.producer_id, p.last_timestamp_ms, p.transaction_start_offset)

@@ -2,15 +2,17 @@
 
 import shlex
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import trio
 from clients.fixtures import Kafka
 from terminal import SIZES, Terminal, size_name
 
 from pk.cli.asked_look import check_look
 from pk.cli.commands.doctor import cards
 from pk.cli.diagnosis.checks import CHECKS, diagnose
+from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
@@ -33,6 +35,7 @@ from pk.cli.grammar import parse
 from pk.cli.specs.doctor import CHECK_NAMES
 from pk.cli.tree import ROOT
 from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin, open_admin
 
 NOW = 1_800_000_000_000
 HOUR = 3_600_000
@@ -404,6 +407,49 @@ def test_every_check_runs_on_a_cluster(at: Run, kafka: Kafka) -> None:
     assert ran.code == 0, ran.err
     assert f"{len(CHECKS)} checks found nothing" in ran.err
     assert all(set(f) == {"severity", "check", "what", "why", "fix", "subjects"} for f in ran.json)
+
+
+class Meanwhile:
+    """An administrator behind whose back a topic and a group are deleted once they were listed."""
+
+    def __init__(self, admin: Admin, topic: str, group: str) -> None:
+        self._admin = admin
+        self._topic = topic
+        self._group = group
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._admin, name)
+
+    async def describe_topics(self) -> Any:
+        found = await self._admin.describe_topics()
+        assert self._topic in found
+        assert await self._admin.delete_topics([self._topic]) == {self._topic: None}
+        return found
+
+    async def list_groups(self) -> Any:
+        found = await self._admin.list_groups()
+        assert self._group in {g.group_id for g in found.groups}
+        assert await self._admin.delete_groups([self._group]) == {self._group: None}
+        return found
+
+
+def test_what_is_deleted_while_it_is_looked_at_is_nothing_unseen(
+    pk: Run, pk_kafka: Kafka, fresh: Fresh
+) -> None:
+    topic, group = fresh("brief"), fresh("brief")
+    at = ("-b", pk_kafka.bootstrap)
+    pk("topics", "create", topic, "-p", "3", *at)
+    pk("produce", topic, "x", *at)
+    pk("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y", *at)
+
+    async def look() -> Picture:
+        async with open_admin(pk_kafka.bootstrap) as admin:
+            needs = frozenset(need for check in CHECKS for need in check.needs)
+            return await collect(cast("Admin", Meanwhile(admin, topic, group)), needs)
+
+    seen = trio.run(look)
+    assert (dict(seen.unseen), seen.groups_whole) == ({}, True)
+    assert topic not in seen.topics and group not in seen.groups
 
 
 def test_the_checks_are_listed_without_a_cluster(pk: Run) -> None:

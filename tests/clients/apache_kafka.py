@@ -33,7 +33,7 @@ from typing import IO, Self
 
 VERSION = "4.3.1"
 JAVA_MIN = 17
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 240.0
 STOP_TIMEOUT_S = 30.0
 
 # The collector and pauses of Kafka's own start script; the heap is the caller's choice.
@@ -175,7 +175,7 @@ def run_tool(
     class_name: str,
     *args: str,
     input: str | None = None,
-    timeout: float = 60.0,
+    timeout: float = 180.0,
     jvm: Sequence[str] = SHORT_JVM,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a tool (e.g. `org.apache.kafka.tools.TopicCommand`) to its end.

@@ -242,7 +242,7 @@ def _left_running(pk: Pk, topic: str, end: int) -> subprocess.CompletedProcess[s
 
 @pytest.mark.slow
 def test_interrupted_without_a_terminal_it_goes_on_and_cancel_takes_it_back(pk: Pk) -> None:
-    topic = make_topic(pk, "left", "1:2,2:1,1:2", 6)
+    topic = make_topic(pk, "left", "1:2,2:1,1:2", 24)
     before = pk.replicas(topic)
     ended = _left_running(pk, topic, signal.SIGINT)
     assert ended.returncode == 130
@@ -684,6 +684,7 @@ def test_apache_lists_and_throttles_what_moves_as_pk_does(pk: Pk) -> None:
         assert client.alter_partition_reassignments({first: None}) == {first: None}
     assert [(m["topic"], m["partition"]) for m in pk.moving()] == [(topic, 1)]
     pk.run("reassign", "cancel", "--all", "-y")
+    assert pk.throttles() == []
     assert "No partition reassignments found" in tool(
         pk, "reassign.ReassignPartitionsCommand", "--list"
     )

@@ -25,7 +25,7 @@ from confluent_kafka.cimpl import NewTopic
 from clients.fixtures import Kafka
 
 librdkafka: Any = confluent_kafka.admin  # its types do not tell of all that it has
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 COORDINATOR_ON_ITS_WAY = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
