@@ -178,7 +178,7 @@ def test_5_a_guard_refuses(at: Run, fresh: Fresh, kafka: Kafka) -> None:
 @pytest.mark.parametrize(
     ("patience", "said"),
     [
-        ((1500, 200), "No answer in time ({} did not answer Metadata within 200 ms); -X request."),
+        ((1000, 200), "No answer in time ({} did not answer Metadata within 200 ms); -X request."),
         ((300, 9000), "{} did not answer within 0.3 s; name another with -b HOST:PORT (-X default"),
     ],
 )
