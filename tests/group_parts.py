@@ -60,12 +60,12 @@ class Reader:
     def leave(self) -> int:
         """Ends it as Ctrl-C does: it commits and leaves the group. Its exit code."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def close(self) -> None:
         """Ends it if it still runs."""
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(60)
         if self.process.stdout is not None:
             self.process.stdout.close()
 

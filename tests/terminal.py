@@ -31,7 +31,7 @@ import pexpect
 import pyte
 from clients.pk_broker import pk_command, pk_environment
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 SIZES = ((80, 24), (200, 50))
 """The terminals that every screen of ours must be good on: columns and lines."""
 

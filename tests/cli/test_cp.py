@@ -362,7 +362,7 @@ def test_an_interrupted_copy_notes_where_it_is(
         words = ("--from-beginning", "-n", "3", "--timeout-ms", "30000")
         assert at("consume", target, *words).lines == ["0", "1", "2"], "what comes is copied"
         copy.send_signal(signal.SIGINT)
-        _, said = copy.communicate(timeout=30)
+        _, said = copy.communicate(timeout=60)
     assert (copy.returncode, "goes on from" in said) == (130, True), said
     assert noted(state, source) == 3
     at("produce", source, "3")
@@ -384,7 +384,7 @@ def test_of_two_copies_with_one_state_the_second_is_refused(
         assert (second.code, f"Another copy, process {copy.pid}," in second.err) == (1, True)
         assert at(*words, "-d").code == 0
         copy.send_signal(signal.SIGTERM)
-        assert copy.wait(30) == 130
+        assert copy.wait(60) == 130
     assert at(*words, "-y").code == 0
     assert at("consume", target, "-e").lines == ["0"]
     assert [path.name for path in tmp_path.glob("state*")] == ["state"]

@@ -268,7 +268,7 @@ def test_an_endless_example_shows_something_and_ends(world: World, example: Exam
     shown = os.read(process.stdout.fileno(), 65536)
     process.send_signal(signal.SIGINT)
     try:
-        rest, _ = process.communicate(timeout=30)
+        rest, _ = process.communicate(timeout=60)
     finally:
         process.kill()
     assert shown, example.line

@@ -209,9 +209,9 @@ def test_130_ctrl_c() -> None:
         listening(silent) as port,
         running("topics", "list", "-b", f"127.0.0.1:{port}") as process,
     ):
-        assert asked.wait(30)
+        assert asked.wait(60)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == Exit.INTERRUPTED
     assert "Traceback" not in err and not out
 

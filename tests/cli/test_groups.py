@@ -175,7 +175,7 @@ def test_a_reset_waits_for_the_group_to_be_empty(
         assert waiting.stderr is not None
         assert f"Waiting for {group} to be empty; still there: " in waiting.stderr.readline()
         reader.leave()
-        _, err = waiting.communicate(timeout=20)
+        _, err = waiting.communicate(timeout=60)
     assert waiting.returncode == 0, err
     assert committed(at, group) == {(timed_topic, 0): 0, (timed_topic, 1): 0}
 

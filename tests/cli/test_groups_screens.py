@@ -78,7 +78,7 @@ def test_what_is_waited_for_stands_on_one_line(
     kafka: Kafka, at: Run, group: str, size: tuple[int, int], terminal: Callable[..., Terminal]
 ) -> None:
     columns, lines = size
-    words = ("wait", "lag", group, "--timeout", "30", "-b", kafka.bootstrap)
+    words = ("wait", "lag", group, "--timeout", "50", "-b", kafka.bootstrap)
     screen = terminal(*words, columns=columns, lines=lines)
     screen.wait_for(f"Waiting: group {group} is 7 records behind")
     at("groups", "reset-offsets", group, "--to", "committed+1", "-y")

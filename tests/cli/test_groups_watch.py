@@ -168,7 +168,7 @@ def test_a_live_group_is_watched(
         assert watching.stderr is not None
         assert watching.stderr.readline() == f"Watching group {name}; Ctrl-C ends.\n"
         readers(name, "-X", "client.id=reader-7")
-        out, err = watching.communicate(timeout=30)
+        out, err = watching.communicate(timeout=60)
     assert watching.returncode == 0, err
     assert f"{name}: 1 rebalance, " in err
     if form == "table":

@@ -45,7 +45,7 @@ class Up:
         """Exit code and standard error after a signal."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        _, error = self.process.communicate(timeout=20)
+        _, error = self.process.communicate(timeout=60)
         return self.process.returncode, error
 
 
@@ -90,7 +90,7 @@ def test_the_end_of_its_terminal_drains_it_too(tmp_path: Path) -> None:
         read_until(end, b"is ready")
         assert [p.name for p in tmp_path.glob("pk-*")] != []
         os.close(end)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
     assert list(tmp_path.glob("pk-*")) == []

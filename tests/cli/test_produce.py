@@ -263,7 +263,7 @@ class Piped:
         return self.process.stderr.readline().decode()
 
     def end(self) -> tuple[int, str]:
-        _, error = self.process.communicate(timeout=30)
+        _, error = self.process.communicate(timeout=60)
         return self.process.returncode, error.decode()
 
 
@@ -285,7 +285,7 @@ def test_interrupted_it_says_what_was_written(
     piped.write(b"one\ntwo\n")
     piped.line()
     piped.process.send_signal(number)
-    piped.process.wait(30)  # its input stays open
+    piped.process.wait(60)  # its input stays open
     code, error = piped.end()
     assert (code, "Interrupted: 2 records written." in error) == (130, True), error
     assert len(read(at, topic)) == 2

@@ -472,7 +472,7 @@ def test_ctrl_c_ends_a_script_that_waits_for_its_next_line(kafka: Kafka) -> None
         script.stdin.flush()
         assert script.stdout.readline()
         script.send_signal(signal.SIGINT)
-        assert script.wait(20) == 130
+        assert script.wait(60) == 130
         assert script.stderr.read() == ""
 
 

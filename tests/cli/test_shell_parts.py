@@ -381,10 +381,10 @@ def test_ctrl_c_reaches_a_command_that_listens_to_it() -> None:
         job = Job(handler, _context(), retried=False)
         engine.start(job)
         for _ in range(2):
-            assert ready.wait(30)
+            assert ready.wait(60)
             ready.clear()
             engine.interrupt(job)
-        assert job.done.wait(30)
+        assert job.done.wait(60)
     assert (heard, job.code) == (["asks", "asks again"], 7)
 
 
@@ -399,7 +399,7 @@ def test_the_third_ctrl_c_does_not_wait_any_longer() -> None:
     with Engine(_no_background) as engine:
         job = Job(handler, _context(), retried=False)
         engine.start(job)
-        assert ready.wait(30)
+        assert ready.wait(60)
         engine.interrupt(job)
         engine.interrupt(job)
         assert not job.abandoned
@@ -443,6 +443,6 @@ def test_a_command_is_tried_again_where_the_connection_was_lost(
             tries = 0
             job = Job(handler, _context(), retried=retried)
             engine.start(job)
-            assert job.done.wait(30)
+            assert job.done.wait(60)
             assert (job.code, tries) == (code, wanted)
     assert capsys.readouterr().err.count("is lost; trying again") == 1

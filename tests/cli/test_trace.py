@@ -77,7 +77,7 @@ def test_what_goes_on_until_ctrl_c_is_traced(kafka: Kafka, at: Run, fresh: Fresh
         assert process.stdout is not None
         assert process.stdout.readline() == "a\n"
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=60)
     assert "Fetch v" in err and " requests, " in err
     assert "Traceback" not in err
 

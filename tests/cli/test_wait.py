@@ -19,7 +19,7 @@ class Waiting:
     """A `pk wait` in a process of its own, that has found something missing."""
 
     def __init__(self, kafka: Kafka, *words: str) -> None:
-        command = pk_command("wait", *words, "-b", kafka.bootstrap, "--timeout", "30")
+        command = pk_command("wait", *words, "-b", kafka.bootstrap, "--timeout", "50")
         self.process = subprocess.Popen(
             command,
             env=pk_environment(),
@@ -32,7 +32,7 @@ class Waiting:
 
     def end(self) -> str:
         """Its exit code must be 0 and its standard output empty; what else it said."""
-        out, err = self.process.communicate(timeout=40)
+        out, err = self.process.communicate(timeout=60)
         assert (self.process.returncode, out) == (0, ""), err
         return err
 

@@ -171,7 +171,7 @@ def test_a_pipe_gets_each_state_that_is_another(at: Run, kafka: Kafka, fresh: Fr
         second = json.loads(process.stdout.readline())
         assert second[0]["partition_count"] == 3
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         assert (process.returncode, out, err) == (130, "", "")
 
 

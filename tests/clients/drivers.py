@@ -22,7 +22,7 @@ from kafka.structs import TopicPartition
 from clients import apache_kafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-READ_TIMEOUT_S = 30.0
+READ_TIMEOUT_S = 90.0
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -375,12 +375,12 @@ class Console:
         command = apache_kafka.java_command(
             "org.apache.kafka.tools.consumer.ConsoleConsumer",
             *("--bootstrap-server", bootstrap, "--topic", topic, "--from-beginning"),
-            *("--max-messages", str(count), "--timeout-ms", "20000"),
+            *("--max-messages", str(count), "--timeout-ms", "60000"),
             *("--command-property", "group.protocol=classic"),
             *_formatter("print.headers=true", "print.key=true", "key.separator=<|>"),
             *_formatter("headers.separator=<,>", "line.separator=<;>\n", "null.literal=<null>"),
         )
-        ran = subprocess.run(command, capture_output=True, check=False, timeout=60)
+        ran = subprocess.run(command, capture_output=True, check=False, timeout=120)
         assert b"ERROR" not in ran.stderr, ran.stderr.decode()
         return [_parse_console(line) for line in ran.stdout.split(b"<;>\n")[:-1]]
 

@@ -15,7 +15,7 @@ from typing import IO, Self
 
 from clients import apache_kafka
 
-LEAVE_TIMEOUT_S = 20.0
+LEAVE_TIMEOUT_S = 60.0
 _JAVA_ASSIGNORS = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
