@@ -259,20 +259,26 @@ class TimeIndex(IndexFile):
             timestamps.append(timestamp)
             offsets.append(offset - self.base_offset)
 
-    def first_from(self, timestamp: int) -> TimestampOffset | None:
-        """The first entry that is not earlier than `timestamp`; None if all are, or there is none. Raises OSError.
+    def around(self, timestamp: int) -> tuple[TimestampOffset | None, TimestampOffset | None]:
+        """The last entry that is earlier than `timestamp`, and the first that is not; None where there is none. Raises
+        OSError.
 
         An entry is written together with one of the offset index, if a later timestamp has come since the one before. So
-        the first batch that reaches `timestamp` lies at most one entry of the offset index before this one: with times out
+        the first batch that reaches `timestamp` lies at most one entry of the offset index before the second: with times out
         of order a gigabyte may lie between two entries here, and need not be looked at.
         """
         timestamps, offsets = self._timestamps, self._offsets
         if timestamps is not None and offsets is not None:
-            i = bisect_left(timestamps, timestamp, 0, len(offsets))
-            entry = (timestamps[i], offsets[i]) if i < len(offsets) else None
+            count = len(offsets)
+            i = bisect_left(timestamps, timestamp, 0, count)
+            before = (timestamps[i - 1], offsets[i - 1]) if i else None
+            entry = (timestamps[i], offsets[i]) if i < count else None
         else:
-            entry = search_next(self.file, TIME_ENTRY, self._written, timestamp)
-        return None if entry is None else self._absolute(entry)
+            before, entry = search_around(self.file, TIME_ENTRY, self._written, timestamp)
+        return (
+            None if before is None else self._absolute(before),
+            None if entry is None else self._absolute(entry),
+        )
 
     def last(self) -> TimestampOffset:
         """The last entry; (-1, base offset) if there is none. Raises OSError."""
@@ -338,12 +344,16 @@ def search(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...
     return found
 
 
-def search_next(file: File, entry: Struct, count: int, wanted: int) -> tuple[int, ...] | None:
-    """The first of the file's first `count` entries whose first field is not below `wanted`."""
+def search_around(
+    file: File, entry: Struct, count: int, wanted: int
+) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    """Of the file's first `count` entries the last whose first field is below `wanted`, and the one behind it."""
+    before = None
     for fields in _block(file, entry, count, wanted - 1):
         if fields[0] >= wanted:
-            return fields
-    return None
+            return before, fields
+        before = fields
+    return before, None
 
 
 def _block(file: File, entry: Struct, count: int, wanted: int) -> Iterable[tuple[int, ...]]:

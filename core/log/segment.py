@@ -126,6 +126,8 @@ class Segment:
         self.sound = Sound(self.size)
         self._index_proved = not self.size
         """Whether the offset index was made, or held against the log, since this was opened."""
+        self.times_proved = not self.size
+        """The same of the time index."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -344,7 +346,7 @@ class Segment:
     def max_timestamp(self) -> TimestampOffset:
         """The latest timestamp within, and the last offset of the batch that first had it; (-1, …) if none has one."""
         if self._max_timestamp is None:
-            last = self._ask_index(lambda: self.time_index.last())
+            last = self.ask_index(lambda: self.time_index.last())
             self._max_timestamp = self._max_timestamp or last
         return self._max_timestamp
 
@@ -354,7 +356,7 @@ class Segment:
         if recent and offset >= recent[0][1]:
             i = bisect_left(recent, (offset,))
             return recent[i] if i < len(recent) else None
-        position = self._begin_at(offset)
+        position = self.begin_at(offset)
         end, read = self.size, self.file.pread
         chunk, chunk_at, at_once, next_offset = b"", position, READ_BYTES, self.base_offset
         while position + HEADER_BYTES <= end:
@@ -456,32 +458,18 @@ class Segment:
 
     def offset_after(self, position: int) -> int | None:
         """An offset before which all batches end that begin before `position`; None if the index does not tell."""
-        entry = self._ask_index(lambda: self.index.entry_after(position))
+        entry = self.ask_index(lambda: self.index.entry_after(position))
         if entry is None or not (self._index_proved or self._is_batch(entry[1], entry[0])):
             return None
         return entry[0]
 
     def headers_at_end(self) -> Iterator[tuple[int, BatchHeader]]:
         """As `headers`, from the last batch on that is indexed."""
-        return self.headers(self._begin_at(_INT64_MAX))
+        return self.headers(self.begin_at(_INT64_MAX))
 
     def batch_at(self, position: int, header: BatchHeader) -> bytes:
         """The bytes of the batch at `position`."""
         return self.file.pread(header.size, position)
-
-    def batches_from_time(
-        self, timestamp: int, from_offset: int
-    ) -> Iterator[tuple[int, BatchHeader]]:
-        """The batches, in order, that end at or after `from_offset` and hold something not earlier than `timestamp`."""
-        # Taken first: the indexes may grow meanwhile.
-        position = self._begin_at(_INT64_MAX)
-        entry = self._ask_index(lambda: self.time_index.first_from(timestamp))
-        if entry is not None:
-            wanted = max(entry.offset - 1, from_offset)
-            position = self._begin_at(wanted)
-        for at, header in self.headers(position):
-            if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
-                yield at, header
 
     # --- inside ---
 
@@ -532,9 +520,9 @@ class Segment:
         self.index, self.time_index, self._max_timestamp = reindex.made_anew(
             self.headers(chunk_bytes=1 << 16), self.index, self.time_index
         )
-        self._index_proved = True
+        self._index_proved = self.times_proved = True
 
-    def _ask_index(self, ask: Callable[[], T]) -> T:
+    def ask_index(self, ask: Callable[[], T]) -> T:
         """What an index says; where its file has gone or is cut short, it is made anew."""
         self.check_indexes()
         try:
@@ -543,14 +531,14 @@ class Segment:
             self._indexes_lost()
         return ask()
 
-    def _begin_at(self, offset: int) -> int:
+    def begin_at(self, offset: int) -> int:
         """The position of a batch from which on `offset` is to be found: what the index says, if a batch lies there that
         it can mean. Else readers would pass over records and never know."""
-        entry, position = self._ask_index(lambda: self.index.entry_before(offset))
+        entry, position = self.ask_index(lambda: self.index.entry_before(offset))
         if not position or self._index_proved or self._is_batch(position, entry):
             return position
         self._judge_index(position)
-        return self._ask_index(lambda: self.index.lookup(offset)) if self._index_proved else 0
+        return self.ask_index(lambda: self.index.lookup(offset)) if self._index_proved else 0
 
     def _is_batch(self, position: int, offset_max: int) -> bool:
         """Whether a batch lies at `position` that begins at `offset_max` or before."""
@@ -573,6 +561,15 @@ class Segment:
                 self._rebuild()
             self._index_proved = True
 
+    def remake_indexes(self, why: str) -> None:
+        """Make the indexes of a segment at rest anew, since they cannot be right. Not on the loop."""
+        if patience.spent:
+            raise WouldWait
+        if not self.active:
+            with self._lock:
+                logger.warning("%s is wrong: it is made anew", why)
+                self._rebuild()
+
     def _indexes_lost(self) -> None:
         """Make the indexes of a segment at rest anew. Raises FileNotFoundError where the segment has gone too."""
         if self.active or not self._disk.exists(self.file.path):
@@ -592,7 +589,7 @@ class Segment:
     def _find_max_timestamp(self) -> TimestampOffset:
         """After a truncation: the time index's last entry, and what is behind it."""
         found = self.time_index.last()
-        for _, header in self.headers(self._begin_at(found.offset)):
+        for _, header in self.headers(self.begin_at(found.offset)):
             if header.max_timestamp > found.timestamp:
                 found = TimestampOffset(header.max_timestamp, header.last_offset)
         return found

@@ -61,10 +61,11 @@ def test_time_index(timestamps: list[int], wanted: int) -> None:
     loaded = TimeIndex(disk.open("/t"), BASE, size)
     loaded.load()
     found = bisect_left(timestamps, wanted)
+    before = (timestamps[found - 1], BASE + found - 1) if found else None
     expected = (timestamps[found], BASE + found) if found < len(timestamps) else None
     for index in (first, loaded, TimeIndex(disk.open("/t"), BASE, size)):
         assert index.entries == len(timestamps)
-        assert index.first_from(wanted) == expected
+        assert index.around(wanted) == (before, expected)
         assert index.last() == (
             (timestamps[-1], BASE + len(timestamps) - 1) if timestamps else (-1, BASE)
         )

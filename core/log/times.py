@@ -1,0 +1,63 @@
+"""Looking for a time in a segment, without believing its time index blindly.
+
+An entry says that the batch which holds its offset has its timestamp, and that nothing before is later. A flipped bit in one
+would send a reader past records that it asked for, and it would never know. So the entries that an answer rests on are held
+against the batches they mean: the one before the time looked for, since a later one would have ended the search, and the one
+behind it, from which the search goes back. A wrong one elsewhere only makes the search begin too early. Where an entry and a
+sound batch contradict each other, the index is made anew.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from pk.core.log.index import TimestampOffset
+from pk.core.log.segment import Segment
+from pk.core.record.batch import HEADER_BYTES, BatchHeader, CorruptBatch, check_crc
+
+_INT64_MAX: Final = (1 << 63) - 1
+
+
+def latest(segment: Segment) -> TimestampOffset:
+    """`Segment.max_timestamp`, held against the log once. Raises OSError, CorruptBatch."""
+    found = segment.max_timestamp
+    if not segment.times_proved and not segment.active:
+        if found.timestamp >= 0 and not _agrees(segment, found):
+            segment.remake_indexes(segment.time_index.file.path)
+        segment.times_proved = True
+    return segment.max_timestamp
+
+
+def batches_from(
+    segment: Segment, timestamp: int, from_offset: int
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches, in order, that end at or after `from_offset` and hold something not earlier than `timestamp`. Raises
+    OSError, CorruptBatch."""
+    # Taken first: the indexes may grow meanwhile.
+    position = segment.begin_at(_INT64_MAX)
+    before, entry = segment.ask_index(lambda: segment.time_index.around(timestamp))
+    if not segment.active and not all(_agrees(segment, e) for e in (before, entry) if e):
+        segment.remake_indexes(segment.time_index.file.path)
+        position = segment.begin_at(_INT64_MAX)
+        _, entry = segment.ask_index(lambda: segment.time_index.around(timestamp))
+    if entry is not None:
+        position = segment.begin_at(max(entry.offset - 1, from_offset))
+    for at, header in segment.headers(position):
+        if header.max_timestamp >= timestamp and header.last_offset >= from_offset:
+            yield at, header
+
+
+def _agrees(segment: Segment, entry: TimestampOffset) -> bool:
+    """Whether the batch that holds the entry's offset has its timestamp; also where that batch is damaged, and cannot tell."""
+    try:
+        position = segment.begin_at(entry.offset)
+        # One header at a time: nearly always the first is the one.
+        for at, header in segment.headers(position, chunk_bytes=HEADER_BYTES):
+            if header.last_offset < entry.offset:
+                continue
+            if header.base_offset <= entry.offset and header.max_timestamp == entry.timestamp:
+                return True
+            check_crc(segment.batch_at(at, header), 0, header)
+            return False
+    except CorruptBatch:
+        return True
+    return False
