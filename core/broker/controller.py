@@ -199,6 +199,8 @@ class Controller:
         error: Exception | None = FateUnknown("the controller stopped while it appended")
         try:
             image = await self._decide(batch, events)
+            if self._closed is not None:
+                raise Fenced(self._closed)  # lost while it decided: nothing more is appended
             if events:
                 await self._store.append(self.epoch, before.offset, events)
             error = None

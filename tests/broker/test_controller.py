@@ -3,7 +3,6 @@ early, failures."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,13 +11,11 @@ import pytest
 import trio
 import trio.testing
 
-from pk.core.broker import controller as controller_module
 from pk.core.broker.controller import Controller
 from pk.core.broker.controller_link import FateUnknown
-from pk.core.broker.office import Decide, Elsewhere
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
-from pk.core.meta.events import Event, PartitionCreated, ProducerIdsAllocated, TopicCreated
+from pk.core.meta.events import Event, ProducerIdsAllocated, TopicCreated
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MemoryLog, MemoryStore, StoreFailed
 from pk.core.record.batch import iter_headers, records
@@ -92,10 +89,6 @@ def allocate(image: MetadataImage) -> Decision[Event]:
     )
 
 
-def make_topic(image: MetadataImage) -> Decision[Event]:
-    return Decision([TopicCreated("t", bytes(16)), PartitionCreated(bytes(16), 0, (1,), (1,), 1)])
-
-
 @asynccontextmanager
 async def running(store: Watched | None = None, **options: Any) -> AsyncIterator[Running]:
     store = store if store is not None else Watched()
@@ -133,75 +126,6 @@ def test_decisions_are_made_one_after_another() -> None:
             assert await one.store.load() == one.controller.image
 
     run(main)
-
-
-def test_what_takes_long_is_decided_and_applied_in_a_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(controller_module, "LARGE_IMAGE", 0)
-    monkeypatch.setattr(controller_module, "LARGE_DECISION", 0)
-    seen: list[tuple[str, bool]] = []
-
-    def note(what: str, then: Decide) -> Decide:
-        seen.append((what, threading.current_thread() is threading.main_thread()))
-        return then
-
-    def ask() -> Decide:
-        return note("asked", lambda image: note("decided", allocate)(image))
-
-    def fail() -> Decide:
-        raise KafkaError(ErrorCode.INVALID_REQUEST)
-
-    async def main() -> None:
-        async with running() as one:
-            await one.controller.submit(make_topic)
-            with pytest.raises(KafkaError):
-                await one.controller.submit(Elsewhere(fail))
-            replies: list[int] = []
-
-            async def submit(decide: Decide) -> None:
-                replies.append(await one.controller.submit(decide))
-
-            async with trio.open_nursery() as nursery:
-                for _ in range(5):
-                    nursery.start_soon(submit, Elsewhere(ask))
-                    nursery.start_soon(submit, allocate)
-            assert sorted(replies) == list(range(10)), "each on what was decided before it"
-            assert set(seen) == {("asked", True), ("decided", False)}
-            assert one.published[-1] is one.controller.image
-            assert await one.store.load() == one.controller.image
-
-    trio.run(main)  # a thread looks idle to a clock that jumps
-
-
-def test_what_is_not_decided_when_the_controller_stops_did_not_happen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(controller_module, "LARGE_IMAGE", 0)
-    errors: list[ErrorCode | int] = []
-
-    async def main() -> None:
-        async with trio.open_nursery() as outer, running() as one:
-
-            def decide(image: MetadataImage) -> Decision[Event]:
-                trio.from_thread.run_sync(one.stop)
-                return allocate(image)
-
-            async def ask() -> None:
-                with pytest.raises(KafkaError) as refused:
-                    await one.controller.submit(Elsewhere(lambda: decide))
-                errors.append(refused.value.code)
-
-            await one.controller.submit(make_topic)
-            before = one.controller.image
-            for _ in range(2):
-                outer.start_soon(ask)
-            await trio.sleep_forever()
-        assert sorted(errors) == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER]
-        assert one.controller.image is before
-        assert await one.store.load() == before
-
-    trio.run(main)
 
 
 def test_what_queues_up_goes_into_one_append() -> None:
