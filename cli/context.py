@@ -173,6 +173,8 @@ class Context:
 
     def show(self, listing: Listing) -> None:
         look = self.look
+        if not listing.rows and self.failures and look.format in ("table", "wide"):
+            return  # nothing came of it, as was said; its columns say no more
         self.write(render(listing, look))
         if look.where is not None:
             self._tell_why_nothing(listing, look)

@@ -195,7 +195,7 @@ def _move(kept: Kept, now: r.OffsetAndMetadata | None, start: Any, end: Any) -> 
     move = Move(kept.group, kept.tp, at, kept.offset, kept.leader_epoch, kept.metadata, "", was=now)
     note = "" if at in (kept.after, kept.offset) else f"moved since, from {_said(kept.after)}"
     if kept.offset is None:
-        none = "deleted: there was none before" if at is not None else "there is none, as before"
+        none = "deleted: none before" if at is not None else "there is none, as before"
         return move._replace(deletes=True, metadata="", note=f"{note}; {none}" if note else none)
     error = next((a for a in (start, end) if isinstance(a, Exception)), None)
     if error is not None:

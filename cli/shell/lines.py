@@ -315,18 +315,12 @@ class Shell:
         if not isinstance(node, Command) or node.name in _NOT_FILLED or place.plain:
             return words
         given = {option.dest for option, _ in place.given}
-        if given & {
-            "help",
-            "topics",
-            "topic",
-            "groups",
-            "group",
-            "include",
-            "all_groups",
-            "from_file",
-        }:
-            return words
         first = node.arguments[0].name if node.arguments else ""
+        instead = {"help", "topics", "topic", "include", "from_file"}
+        if first != "TOPIC":  # what is about a topic may be so as a member of a group
+            instead |= {"groups", "group", "all_groups"}
+        if given & instead:
+            return words
         name = self.cache.current(
             "topic" if first == "TOPIC" else "group" if first == "GROUP" else ""
         )

@@ -321,8 +321,10 @@ def test_use_fills_in_what_is_not_named() -> None:
     assert shell.filled(["topics", "describe"]) == ["topics", "describe", "orders"]
     assert shell.filled(["topics", "describe", "x"]) == ["topics", "describe", "x"]
     assert shell.filled(["consume", "-n", "5"]) == ["consume", "-n", "5", "orders"]
+    assert shell.filled(["consume", "-g", "app"]) == ["consume", "-g", "app", "orders"]
     assert shell.filled(["consume", "-t", "x"]) == ["consume", "-t", "x"]
     assert shell.filled(["groups", "lag"]) == ["groups", "lag", "billing"]
+    assert shell.filled(["groups", "lag", "-t", "x"]) == ["groups", "lag", "-t", "x"]
     assert shell.filled(["topics", "delete"]) == ["topics", "delete"]
     assert shell.filled(["topics", "list"]) == ["topics", "list"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -203,3 +204,34 @@ def test_the_next_command_tells_of_a_throttle_that_was_left(pk: Pk) -> None:
     assert pk.run("topics", "list", topic).stderr == b""  # nobody reads there
     pk.run("reassign", "throttle", "--remove", "-y")
     assert not told()
+
+
+def test_reading_goes_on_when_a_partition_has_its_leader_again(pk: Pk) -> None:
+    """Of the only replica: by hand, begun before it was lost and after, and as a member of a group."""
+    topic = pk.topic("headless", "1,3")
+    group = fresh_name("headless")
+    words = ("consume", topic, "-f", "%p:%v;")
+    pk.run("produce", "-t", topic, "-p", "1", stdin=b"before\n")
+    lost = "No leader now: .*/1; read"
+    before = pk.on_terminal(*words, "--tail", "1", "--follow", columns=200)
+    member = pk.on_terminal(*words, "-g", group, "--from-beginning", columns=200)
+    for screen in (before, member):
+        screen.wait_for("1:before")
+    pk.cluster.kill(3)
+    try:
+        for screen in (before, member):
+            screen.wait_for(re.compile(lost), timeout=60)
+        after = pk.on_terminal(*words, columns=200)
+        after.wait_for(re.compile(lost), timeout=60)
+        after.wait_for("Waiting for new records")  # the end of the other is known
+        pk.run("produce", "-t", topic, "-p", "0", stdin=b"meanwhile\n")
+        for screen in (before, member, after):
+            screen.wait_for("0:meanwhile")
+    finally:
+        pk.cluster.start(3)
+    wait_in_sync(pk.cluster.bootstrap, topic, 2, 1)
+    pk.run("produce", "-t", topic, "-p", "1", stdin=b"again\n")
+    for screen in (before, member, after):
+        screen.wait_for("1:again", timeout=60)
+        screen.keys("ctrl-c")
+        assert (screen.end(), screen.traces()) == (130, [])
