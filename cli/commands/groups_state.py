@@ -104,7 +104,7 @@ async def describe_existing(
         elif isinstance(answer, r.GroupDescription):
             found.append(answer)
             told = (
-                (m.member_id, m.instance_id, f"{m.client_id} at {m.client_host}")
+                (m.member_id, m.instance_id, f"{m.client_id} at {m.client_host.removeprefix('/')}")
                 for m in answer.members
             )
             remember_members(context.settings.bootstrap, name, told)

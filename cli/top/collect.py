@@ -27,10 +27,12 @@ from pk.core.errors import KafkaError, ProtocolError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError, NoBrokers
+from pk.net.client.errors import ClientError, NoBrokers, Unanswered
 
 _ANSWER_S = 3.0
 """A broker that has not answered by then is told to be silent; it may be stopped and hold its connections open."""
+_FIRST_S = 5.0
+"""The same of the very first answer, without which there is nothing to show."""
 _WHOLE_S = 30.0
 """The same where everything is asked for at once."""
 _PARTITIONS = (1000, 20_000)
@@ -133,7 +135,10 @@ class Collector:
     async def begin(self) -> None:
         """The first answer, without which there is no screen: who the brokers are. Raises what the request raises."""
         cluster = self.admin.cluster
-        await self._answered(lambda: cluster.refresh(()), "brokers")
+        with trio.move_on_after(_FIRST_S) as waited:
+            await cluster.refresh(())
+        if waited.cancelled_caught:
+            raise Unanswered(cluster.silent(), _FIRST_S * 1000)
         self.model.see_nodes(cluster.metadata.brokers, None, cluster.metadata.cluster_id)
 
     def _done(self, name: str, started: float, every_s: float) -> None:

@@ -216,7 +216,7 @@ def test_groups_and_their_offsets_are_deleted(at: Run, fresh: Fresh, timed_topic
         {"group": group, "offsets": 1, "result": "deleted", "error": None}
     ]
     missing = at("groups", "describe", group)
-    assert (missing.code, "no group" in missing.err) == (1, True)
+    assert (missing.code, missing.out, "no group" in missing.err) == (1, b"", True)
 
 
 def test_commits_are_read_from_without_joining(at: Run, fresh: Fresh, timed_topic: str) -> None:

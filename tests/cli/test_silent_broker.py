@@ -23,6 +23,7 @@ from pk.cli.exits import Exit
 from pk.cli.main import main
 from pk.cli.session import open_session
 from pk.cli.settings import Settings
+from pk.cli.top import collect
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
@@ -145,6 +146,16 @@ def test_a_terminal_says_whom_it_waits_for_until_there_is_more_to_say(
     assert f"Waiting for 127.0.0.1:{port}, 0 s; Ctrl-C stops." in shown.raw
     assert "Waiting" not in shown.screen
     assert shown.screen.startswith(f"127.0.0.1:{port} did not answer within 1.2 s; name another")
+
+
+def test_top_gives_up_where_there_is_no_first_answer(
+    pk: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collect, "_FIRST_S", 0.2)
+    with listening(lambda _: None) as port:
+        ran = pk("top", "-n", "1", "-b", f"127.0.0.1:{port}")
+    assert (ran.code, ran.out) == (Exit.TIMED_OUT, b"")
+    assert ran.err.startswith(f"127.0.0.1:{port} did not answer within 0.2 s; name another with -b")
 
 
 def test_who_is_silent_to_several_clients_of_a_session_is_named_once() -> None:
