@@ -20,8 +20,10 @@ from clients.pk_broker import PkBroker, running
 from clients.topics import wait_until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from listeners import scripted
 from terminal import Terminal
 from trio.testing import MockClock
+from two_partitions import KNOWN, Two
 
 from pk.cli.commands import cp_run
 from pk.cli.context import Context, Streams
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
 
+IMPATIENT = ("-X", "default.api.timeout.ms=300")
 FORMAT = r"%p %T %k %v %h\n"
 
 
@@ -216,6 +219,16 @@ def test_nothing_is_copied_without_a_yes(
     assert asked.end() == 0
     assert asked.traces() == []
     assert len(at("consume", target, "-e").lines) == 20
+
+
+def test_a_partition_without_a_leader_is_named_while_it_is_waited_for(pk: Run) -> None:
+    cluster = Two()
+    cluster.leaders = [1, -1]
+    with scripted(lambda _: cluster.handle) as cluster.broker:
+        cluster.broker.versions = {k: v for k, v in cluster.broker.versions.items() if k in KNOWN}
+        ran = pk("cp", "t", "u", "--once", "-d", "-b", cluster.broker.address, *IMPATIENT)
+    assert ran.code != 0
+    assert ran.err.startswith("No leader now: t/1; waiting for one. `pk why partition t/1` says")
 
 
 def test_a_copy_onto_itself_must_end(at: Run, orders: str) -> None:
