@@ -129,7 +129,8 @@ CONSUME = Command(
     ),
     notes="""\
 Records of __consumer_offsets and __transaction_state are decoded; without -f each is a line of JSON, its key beside its value.
-Positions: `pk help positions`. Formats: `pk help formats`.""",
+Positions: `pk help positions`. Formats: `pk help formats`.
+A partition without a leader is read when it has one, unless a range is to end: then it is left out, and fails the command.""",
 )
 
 PRODUCE = Command(
