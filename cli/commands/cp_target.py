@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import trio
-
 from pk.cli.commands.common import is_unknown, unknown_topic
+from pk.cli.commands.heard import until_topics
 from pk.cli.context import Context, join
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.settings import Settings, choose_profile, read_properties
@@ -18,9 +17,6 @@ from pk.net.client.results import (
     ResourceType,
     TopicDescription,
 )
-
-_KNOWN_S = 10.0
-_AGAIN_S = 0.05
 
 
 def target_context(context: Context) -> Context:
@@ -141,15 +137,7 @@ async def create_targets(
         answer = answers[topic.name]
         if not isinstance(answer, CreatedTopic):
             raise answer
-    await _until_known(there, [t.name for t in new])
+    await until_topics(
+        there, [t.name for t in new], lambda _, told: isinstance(told, TopicDescription)
+    )
     context.say(f"Created {join([t.name for t in new])}.")
-
-
-async def _until_known(admin: Admin, names: list[str]) -> None:
-    """Waits until the brokers tell of the new topics; the controller answers before they have heard."""
-    with trio.move_on_after(_KNOWN_S):
-        while names:
-            found = await admin.describe_topics(names)
-            names = [n for n in names if not isinstance(found[n], TopicDescription)]
-            if names:
-                await trio.sleep(_AGAIN_S)

@@ -13,6 +13,7 @@ from prompt_toolkit.document import Document
 from pk.cli.complete import Candidate, matching
 from pk.cli.grammar import Group
 from pk.cli.shell.cache import Cache
+from pk.cli.shell.own_words import NOT_HERE
 from pk.cli.shell.words import is_after_output, parted, quoted
 
 OWN_WORDS = (
@@ -32,8 +33,6 @@ BEHIND_COMMANDS = (
     Candidate("\\w", "look again every 2 seconds, or so many as follow"),
     Candidate("\\G", "a line for each value"),
 )
-NOT_HERE = frozenset(("up", "shell", "completion"))
-"""Commands that make no sense inside the shell."""
 
 SHOWN_MAX = 200
 _RANKED_MAX = 2_000

@@ -25,15 +25,12 @@ from pk.cli.run import handler_of
 from pk.cli.settings import Settings, settings_of
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.engine import Engine, Job, told
-from pk.cli.shell.own_words import HELP
+from pk.cli.shell.own_words import HELP, NOT_HERE
 from pk.cli.shell.paging import HeldError, HeldOutput
 from pk.cli.shell.words import Line, split_line
 from pk.cli.suspending import heeding
 from pk.cli.tree import ROOT
 from pk.net.endings import drop_dead_terminal, ending_signals
-
-NOT_HERE = frozenset(("up", "shell", "completion"))
-"""Commands that make no sense inside the shell."""
 
 _NOT_FILLED = frozenset(("create", "delete", "cp"))
 """Commands that want their topics named, whatever `use` says."""

@@ -1,4 +1,4 @@
-"""What the shell can do beside the commands; `\\?` shows it."""
+"""What the shell can do beside the commands, which `\\?` shows, and what it cannot."""
 
 HELP = r"""The commands of pk, without the word pk: `help` lists them, `help topics create` explains one.
 
@@ -24,3 +24,6 @@ Ctrl-R find earlier lines, Right takes the grey suggestion, Ctrl-X Ctrl-E opens
 $EDITOR. Ctrl-C ends what runs and never the shell. Lines that hold a secret are
 not kept in the history.
 """
+
+NOT_HERE = frozenset(("up", "shell", "completion"))
+"""Commands that make no sense inside the shell."""

@@ -234,3 +234,23 @@ FORMATTER_PROPERTIES = Option(
     help="A property of Apache's formatter: print.key, print.timestamp, key.separator, …",
     complete="formatter-property",
 )
+
+AILING = (
+    Option(
+        "--under-replicated",
+        "--under-replicated-partitions",
+        help="Only partitions with fewer in-sync replicas than replicas.",
+    ),
+    Option("--offline", "--unavailable-partitions", help="Only partitions without a leader."),
+    Option(
+        "--under-min-isr",
+        "--under-min-isr-partitions",
+        help="Only partitions with fewer in-sync replicas than min.insync.replicas.",
+    ),
+    Option(
+        "--at-min-isr",
+        "--at-min-isr-partitions",
+        help="Only partitions with exactly min.insync.replicas of them.",
+    ),
+)
+"""Filters of lists of partitions; several together choose what any of them does."""

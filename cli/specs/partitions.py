@@ -1,7 +1,7 @@
 """`pk partitions` and `pk isr`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import CHANGE, CONNECTION, LISTING, NAMED, WATCHABLE
+from pk.cli.specs.common import AILING, CHANGE, CONNECTION, LISTING, NAMED, WATCHABLE
 
 _TOPICS = Argument(
     "TOPIC",
@@ -11,24 +11,6 @@ _TOPICS = Argument(
     complete="topic",
 )
 _INTERNAL = Option("-i", "--internal", help="Internal topics too, where no topic is named.")
-_HEALTH = (
-    Option(
-        "--under-replicated",
-        "--under-replicated-partitions",
-        help="Only partitions with fewer in-sync replicas than replicas.",
-    ),
-    Option("--offline", "--unavailable-partitions", help="Only partitions without a leader."),
-    Option(
-        "--under-min-isr",
-        "--under-min-isr-partitions",
-        help="Only partitions with fewer in-sync replicas than min.insync.replicas.",
-    ),
-    Option(
-        "--at-min-isr",
-        "--at-min-isr-partitions",
-        help="Only partitions with exactly min.insync.replicas of them.",
-    ),
-)
 
 ISR = Command(
     "isr",
@@ -50,7 +32,7 @@ ISR = Command(
     options=(
         NAMED,
         _INTERNAL,
-        *_HEALTH,
+        *AILING,
         Option(
             "-w",
             "--watch",
@@ -92,7 +74,7 @@ PARTITIONS = Group(
             options=(
                 NAMED,
                 _INTERNAL,
-                *_HEALTH,
+                *AILING,
                 Option(
                     "--not-preferred",
                     help="Only partitions that another than the preferred replica leads.",

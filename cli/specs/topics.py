@@ -2,6 +2,7 @@
 
 from pk.cli.grammar import Argument, Command, Group, Option
 from pk.cli.specs.common import (
+    AILING,
     CHANGE,
     COMMITS_OF,
     CONNECTION,
@@ -18,6 +19,11 @@ _PLACED = (
     "topic partition:int start:int end:int records:int begin:int? until:int? leader_epoch:int?"
 )
 
+_PARTITION = (
+    "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+    "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+)
+
 _CONFIG = Option(
     "-c",
     "--config",
@@ -26,24 +32,6 @@ _CONFIG = Option(
     repeat=True,
     help="A config of the topic; may be given again.",
     complete="topic-config",
-)
-_HEALTH = (
-    Option(
-        "--under-replicated",
-        "--under-replicated-partitions",
-        help="Only partitions with fewer in-sync replicas than replicas.",
-    ),
-    Option("--offline", "--unavailable-partitions", help="Only partitions without a leader."),
-    Option(
-        "--under-min-isr",
-        "--under-min-isr-partitions",
-        help="Only partitions with fewer in-sync replicas than min.insync.replicas.",
-    ),
-    Option(
-        "--at-min-isr",
-        "--at-min-isr-partitions",
-        help="Only partitions with exactly min.insync.replicas of them.",
-    ),
 )
 
 TOPICS = Group(
@@ -96,27 +84,12 @@ TOPICS = Group(
                     "under_replicated:bool leader_epoch:int elr:[int]? last_known_elr:[int]? "
                     "offline_replicas:[int]}] configs:[{name value? source}]"
                 ),
-                "under_replicated": (
-                    "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-                    "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-                ),
-                "offline": (
-                    "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-                    "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-                ),
-                "under_min_isr": (
-                    "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-                    "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-                ),
-                "at_min_isr": (
-                    "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-                    "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-                ),
+                "under_replicated": _PARTITION,
+                "offline": _PARTITION,
+                "under_min_isr": _PARTITION,
+                "at_min_isr": _PARTITION,
             },
-            rows=(
-                "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-                "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-            ),
+            rows=_PARTITION,
             arguments=(
                 Argument(
                     "TOPIC",
@@ -130,7 +103,7 @@ TOPICS = Group(
                 NAMED,
                 Option("-i", "--internal", help="Internal topics too, where no topic is named."),
                 Option("-a", "--all-configs", help="Every config, not only those that were set."),
-                *_HEALTH,
+                *AILING,
                 *WATCHABLE,
                 *CONNECTION,
             ),
