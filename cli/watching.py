@@ -17,7 +17,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import trio
 
@@ -422,6 +422,3 @@ def _framed(data: bytes, at_ms: int, look: Look, *, first: bool) -> bytes:
     if look.format == "csv" and not first:
         return data.partition(b"\n")[2]
     return data
-
-
-__all__: list[Any] = ["Picture", "lit_cells", "painted_lines", "watch"]

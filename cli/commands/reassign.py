@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from pk.cli.commands import reassign_files as files
 from pk.cli.commands.reassign_pace import AUTO, START_RATE
 from pk.cli.commands.reassign_plan import (
-    BALANCES,
     BrokerChange,
     Change,
     Intent,
@@ -321,6 +320,3 @@ async def rollback(context: Context) -> int | None:
         return None
     context.say(f"Back to what {wanted.name} says was there before.")
     return await carry_out(context, admin, made, rate, {})
-
-
-__all__ = ["BALANCES", "apply", "plan_command", "rollback"]

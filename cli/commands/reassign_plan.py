@@ -17,16 +17,13 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from pk.cli.context import place_name
 from pk.core.values import TopicPartition
 
 Replicas = tuple[int, ...]
 Racks = Mapping[int, str | None]
-
-BALANCES: Final = ("all", "replicas", "leaders", "bytes")
-"""What `--balance` may even out; `all` is replicas and then leaders."""
 
 _EVEN_ENOUGH = 0.1
 """Bytes are balanced when the fullest and the emptiest broker differ by less than this part of their mean."""

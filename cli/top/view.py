@@ -436,6 +436,3 @@ def encoded(lines: Sequence[Line], *, colour: bool) -> bytes:
         out.append("".join(pieces))
     # A line is cleared before it is written: after it, the last cell of a full line would go.
     return ("\x1b[H\x1b[K" + "\r\n\x1b[K".join(out)).encode(errors="replace")
-
-
-__all__ = ["Line", "Painter", "Told", "TopColumn", "encoded", "timeline"]
