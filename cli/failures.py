@@ -74,6 +74,11 @@ def leaf(error: BaseException) -> BaseException:
     return error
 
 
+def error_name(error: BaseException) -> str:
+    """What the column `error` says to programs: the name of the code, or the kind of a failure that has none."""
+    return error.name if isinstance(error, KafkaError) else type(error).__name__
+
+
 def exit_code(error: BaseException) -> Exit:
     """The exit code of a command that ended with `error`."""
     match error:

@@ -21,11 +21,10 @@ from pk.cli.commands.heard import until_configs
 from pk.cli.commands.undo_configs import remember_configs, settle_configs
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.failures import exit_code, exit_of_rows, phrase, sentence
+from pk.cli.failures import error_name, exit_code, exit_of_rows, phrase, sentence
 from pk.cli.grammar import nearest
 from pk.cli.settings import read_properties
 from pk.cli.undo import how_to_undo
-from pk.core.errors import KafkaError
 from pk.net.client.results import (
     ConfigChange,
     ConfigEntry,
@@ -203,7 +202,7 @@ async def make_changes(context: Context, plan: ConfigPlan) -> list[dict[str, Any
         for row in plan.rows:
             if row["resource"] == shown_name(resource):
                 row["result"] = phrase(error)
-                row["error"] = error.name if isinstance(error, KafkaError) else type(error).__name__
+                row["error"] = error_name(error)
     return plan.rows
 
 

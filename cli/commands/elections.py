@@ -15,7 +15,7 @@ from pk.cli.commands.reassign_state import describe_nodes, is_pattern, named_top
 from pk.cli.commands.reassign_view import on_stderr
 from pk.cli.context import Context, count, place_name
 from pk.cli.exits import CommandError, Refused, Unusable
-from pk.cli.failures import phrase, sentence
+from pk.cli.failures import error_name, phrase, sentence
 from pk.cli.names import remember
 from pk.cli.output import Column, Listing
 from pk.core.errors import ErrorCode, KafkaError
@@ -260,7 +260,7 @@ async def _elect(
         elif error is not None:
             context.fail(error)
             row["result"] = phrase(error)
-            row["error"] = error.name if isinstance(error, KafkaError) else type(error).__name__
+            row["error"] = error_name(error)
         rows.append(row)
     context.show(Listing(_RESULT, rows))
     if context.failures:

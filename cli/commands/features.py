@@ -7,7 +7,7 @@ import trio
 
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.failures import phrase, sentence
+from pk.cli.failures import error_name, phrase, sentence
 from pk.cli.grammar import nearest
 from pk.cli.names import remember
 from pk.cli.output import Column, Listing
@@ -244,7 +244,7 @@ async def _update(
                 "from": rows[name]["level"],
                 "to": level,
                 "result": done if error is None else phrase(error),
-                "error": error.name if isinstance(error, KafkaError) else None,
+                "error": error_name(error) if error else None,
             }
         )
     context.show(Listing(_CHANGES, shown))

@@ -23,11 +23,10 @@ from pk.cli.commands.groups_state import (
 from pk.cli.commands.undo_offsets import Kept, remember
 from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.failures import phrase
+from pk.cli.failures import error_name, phrase
 from pk.cli.output import Column, Document, Listing, Section
 from pk.cli.specs.groups import GROUP_STATES, GROUP_TYPES
 from pk.cli.times import show_span
-from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -345,8 +344,10 @@ def _say_undo(context: Context, kept: str | None, done: bool) -> None:
 def _result(context: Context, group: str, error: Exception | None) -> dict[str, Any]:
     if error is not None:
         context.failed(error, group)
-    name = error.name if isinstance(error, KafkaError) else type(error).__name__ if error else None
-    return {"result": phrase(error) if error else "deleted", "error": name}
+    return {
+        "result": phrase(error) if error else "deleted",
+        "error": error_name(error) if error else None,
+    }
 
 
 _OFFSET_RESULT = (
@@ -401,7 +402,7 @@ async def delete_offsets(context: Context) -> None:
                 else "would be deleted"
                 if args.dry_run
                 else "deleted",
-                "error": error.name if isinstance(error, KafkaError) else None,
+                "error": error_name(error) if error else None,
             }
         )
     context.show(Listing(_OFFSET_RESULT, rows))

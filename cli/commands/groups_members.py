@@ -10,10 +10,9 @@ from typing import Any
 from pk.cli.commands.groups_state import describe_existing, member_name, wanted_groups
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.failures import phrase
+from pk.cli.failures import error_name, phrase
 from pk.cli.grammar import nearest
 from pk.cli.output import Column, Listing
-from pk.core.errors import KafkaError
 from pk.net.client import results as r
 
 _REMOVED = (
@@ -69,7 +68,7 @@ async def remove(context: Context) -> None:
         if error is not None:
             context.failed(error, row["member_id"])
         row["result"] = phrase(error) if error else "removed"
-        row["error"] = error.name if isinstance(error, KafkaError) else None
+        row["error"] = error_name(error) if error else None
     context.show(Listing(_REMOVED, rows))
 
 

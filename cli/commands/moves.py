@@ -15,7 +15,7 @@ from pk.cli import undo
 from pk.cli.commands.common import say_table
 from pk.cli.commands.reassign_state import sizes_by_replica
 from pk.cli.context import Context, count, join
-from pk.cli.failures import phrase
+from pk.cli.failures import error_name, phrase
 from pk.cli.output import Column, Listing
 from pk.cli.times import show_time
 from pk.core.errors import ErrorCode, KafkaError
@@ -129,7 +129,7 @@ def rows_of(moves: Sequence[Move], times: Times, result: str) -> list[dict[str, 
             else None,
             "note": m.note or None,
             "result": phrase(m.error) if m.error else result,
-            "error": m.error.name if isinstance(m.error, KafkaError) else None,
+            "error": error_name(m.error) if m.error else None,
         }
         for m in moves
     ]

@@ -30,7 +30,7 @@ from pk.cli.commands.throttles import (
 )
 from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import CommandError, Exit
-from pk.cli.failures import exit_code, phrase, sentence
+from pk.cli.failures import error_name, exit_code, phrase, sentence
 from pk.cli.output import Listing
 from pk.cli.paths import make_user_dir
 from pk.core.errors import ErrorCode, KafkaError
@@ -90,7 +90,7 @@ class Moving:
     def fail(self, tp: TopicPartition, error: Exception) -> None:
         self.context.fail(error)
         self.results[tp] = phrase(error)
-        self.errors[tp] = error.name if isinstance(error, KafkaError) else type(error).__name__
+        self.errors[tp] = error_name(error)
 
     # start
 

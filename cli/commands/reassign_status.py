@@ -25,9 +25,8 @@ from pk.cli.commands.throttles import (
 )
 from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import CommandError, Exit, Unusable
-from pk.cli.failures import phrase
+from pk.cli.failures import error_name, phrase
 from pk.cli.output import Column, Document, Listing, Section
-from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
@@ -363,7 +362,7 @@ async def cancel(context: Context) -> None:
                 done.append(tp)
             else:
                 context.failed(error, place_name(tp))
-                row["error"] = error.name if isinstance(error, KafkaError) else str(error)
+                row["error"] = error_name(error)
         await _after_cancel(context, admin, live, done)
     context.show(Listing(_CANCELLED, rows))
 

@@ -7,7 +7,7 @@ from pk.cli.commands.common import existing_topics, is_unknown, topic_names, unk
 from pk.cli.commands.heard import until_topics
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.failures import phrase
+from pk.cli.failures import error_name, phrase
 from pk.cli.names import recall, remember
 from pk.cli.output import Column, Listing
 from pk.core.errors import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ def result_row(
     if error is not None:
         context.fail(error)
         row["result"] = phrase(error)
-        row["error"] = error.name if isinstance(error, KafkaError) else type(error).__name__
+        row["error"] = error_name(error)
     return row
 
 

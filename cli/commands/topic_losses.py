@@ -15,7 +15,7 @@ from pk.cli.commands.common import (
 from pk.cli.commands.places import check_group, lacks_commit, places_of
 from pk.cli.context import Context, count, join, place_name
 from pk.cli.exits import Unusable
-from pk.cli.failures import phrase, sentence
+from pk.cli.failures import error_name, phrase, sentence
 from pk.cli.output import Column, Listing
 from pk.cli.resolve import Place, bounds_of, now_ms, positions_option, resolve
 from pk.core.errors import KafkaError
@@ -109,7 +109,7 @@ async def trim(context: Context) -> None:
             if isinstance(answer, Exception):
                 context.fail(answer)
                 row["result"] = phrase(answer)
-                row["error"] = getattr(answer, "name", type(answer).__name__)
+                row["error"] = error_name(answer)
             elif answer is not None:
                 row["start"], row["result"] = answer, "trimmed"
     for row in rows:
@@ -196,8 +196,7 @@ def _row(context: Context, tp: TopicPartition, place: Place | Exception) -> dict
     if isinstance(place, Exception):
         context.fail(place)
         empty = dict.fromkeys(("start", "target", "end", "records", "note"))
-        name = getattr(place, "name", type(place).__name__)
-        return {**row, **empty, "result": phrase(place), "error": name}
+        return {**row, **empty, "result": phrase(place), "error": error_name(place)}
     lost = max(place.begin - place.start, 0)
     done = "would be trimmed" if context.args.dry_run else "trimmed"
     return {

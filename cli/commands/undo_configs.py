@@ -10,9 +10,8 @@ from typing import Any
 from pk.cli import undo as store
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Refused
-from pk.cli.failures import phrase, sentence
+from pk.cli.failures import error_name, phrase, sentence
 from pk.cli.output import Column, Listing
-from pk.core.errors import KafkaError
 from pk.net.client.results import (
     ConfigChange,
     ConfigEntry,
@@ -208,7 +207,7 @@ async def _do(
         error = next((answers[res] for res in failed if _name(res) == row["resource"]), None)
         if row["result"] == "would be set":
             row["result"] = phrase(error) if error else "set"
-            row["error"] = error.name if isinstance(error, KafkaError) else None
+            row["error"] = error_name(error) if error else None
     for resource in failed:
         error = answers[resource]
         assert error is not None

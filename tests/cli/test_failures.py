@@ -6,7 +6,7 @@ import pytest
 
 from pk.cli.context import Context, Streams
 from pk.cli.exits import CommandError, Exit, Refused, Unusable
-from pk.cli.failures import exit_code, exit_of_rows, leaf, sentence
+from pk.cli.failures import error_name, exit_code, exit_of_rows, leaf, sentence
 from pk.cli.grammar import Args
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.errors import (
@@ -80,6 +80,11 @@ def test_code_and_sentence(error: BaseException, code: int, said: str) -> None:
     text = sentence(error)
     assert said in text
     assert "\n" not in text and text.endswith((".", "?"))
+
+
+def test_the_name_of_an_error_for_programs() -> None:
+    assert error_name(KafkaError(ErrorCode.INVALID_CONFIG, "said")) == "INVALID_CONFIG"
+    assert error_name(ConnectFailed("h:1", "refused")) == "ConnectFailed"
 
 
 def test_rows_that_failed_alike_give_their_code_else_1() -> None:
