@@ -29,8 +29,8 @@ def marked() -> bool:
 async def tell_left_throttles(context: "Context") -> None:
     """Says on a terminal that a throttle was left behind in the cluster that the command talked to, and what removes it;
     in the shell once."""
-    told = not context.streams.err_terminal or context.path[:1] == ("reassign",)
-    if told or context.session is None or not marked():
+    needless = not context.streams.err_terminal or context.path[:1] == ("reassign",)
+    if needless or context.session is None or not marked():
         return
     import trio
 

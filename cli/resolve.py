@@ -58,6 +58,8 @@ def positions_option(text: str, option: str, zone: tzinfo | None = None) -> Posi
 
 
 class Bounds(NamedTuple):
+    """Where the log of a partition begins and ends, and what else positions in it are found by: offsets."""
+
     start: int
     latest: int
     by_time: Mapping[int, int]

@@ -232,6 +232,7 @@ def prose(rows: Sequence[Row], context: Context, *, several: bool) -> str:
 
 
 def remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> None:
+    """Keeps the keys of topics and brokers for completion, where the answer is of all of them and not of a few."""
     if resource.type in (ResourceType.TOPIC, ResourceType.BROKER) and len(entries) > 10:
         remember("", f"{_WORDS[resource.type]}-config", (e.name for e in entries))
 

@@ -109,8 +109,8 @@ async def isr_rows(context: Context, admin: Admin, wanted: Partitions) -> list[d
         nursery.start_soon(_ask_all, admin, _by_broker(wanted), _DEBUGGING_REPLICA, ends, failed)
     for broker, error in sorted(failed.items()):
         context.failed(error, f"broker {broker}")
-    ailing = {tp: p for tp, p in wanted.items() if p.under_replicated}
-    seen = await witnesses(admin, ailing, ends) if ailing else {}
+    behind = {tp: p for tp, p in wanted.items() if p.under_replicated}
+    seen = await witnesses(admin, behind, ends) if behind else {}
     return [
         isr_row(tp, p, watermarks.get(tp, {}).get(p.leader_id), ends.get(tp, {}), seen)
         for tp, p in wanted.items()

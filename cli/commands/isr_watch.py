@@ -46,7 +46,7 @@ _ROOMY = 100
 
 
 class Gone(NamedTuple):
-    """A replica that is not in sync, and since when; None: since before the watch began."""
+    """A replica that is not in sync."""
 
     tp: TopicPartition
     broker: int
@@ -98,6 +98,7 @@ class History:
 
     def __init__(self) -> None:
         self._since: dict[Gone, int | None] = {}
+        """None: it was gone before the watch began, and nobody has said since when."""
 
     def begin(self, partitions: Partitions) -> list[dict[str, Any]]:
         """What was out of sync before anybody looked: a row for each such partition, without a time."""

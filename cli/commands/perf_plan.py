@@ -93,9 +93,8 @@ def spec_of(context: Context, test: str) -> Spec:
         more["group.id"] = values["group"]
     consumer = client_config(ConsumerConfig, context.settings, more, about=about)
     before = read_result(args.compare) if args.compare else None
-    fake(
-        args.fake, key=args.key
-    ) if args.fake else None  # a mistake in it is told before anything is made
+    if args.fake:
+        fake(args.fake, key=args.key)  # a mistake in it is told before anything is made
     return Spec(
         test,
         work,

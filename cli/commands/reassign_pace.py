@@ -49,13 +49,13 @@ class Pace:
             suffers = "other replicas fall behind"
         self._lacking = lacking if self._lacking is None else self._lacking & lacking
         self._behind = behind if self._behind is None else min(self._behind, behind)
-        before = self.rate
+        before, why = self.rate, suffers
         if suffers is not None:
             self.rate = max(self.rate // 2, FLOOR)
         elif used >= _USED * self.rate:
-            suffers = "there is room"
+            why = "there is room"
             self.rate = min(self.rate * 3 // 2, CEILING)
-        return suffers if self.rate != before else None
+        return why if self.rate != before else None
 
 
 def sample(
