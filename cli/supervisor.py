@@ -27,6 +27,7 @@ from pk.cli.cluster_files import (
     ClusterState,
     NodeState,
 )
+from pk.cli.escapes import escaped_lines
 from pk.cli.exits import CommandError
 
 CONTROLLER: Final = 0
@@ -263,7 +264,7 @@ class Supervisor:
             self._line(node, data)
 
     def _line(self, node: NodeState, line: bytes) -> None:
-        text = line.decode(errors="replace")
+        text = escaped_lines(line.decode(errors="replace"))
         sys.stderr.write(f"{name_of(node):<{self._width}} | {text}\n")
         sys.stderr.flush()
 

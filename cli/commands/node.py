@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 
+from pk.cli.escapes import escaped_lines
 from pk.cli.exits import CommandError, Unusable
 from pk.core.broker import recovering
 from pk.core.config import BrokerConfig, ConfigError
@@ -45,13 +46,19 @@ async def run_broker(
         raise CommandError(_sentence(e)) from e
 
 
+class InertFormatter(logging.Formatter):
+    """Lines in which nothing acts on a terminal: they may tell of what a client sent."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Part of `logging.Formatter`."""
+        return escaped_lines(super().format(record))
+
+
 def log_to_stderr() -> None:
     """Warnings of the broker go to standard error, with their time, and how far a recovery is that takes long."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.WARNING,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(InertFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     recovering.logger.setLevel(logging.INFO)
 
 

@@ -1,6 +1,7 @@
 """Nothing that somebody put into a name acts on the terminal of who lists it."""
 
 import io
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from clients.fixtures import Kafka
 from terminal import ESCAPE, Terminal
 from trio.testing import MockClock
 
+from pk.cli.commands.node import InertFormatter
 from pk.cli.commands.wait import group_empty
 from pk.cli.context import Context, Streams
 from pk.cli.escapes import escaped, escaped_bytes, escaped_lines
@@ -126,6 +128,13 @@ def test_an_error_s_traceback_is_inert() -> None:
         report(context, error)
     assert said.getvalue().count("Traceback") == 2
     assert not set(said.getvalue()) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+def test_a_broker_s_log_is_inert() -> None:
+    record = logging.LogRecord("pk", logging.WARNING, "", 0, "from %s", (HOSTILE,), None)
+    line = InertFormatter("%(levelname)s: %(message)s").format(record)
+    assert line.startswith(r"WARNING: from \x1b]0;owned\x07")
+    assert not set(line) & {"\x1b", "\x07", "\x9b", "\u202e"}
 
 
 def test_a_line_that_is_written_over_never_fills_more_than_a_line() -> None:
