@@ -61,15 +61,16 @@ class Session:
         self.partitions: dict[TopicPartition, tuple[Uuid, FetchPartition]] = {}
 
     def request(
-        self, wanted: dict[TopicPartition, tuple[Uuid, FetchPartition]]
+        self, wanted: dict[TopicPartition, tuple[Uuid, FetchPartition]], *, by_id: bool
     ) -> tuple[list[FetchTopic], list[ForgottenTopic]]:
-        """The topics to name, and those to forget, so that the broker's session becomes `wanted`."""
+        """The topics to name, and those to forget, so that the broker's session becomes `wanted`. `by_id` is whether it
+        knows topics by their ids: by name, one that was made again is the same, and forgetting it would end it."""
         if self.epoch == 0:
             self.partitions = dict(wanted)
             return _topics(wanted), []
         gone: dict[tuple[str, Uuid], list[int]] = {}
         for partition, (topic_id, _) in list(self.partitions.items()):
-            if partition not in wanted or wanted[partition][0] != topic_id:
+            if partition not in wanted or (by_id and wanted[partition][0] != topic_id):
                 gone.setdefault((partition.topic, topic_id), []).append(partition.partition)
                 del self.partitions[partition]
         news = {p: w for p, w in wanted.items() if self.partitions.get(p) != w}
@@ -239,7 +240,7 @@ class BrokerFetcher:
                 partition_max_bytes=config.max_partition_fetch_bytes,
             )
             wanted[partition] = (ids[partition.topic], data)
-        topics, forgotten = self.session.request(wanted)
+        topics, forgotten = self.session.request(wanted, by_id=self._by_id)
         request = FetchRequest(
             max_wait_ms=config.fetch_max_wait_ms,
             min_bytes=config.fetch_min_bytes,

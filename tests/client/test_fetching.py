@@ -12,6 +12,7 @@ from pk.core.record.build import build_batch
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.fetch import (
     FetchableTopicResponse,
+    FetchPartition,
     FetchResponse,
     LeaderIdAndEpoch,
     PartitionData,
@@ -29,6 +30,7 @@ from pk.core.wire.messages.offset_for_leader_epoch import (
 )
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.errors import LogTruncated
+from pk.net.client.fetcher import Session
 
 TOPIC_ID = bytes(15) + b"\1"
 TP = TopicPartition("t", 0)
@@ -179,3 +181,16 @@ async def test_a_session_that_is_lost_or_never_there_costs_nothing(session_id: i
         assert epochs[:3] == [0, 1, 0]
     else:
         assert set(epochs) == {0}
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_a_topic_made_again_is_forgotten_in_sessions_that_know_ids(by_id: bool) -> None:
+    """A broker forgets last: by name, what is named and forgotten in one request would be read no more."""
+    old, new = bytes(15) + b"1", bytes(15) + b"2"
+    session = Session()
+    at = FetchPartition(partition=0, fetch_offset=5)
+    session.request({TP: (old, at)}, by_id=by_id)
+    session.answered(7)
+    topics, forgotten = session.request({TP: (new, at)}, by_id=by_id)
+    assert [(t.topic_id, t.partitions) for t in topics] == [(new, [at])]
+    assert [(f.topic_id, f.partitions) for f in forgotten] == ([(old, [0])] if by_id else [])
