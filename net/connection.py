@@ -30,7 +30,7 @@ from pk.core.wire.codec import decode
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.api_versions import ApiVersionsResponse
-from pk.core.wire.types import Part
+from pk.core.wire.types import EncodeError, Part
 from pk.net.frames import FrameBuffer, RequestMemory
 from pk.net.transport import Transport
 
@@ -205,7 +205,7 @@ class Connection:
                 return None
             return self._hold(api, head, request, result)
         if result is not NO_RESPONSE:
-            self._answer(head, result)
+            self._owe(self._frame(api, head, request, result))
         return None
 
     def _refuse(self, head: RequestHead, api: Api | None) -> None:
@@ -215,7 +215,7 @@ class Connection:
         context = self._context.of_request(API_VERSIONS, 0, head.correlation_id, head.client_id)
         answer: ApiVersionsResponse = api.handle(context, None)
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
-        self._answer(head._replace(api_version=0), answer)
+        self._owe(frame_response(answer, API_VERSIONS, 0, head.correlation_id))
 
     def _failure(self, api: Api, head: RequestHead, request: Any, error: Exception) -> Any:
         """The response that says so; a fault of ours is logged with its traceback."""
@@ -230,8 +230,14 @@ class Connection:
         response_class = MESSAGES[head.api_key].response
         return error_response(api, response_class, request, error, head.api_version)
 
-    def _answer(self, head: RequestHead, response: Any) -> None:
-        self._owe(frame_response(response, head.api_key, head.api_version, head.correlation_id))
+    def _frame(self, api: Api, head: RequestHead, request: Any, response: Any) -> list[Part]:
+        """`response` as it is sent. One that its version cannot carry (a string beyond 32,767 bytes, where lengths are
+        int16) is answered as a fault of ours, and the connection lives."""
+        try:
+            return frame_response(response, head.api_key, head.api_version, head.correlation_id)
+        except EncodeError as e:
+            failed = self._failure(api, head, request, e)
+            return frame_response(failed, head.api_key, head.api_version, head.correlation_id)
 
     def _owe(self, parts: list[Part]) -> None:
         if self._parked:
@@ -255,19 +261,13 @@ class Connection:
         if isawaitable(result):
             self._park(api, head, request, result)
         elif result is not NO_RESPONSE:
-            self._owe(await self._framed(head, result))
+            self._owe(await self._framed(api, head, request, result))
 
-    async def _framed(self, head: RequestHead, response: Any) -> list[Part]:
+    async def _framed(self, api: Api, head: RequestHead, request: Any, response: Any) -> list[Part]:
         """The answer to what had to be waited for."""
         if isinstance(response, Large):
-            return await offload(
-                frame_response,
-                response.response,
-                head.api_key,
-                head.api_version,
-                head.correlation_id,
-            )
-        return frame_response(response, head.api_key, head.api_version, head.correlation_id)
+            return await offload(self._frame, api, head, request, response.response)
+        return self._frame(api, head, request, response)
 
     async def _outcome(
         self, api: Api, head: RequestHead, request: Any, work: Awaitable[Any]
@@ -286,7 +286,7 @@ class Connection:
         if result is NO_RESPONSE:
             slot.parts = []
         else:
-            slot.parts = await self._framed(head, result)
+            slot.parts = await self._framed(api, head, request, result)
         self.last_active = trio.current_time()
         parked = self._parked
         while parked and parked[0].parts is not None:

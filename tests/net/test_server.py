@@ -28,7 +28,16 @@ from pk.core.record.build import build_batch
 from pk.core.wire.header import frame_request
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from pk.core.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from pk.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from pk.core.wire.messages.metadata import MetadataRequest
 from pk.core.wire.messages.produce import (
     PartitionProduceData,
@@ -261,6 +270,31 @@ async def test_a_fault_of_ours_at_a_connections_end_is_not_the_others(
         async with caller_of(node) as third:
             assert await is_served(third)
     assert "a connection could not be served" in caplog.text
+
+
+@trio_test
+async def test_an_answer_that_its_version_cannot_carry_is_a_fault_and_the_connection_lives() -> (
+    None
+):
+    throttled = "leader.replication.throttled.replicas"
+    long = ",".join(f"{partition}:1" for partition in range(6_000))
+    async with running_node() as node, caller_of(node) as caller:
+        await make_topic(caller, "t")
+        change = AlterableConfig(name=throttled, config_operation=0, value=long)
+        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+        await caller.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        asked = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=2, resource_name="t", configuration_keys=[throttled]
+                )
+            ]
+        )
+        (found,) = (await caller.call(asked, 4)).results
+        assert found.configs[0].value == long
+        (found,) = (await caller.call(asked, 3)).results
+        assert found.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert await is_served(caller)
 
 
 @trio_test
