@@ -38,3 +38,13 @@ CLUSTER_OPERATIONS: Final = _bits(
         Operation.IDEMPOTENT_WRITE,
     )
 )
+
+GROUP_OPERATIONS: Final = _bits(
+    (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    )
+)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pk.core.api.authorized import GROUP_OPERATIONS
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.broker.coordinator import all_of
@@ -20,18 +21,6 @@ from pk.core.wire.messages.describe_groups import (
 
 OPERATIONS_SINCE: Final = 3
 MESSAGE_SINCE: Final = 6
-
-GROUP_OPERATIONS: Final = sum(
-    1 << operation
-    for operation in (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    )
-)
-"""What may be done to a group, as bits; without an authorizer, everybody may."""
 
 
 def handle(context: Context, request: DescribeGroupsRequest) -> Any:

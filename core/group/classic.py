@@ -440,9 +440,9 @@ class ClassicGroups:
             return ErrorCode.UNKNOWN_MEMBER_ID
         member_id, instance_id = identity.member_id, identity.group_instance_id
         if not member_id:
-            member_id = group.static_members.get(instance_id or "", "")
-            if not member_id:
+            if instance_id is None or instance_id not in group.static_members:
                 return ErrorCode.UNKNOWN_MEMBER_ID
+            member_id = group.static_members[instance_id]
         elif member_id in group.pending_join:
             group.remove(member_id)
             step.cancel((SESSION, group.group_id, member_id))

@@ -393,6 +393,11 @@ class TestLeave:
         assert codes == [ErrorCode.UNKNOWN_MEMBER_ID] * 4 + [NONE]
         assert s.leave("who", group="h") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
+    def test_nobody_is_meant_by_neither_an_id_nor_an_instance(self, s: Scenario) -> None:
+        s.join(instance_id="")
+        assert s.leave(("", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        assert s.leave(("", "")) == [NONE]
+
     def test_a_pending_member_may_leave(self, s: Scenario) -> None:
         member = s.join().member_id
         assert s.leave(member) == [NONE]
