@@ -304,7 +304,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "\\": "\\"}
 
 
 def unescape(text: str) -> str:
-    """`\\n`, `\\t`, `\\r`, `\\0`, `\\xNN` and `\\\\` as the characters they stand for."""
+    """`\\n`, `\\t`, `\\r`, `\\0`, `\\xNN` and `\\\\` as the characters they stand for; from `\\x80` on as the byte itself, which
+    `errors="surrogateescape"` encodes."""
     out, i = [], 0
     while i < len(text):
         if text[i] != "\\" or i + 1 == len(text):
@@ -312,7 +313,7 @@ def unescape(text: str) -> str:
             i += 1
         elif text[i + 1] == "x" and len(text) >= i + 4:
             try:
-                out.append(chr(int(text[i + 2 : i + 4], 16)))
+                out.append(_character(int(text[i + 2 : i + 4], 16)))
             except ValueError:
                 raise Unusable(f"not an escape: {text[i : i + 4]!r}; it is \\xNN") from None
             i += 4
@@ -320,6 +321,10 @@ def unescape(text: str) -> str:
             out.append(_ESCAPES.get(text[i + 1], text[i : i + 2]))
             i += 2
     return "".join(out)
+
+
+def _character(number: int) -> str:
+    return chr(number) if number < 0x80 else bytes((number,)).decode("ascii", "surrogateescape")
 
 
 def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:

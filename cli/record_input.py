@@ -231,14 +231,16 @@ def apache_reading(pairs: Iterable[tuple[str, str]]) -> Reading:
         return values[name].strip().lower() == "true"
 
     def separator(name: str) -> bytes:
-        text = unescape(values[name]).encode()
+        text = unescape(values[name]).encode(errors="surrogateescape")
         if not text:
             raise Unusable(f"--property: {name} is empty.")
         return text
 
     keyed, headed = on("parse.key"), on("parse.headers")
     key_end, headers_end = separator("key.separator"), separator("headers.delimiter")
-    null = values["null.marker"].encode() if "null.marker" in given else None
+    null = (
+        values["null.marker"].encode(errors="surrogateescape") if "null.marker" in given else None
+    )
     read = _apache(
         keyed=keyed,
         headed=headed,
@@ -318,7 +320,7 @@ def token_reading(form: str) -> Reading:
     """How lines are read by %-tokens. Raises Unusable."""
     text = unescape(form).removesuffix("\n")
     found = _KEY_AND_VALUE.fullmatch(text)
-    pairs = _cut_all(found[1].encode()) if found else None
+    pairs = _cut_all(found[1].encode(errors="surrogateescape")) if found else None
     shape = form.removesuffix("\\n")
     return Reading(token_reader(form), text in ("%v", "%s"), pairs, shape)
 

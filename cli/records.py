@@ -248,7 +248,9 @@ def visible(data: bytes | None) -> str:
 
 def _filled(text: str) -> Callable[[Source, Sequence[Record]], bytes]:
     fill = template(text, ROW_FIELDS)
-    return lambda source, records: "".join(fill(RecordRow(source, r)) for r in records).encode()
+    return lambda source, records: "".join(fill(RecordRow(source, r)) for r in records).encode(
+        errors="surrogateescape"
+    )
 
 
 _SIMPLE: dict[str, Callable[[Source, Sequence[Record]], bytes]] = {
@@ -379,10 +381,10 @@ def apache_writer(pairs: Iterable[tuple[str, str]]) -> Writer:
         for name, value in values.items()
         if name.startswith("print.") and value.lower() in _TRUE
     }
-    field = unescape(values["key.separator"]).encode()
-    line = unescape(values["line.separator"]).encode()
-    between = unescape(values["headers.separator"]).encode()
-    null = values["null.literal"].encode()
+    field = unescape(values["key.separator"]).encode(errors="surrogateescape")
+    line = unescape(values["line.separator"]).encode(errors="surrogateescape")
+    between = unescape(values["headers.separator"]).encode(errors="surrogateescape")
+    null = values["null.literal"].encode(errors="surrogateescape")
     read_key = deserializer(values["key.deserializer"])
     read_value = deserializer(values["value.deserializer"])
     read_header = deserializer(values["headers.deserializer"])

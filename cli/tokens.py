@@ -178,11 +178,11 @@ def compile_tokens(form: str) -> list[Piece]:
             continue
         modifier, i = _modifier(text, i)
         if literal:
-            pieces.append(_constant(literal.encode()))
+            pieces.append(_constant(literal.encode(errors="surrogateescape")))
             literal = ""
         pieces.append(_piece(token, modifier))
     if literal:
-        pieces.append(_constant(literal.encode()))
+        pieces.append(_constant(literal.encode(errors="surrogateescape")))
     return pieces
 
 
@@ -247,7 +247,7 @@ def _time(modifier: str | None) -> Piece:
         return lambda s, r, i: show_time(r.timestamp).encode()
     if modifier.startswith("strftime[") and modifier.endswith("]"):
         pattern = modifier[9:-1]
-        return lambda s, r, i: _formatted(r.timestamp, pattern).encode()
+        return lambda s, r, i: _formatted(r.timestamp, pattern).encode(errors="surrogateescape")
     show = _NUMBERS.get(modifier)
     if show is None:
         raise Unusable(f"-f: %d takes strftime[…] or {', '.join(_NUMBERS)}, not {modifier!r}.")
@@ -285,7 +285,9 @@ def only_value_then(form: str) -> bytes | None:
     found = re.fullmatch(r"%[vs]((?:[^%]|%[%{}])*)", form, re.DOTALL)
     if found is None or found[1].startswith("{"):
         return None
-    return re.sub(r"%(.)", r"\1", unescape(found[1]), flags=re.DOTALL).encode()
+    return re.sub(r"%(.)", r"\1", unescape(found[1]), flags=re.DOTALL).encode(
+        errors="surrogateescape"
+    )
 
 
 _READ = {
@@ -310,7 +312,7 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
     pattern, names, i = b"", [], 0
     while i < len(text):
         if text[i] != "%":
-            pattern += re.escape(text[i].encode())
+            pattern += re.escape(text[i].encode(errors="surrogateescape"))
             i += 1
             continue
         token = text[i + 1 : i + 2]
@@ -357,12 +359,12 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
 def _own_pattern(token: str, expression: str) -> bytes:
     """What `%k{re[…]}` lets a key be, as one group. Raises Unusable."""
     try:
-        groups = re.compile(expression.encode()).groups
+        groups = re.compile(expression.encode(errors="surrogateescape")).groups
     except re.error as e:
         raise Unusable(f"-f: %{token}: {e}: {expression!r}.") from None
     if groups:
         raise Unusable(f"-f: %{token}: {expression!r} has groups of its own; (?:…) makes none.")
-    return b"(" + expression.encode() + b")"
+    return b"(" + expression.encode(errors="surrogateescape") + b")"
 
 
 def _decode(data: bytes, modifier: str | None) -> bytes:

@@ -95,6 +95,7 @@ def test_other_formats() -> None:
         == b"topic,partition,offset,timestamp,timestamp_type,key,key_b64,value,value_b64,headers"
     )
     assert shown(r"{offset}:{key}\n") == b"5:k\n6:-\n9:-\n"
+    assert shown("{offset}\udcff\\x00") == b"5\xff\x006\xff\x009\xff\x00"
     assert shown("table").splitlines()[0].split() == [
         b"TOPIC",
         b"PARTITION",
@@ -120,6 +121,8 @@ def test_other_formats() -> None:
         ("%o{hex8},", b"05,06,09,"),
         ("%R", b"\0\0\0\1\xff\xff\xff\xff\0\0\0\0"),
         (r"\x41%p\t", b"A3\tA3\tA3\t"),
+        (r"\xfe\x80%p", b"\xfe\x803" * 3),
+        ("\udcff%p%%\udcfe", b"\xff3%\xfe" * 3),
     ],
 )
 def test_tokens(form: str, expected: bytes) -> None:
@@ -246,6 +249,8 @@ def test_tokens_that_do_not_exist(form: str) -> None:
     ("form", "line", "expected"),
     [
         ("%k{re[[0-9]+]}%v", b"17seven", {"key": b"17", "value": b"seven"}),
+        (r"%k\xff\x0a%v\xfe", b"a\xff\nb\xfe", {"key": b"a", "value": b"b"}),
+        ("%k{re[\udcff]}%v", b"\xffb", {"key": b"\xff", "value": b"b"}),
         ("%k %v{json}", b'a {"n": 1}', {"key": b"a", "value": b'{"n": 1}'}),
         ("%k{hex}:%v{base64}", b"00ff:eHg=", {"key": b"\0\xff", "value": b"xx"}),
     ],
