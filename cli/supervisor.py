@@ -69,6 +69,8 @@ class Supervisor:
         self._memory = memory
         self._say = say
         self._children: dict[int, _Child] = {}
+        self._spawning: set[int] = set()
+        """Nodes whose process is being made: who asks for the same meanwhile is refused, not given a second one."""
         self._width = max(len(name_of(node)) for node in state.nodes)
 
     async def start_all(self) -> None:
@@ -139,6 +141,8 @@ class Supervisor:
     async def _do(self, do: str, node: NodeState) -> None:
         runs = node.node in self._children
         name = name_of(node)
+        if node.node in self._spawning:
+            raise CommandError(f"{name} is being started already.")
         if do == "start":
             if runs:
                 raise CommandError(f"{name} runs already, as process {node.pid}.")
@@ -189,13 +193,17 @@ class Supervisor:
 
     async def _spawn(self, node: NodeState) -> None:
         """Start the process; it waits for its config."""
-        process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "pk.cli.child", name_of(node).replace(" ", "-")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._spawning.add(node.node)
+        try:
+            process = await trio.lowlevel.open_process(
+                [sys.executable, "-m", "pk.cli.child", name_of(node).replace(" ", "-")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        finally:
+            self._spawning.discard(node.node)
         child = self._children[node.node] = _Child(process)
         node.pid, node.starts = process.pid, node.starts + 1
         self._move(node, STARTING)

@@ -10,6 +10,8 @@ inverse itself. Kinds are listed in `pk.cli.commands.undo`. An inverse says both
 made of it, so that an undo can tell that somebody else has changed it since.
 """
 
+import contextlib
+import errno
 import json
 import os
 from collections.abc import Mapping
@@ -155,12 +157,16 @@ def forget(change_id: str) -> None:
 
 
 def narrow(change_id: str, inverse: Mapping[str, Any]) -> None:
-    """Replaces a change's inverse: by what undoes the part of it that was made."""
-    _rewrite(change_id, inverse=inverse)
+    """Replaces a change's inverse: by what undoes the part of it that was made.
+
+    Quietly where that cannot be written: undoing the rest as well sets what is so already.
+    """
+    with contextlib.suppress(OSError):
+        _rewrite(change_id, inverse=inverse)
 
 
 def mark_undone(change_id: str, now_ms: int) -> None:
-    """Notes that a change was undone."""
+    """Notes that a change was undone. Raises OSError."""
     _rewrite(change_id, undone_ms=now_ms)
 
 
@@ -175,8 +181,8 @@ def _rewrite(change_id: str, **fields: Any) -> None:
         with os.fdopen(fd, "w", encoding="utf-8") as file:
             json.dump(data, file, ensure_ascii=False, indent=1)
         os.replace(scratch, path)
-    except (OSError, ValueError):
-        return
+    except ValueError as e:
+        raise OSError(errno.EIO, f"it is not JSON any more: {e}", path) from None
 
 
 def _read(change_id: str) -> Change | None:

@@ -103,7 +103,12 @@ async def _undo(context: Context, kind: str | None) -> None:
     age = show_span(now_ms() - change.made_ms)
     context.say(f"Change {change.id}, {age} ago: {change.description}.")
     if await run(context, change):
-        store.mark_undone(change.id, now_ms())
+        try:
+            store.mark_undone(change.id, now_ms())
+        except OSError as e:
+            context.say(
+                f"It could not be noted that change {change.id} is undone ({e.strerror or e}): do not undo it again."
+            )
 
 
 def _check_cluster(context: Context, change: store.Change, here: str | None) -> None:

@@ -1,6 +1,7 @@
 """What `pk undo` keeps, shows, refuses and puts back."""
 
 import json
+import os
 import re
 import stat
 from collections.abc import Callable
@@ -245,6 +246,17 @@ def test_offsets_of_a_topic_that_was_made_anew_are_refused(at: Run, fresh: Fresh
     assert said in at("undo", number, "-d").err
     assert at("undo", number, "-y", "--anyway").code == 0
     assert committed(at, group) == {(topic, 0): 2}
+
+
+def test_what_cannot_be_noted_as_undone_is_said(
+    at: Run, fresh: Fresh, timed_topic: str, tmp_path: Path
+) -> None:
+    group = fresh("unnoted")
+    at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "end", "-y")
+    (kept,) = (tmp_path / "xdg_state_home").rglob("*.json")
+    Path(f"{kept}.{os.getpid()}").mkdir()  # where the file is written anew
+    ran = at("undo", kept.stem, "-y")
+    assert ran.code == 0 and "do not undo it again" in ran.err
 
 
 def test_a_change_is_made_although_it_cannot_be_kept(

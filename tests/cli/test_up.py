@@ -185,6 +185,30 @@ def test_who_is_told_of_an_end_finds_it_in_the_state(tmp_path: Path) -> None:
     assert (then.state, then.pid) == ("dead", None)
 
 
+def test_one_who_asks_for_a_node_that_is_being_started_is_refused(tmp_path: Path) -> None:
+    node = NodeState(1, "broker,controller", str(tmp_path))
+    state = ClusterState(os.getpid(), str(tmp_path), 1, "embedded", "", [node])
+    begun: list[int | None] = []
+
+    def config_of(node: NodeState) -> dict[str, str]:
+        begun.append(node.pid)
+        return {"listeners": "none"}  # so that it ends
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            supervisor = Supervisor(state, config_of, nursery, memory=True, say=lambda _: None)
+            async with trio.open_nursery() as asking:
+                for number in ("a", "b"):
+                    asking.start_soon(supervisor._answer, number, "start", 1)
+
+    trio.run(main)
+    assert len(begun) == 1
+    assert sorted(map(str, state.answers.values())) == [
+        "broker 1 did not start.",
+        "broker 1 is being started already.",
+    ]
+
+
 def test_data_is_kept_and_the_number_of_brokers_with_it(
     cluster: Callable[..., Cluster], pk: Run, tmp_path: Path
 ) -> None:
