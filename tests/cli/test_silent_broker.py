@@ -128,9 +128,10 @@ def test_a_trace_shows_what_was_not_answered(pk: Run) -> None:
     with half_a_cluster() as broker:
         ran = pk("topics", "offsets", "orders", "-b", broker.address, *PATIENCE, "--trace=json")
     told = [json.loads(line) for line in ran.err.splitlines() if line.startswith("{")]
-    (silent,) = [row for row in told if row["error"]]
-    assert (silent["broker"], silent["error"]) == (SILENT, "given up, unanswered")
-    assert 250 < silent["duration_ms"] < 5000
+    silent = [row for row in told if row["error"]]
+    # Starts and ends are asked for side by side: who waits a moment longer for the connection may begin another.
+    assert {(row["broker"], row["error"]) for row in silent} == {(SILENT, "given up, unanswered")}
+    assert 250 < silent[0]["duration_ms"] < 5000
 
 
 def test_a_terminal_says_whom_it_waits_for_until_there_is_more_to_say(
