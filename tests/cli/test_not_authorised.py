@@ -1,5 +1,6 @@
 """Exit code 4: what every command says whom an authorizer keeps from a topic or a group. Apache Kafka has one."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,13 +21,20 @@ AUTHORIZER = {
 }
 
 
-@pytest.fixture(scope="module")
-def closed() -> Iterator[str]:
-    """A cluster where nobody may do anything with the topic `secret` and the group `hidden`."""
+@contextlib.contextmanager
+def authorizing() -> Iterator[ApacheKafka]:
+    """A broker of Apache's that looks at ACLs; the test is skipped where it cannot run."""
     reason = apache_kafka.available()
     if reason is not None:
         pytest.skip(f"Apache Kafka cannot run here: {reason}")
     with ApacheKafka(1, properties=AUTHORIZER, heap="256m") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def closed() -> Iterator[str]:
+    """A cluster where nobody may do anything with the topic `secret` and the group `hidden`."""
+    with authorizing() as cluster:
         at = ("-b", cluster.bootstrap)
         for words in (
             ("topics", "create", "secret", "open"),
@@ -49,10 +57,7 @@ def closed() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def sealed() -> Iterator[str]:
     """A cluster where nobody may look at the cluster itself, or change it."""
-    reason = apache_kafka.available()
-    if reason is not None:
-        pytest.skip(f"Apache Kafka cannot run here: {reason}")
-    with ApacheKafka(1, properties=AUTHORIZER, heap="256m") as cluster:
+    with authorizing() as cluster:
         made = on_terminal(main, ("topics", "create", "open", "-b", cluster.bootstrap))
         assert made.code == 0, made.screen
         admin = c.AdminClient({"bootstrap.servers": cluster.bootstrap})
