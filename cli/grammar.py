@@ -10,6 +10,7 @@ option of the command (`--offset --partition 0` is a mistake, `--offset -10` is 
 flags and `--` work as everywhere; options may stand before, between and after the arguments and the command's words.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -266,9 +267,6 @@ def _seconds(text: str) -> float | None:
     return float(number)
 
 
-_NO_NUMBER: Final = float("inf")
-
-
 def convert(option: Option | Argument, name: str, text: str) -> Any:
     """The value that `text` stands for. Raises UsageError."""
     kind = option.kind
@@ -284,8 +282,8 @@ def convert(option: Option | Argument, name: str, text: str) -> Any:
         try:
             value = float(text)
         except ValueError:
-            value = _NO_NUMBER
-        if not abs(value) < _NO_NUMBER:  # nor is "nan" one
+            value = math.nan
+        if not math.isfinite(value):
             raise UsageError(f"{name} wants a number, not {text!r}")
         return value
     if kind == "seconds":

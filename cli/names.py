@@ -13,9 +13,12 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pk.cli.paths import make_user_dir, user_dir
+
+if TYPE_CHECKING:
+    from pk.net.client.results import MemberDescription
 
 _NAMES_MAX = 50_000
 
@@ -103,16 +106,15 @@ def _remember_partitions(bootstrap: str, names: Iterable[str]) -> None:
         _save(bootstrap, "topic", dict(sorted(wanted.items())))
 
 
-def remember_members(
-    bootstrap: str, group: str, members: Iterable[tuple[str, str | None, str]]
-) -> None:
+def remember_members(bootstrap: str, group: str, members: "Iterable[MemberDescription]") -> None:
     """Keeps the members of a group, instead of those known of it: the id of each, its instance's, and where it runs."""
     mark = members_mark(group)
     lists: dict[str, dict[str, str]] = {"member": {}, "instance": {}}
-    for member, instance, where in members:
-        lists["member"][member] = f"{mark}{where}"
-        if instance:
-            lists["instance"][instance] = f"{mark}{where}"
+    for member in members:
+        where = f"{mark}{member.client_id} at {member.client_host.removeprefix('/')}"
+        lists["member"][member.member_id] = where
+        if member.instance_id:
+            lists["instance"][member.instance_id] = where
     for kind, names in lists.items():
         known = _load(bootstrap, kind)
         others = {n: m for n, m in known.items() if not str(m).startswith(mark)}

@@ -204,11 +204,7 @@ async def keep_members(admin: "Admin", bootstrap: str, seen: Seen) -> None:
         return
     for name, found in (await admin.describe_groups(peopled[:_GROUPS_MAX])).items():
         if isinstance(found, GroupDescription):
-            told = (
-                (m.member_id, m.instance_id, f"{m.client_id} at {m.client_host.removeprefix('/')}")
-                for m in found.members
-            )
-            remember_members(bootstrap, name, told)
+            remember_members(bootstrap, name, found.members)
 
 
 async def set_configs(

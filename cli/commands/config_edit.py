@@ -27,11 +27,11 @@ from pk.cli.commands.configs import (
     ALTERED,
     altered_listing,
     entity_word,
+    own_value,
     resources_of,
     shown_name,
     spoken_name,
 )
-from pk.cli.commands.undo_configs import own_value
 from pk.cli.config_docs import allowed, documentation, in_units, keys_of
 from pk.cli.context import Context, count
 from pk.cli.editor import check_editor, edit_file

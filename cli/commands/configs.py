@@ -10,7 +10,7 @@ from pk.cli.exits import CommandError, Unusable
 from pk.cli.grammar import nearest
 from pk.cli.names import remember
 from pk.cli.output import Column, Listing, Row, narrow
-from pk.net.client.results import ConfigEntry, ConfigResource, ResourceType
+from pk.net.client.results import ConfigEntry, ConfigResource, ConfigSource, ResourceType
 
 _TYPES = {
     "topic": ResourceType.TOPIC,
@@ -22,6 +22,26 @@ _TYPES = {
 _WORDS = {kind: word for word, kind in _TYPES.items()} | {
     ResourceType.CLIENT_METRICS: "client-metrics"
 }
+
+
+_OWN = {
+    ResourceType.TOPIC: ConfigSource.TOPIC,
+    ResourceType.BROKER_LOGGER: ConfigSource.DYNAMIC_BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
+    ResourceType.GROUP: ConfigSource.GROUP,
+}
+
+
+def own_value(resource: ConfigResource, entry: ConfigEntry | None) -> str | None:
+    """The value that the resource itself holds; None where the value comes from below it."""
+    if entry is None:
+        return None
+    own = _OWN.get(resource.type)
+    if resource.type is ResourceType.BROKER:
+        own = ConfigSource.DYNAMIC_BROKER if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER
+    if entry.source is own:
+        return entry.value
+    return next((s.value for s in entry.synonyms if s.source is own), None)
 
 
 def resource_type(word: str) -> ResourceType:

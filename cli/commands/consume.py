@@ -23,7 +23,7 @@ from pk.cli.commands.common import (
 from pk.cli.commands.places import check_group, places_of, tell_uncommitted
 from pk.cli.commands.reading import Part, RangeReader, Span, last_records, merged, part_of
 from pk.cli.commands.record_output import Output
-from pk.cli.commands.silence import Silence, named
+from pk.cli.commands.silence import Silence, leaderless, named
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.links import SCHEME, profile_of
@@ -217,10 +217,7 @@ def without_leaderless(
     then = "not read"
     if endless or all_dead:
         then = "read when there is one" if endless else "waiting for one"
-    context.say(
-        f"No leader now: {named(dead)}; {then}. "
-        f"`pk why partition {dead[0].topic}/{dead[0].partition}` says more."
-    )
+    context.say(leaderless(dead, then))
     if all_dead and not endless:
         return dead
     if not endless:

@@ -24,7 +24,7 @@ from pk.cli.commands.cp_target import (
 )
 from pk.cli.commands.places import check_group, places_of, tell_uncommitted
 from pk.cli.commands.reading import Span
-from pk.cli.commands.silence import named
+from pk.cli.commands.silence import leaderless
 from pk.cli.context import Context, count, place_name
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.guards import guarding
@@ -180,10 +180,7 @@ async def _plan(
     isolation = IsolationLevel[args.isolation_level.upper()]
     led = {(t.name, p.partition) for t in topics for p in t.partitions if p.leader_id >= 0}
     if dead := [tp for tp in partitions if tp not in led]:
-        context.say(
-            f"No leader now: {named(dead)}; waiting for one. "
-            f"`pk why partition {dead[0].topic}/{dead[0].partition}` says more."
-        )
+        context.say(leaderless(dead, "waiting for one"))
     places = await places_of(context, admin, wish.positions, partitions, isolation)
     tell_uncommitted(context, places)
     spans, starts = {}, {}

@@ -103,11 +103,7 @@ async def describe_existing(
             context.failed(unknown_group(name, known), name)
         elif isinstance(answer, r.GroupDescription):
             found.append(answer)
-            told = (
-                (m.member_id, m.instance_id, f"{m.client_id} at {m.client_host.removeprefix('/')}")
-                for m in answer.members
-            )
-            remember_members(context.settings.bootstrap, name, told)
+            remember_members(context.settings.bootstrap, name, answer.members)
         else:
             context.failed(answer, name)
     return found

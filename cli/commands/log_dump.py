@@ -188,9 +188,8 @@ def _show(context: Context, parts: list[_Part]) -> None:
             "choose one with --show, or show them without --columns, --where, --sort, --limit, csv and templates."
         )
     if parts:
-        narrow(
-            Listing(parts[0].columns, ()), look
-        )  # what is no column is said before anything is read
+        # What is no column is said before anything is read.
+        narrow(Listing(parts[0].columns, ()), look)
     if look.sort:
         rows = itertools.chain.from_iterable(part.rows for part in parts)
         context.show(Listing(parts[0].columns if parts else (), list(rows)))

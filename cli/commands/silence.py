@@ -1,7 +1,8 @@
 """Nothing comes: because nothing is written, because no broker answers, or because nobody leads? A reader that waits says
 which."""
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 
 import trio
 
@@ -55,10 +56,7 @@ class Silence:
             if known and metadata.leader(tp)[0] < 0:
                 dead.add(tp)
         if new := sorted(dead - self.leaderless):
-            self._context.say(
-                f"No leader now: {named(new)}; read on when there is one. "
-                f"`pk why partition {place_name(new[0])}` says more."
-            )
+            self._context.say(leaderless(new, "read on when there is one"))
         if back := sorted((self.leaderless - dead) & self._consumer.assignment):
             have = "has" if len(back) == 1 else "have"
             self._context.say(f"{named(back)} {have} a leader again.")
@@ -72,6 +70,14 @@ class Silence:
                 return False
             return True
         return False
+
+
+def leaderless(partitions: Sequence[TopicPartition], then: str) -> str:
+    """The sentences that tell of partitions without a leader, and what becomes of them."""
+    return (
+        f"No leader now: {named(partitions)}; {then}. "
+        f"`pk why partition {shlex.quote(place_name(partitions[0]))}` says more."
+    )
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:

@@ -96,9 +96,8 @@ async def _undo(context: Context, kind: str | None) -> None:
         )
     module, _, name = KINDS[change.kind].partition(":")
     loaded = importlib.import_module(module)
-    narrow(
-        Listing(loaded.COLUMNS, ()), context.look
-    )  # what cannot be shown is refused before anything is done
+    # What cannot be shown is refused before anything is done.
+    narrow(Listing(loaded.COLUMNS, ()), context.look)
     run: Undo = getattr(loaded, name)
     age = show_span(now_ms() - change.made_ms)
     context.say(f"Change {change.id}, {age} ago: {change.description}.")

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pk.cli import undo as store
+from pk.cli.commands.configs import own_value
+from pk.cli.commands.heard import until_configs
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Refused
 from pk.cli.failures import error_name, phrase, sentence
@@ -17,30 +19,10 @@ from pk.net.client.results import (
     ConfigEntry,
     ConfigOperation,
     ConfigResource,
-    ConfigSource,
     ResourceType,
 )
 
 KIND = "configs"
-
-_OWN = {
-    ResourceType.TOPIC: ConfigSource.TOPIC,
-    ResourceType.BROKER_LOGGER: ConfigSource.DYNAMIC_BROKER_LOGGER,
-    ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
-    ResourceType.GROUP: ConfigSource.GROUP,
-}
-
-
-def own_value(resource: ConfigResource, entry: ConfigEntry | None) -> str | None:
-    """The value that the resource itself holds; None where the value comes from below it."""
-    if entry is None:
-        return None
-    own = _OWN.get(resource.type)
-    if resource.type is ResourceType.BROKER:
-        own = ConfigSource.DYNAMIC_BROKER if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER
-    if entry.source is own:
-        return entry.value
-    return next((s.value for s in entry.synonyms if s.source is own), None)
 
 
 def _name(resource: ConfigResource) -> str:
@@ -200,8 +182,6 @@ async def _do(
     kept = await remember_configs(context, described, todo, undoes=change.id)
     answers = await admin.alter_configs(todo)
     failed = [resource for resource, error in answers.items() if error is not None]
-    from pk.cli.commands.heard import until_configs
-
     await until_configs(admin, described, todo, failed)
     for row in rows:
         error = next((answers[res] for res in failed if _name(res) == row["resource"]), None)

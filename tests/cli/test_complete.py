@@ -21,6 +21,7 @@ from pk.cli.names import (
 from pk.cli.schema import columns_of
 from pk.cli.specs.process import BROKER
 from pk.cli.tree import ROOT
+from pk.net.client.results import MemberDescription
 
 HERE = Path(__file__).resolve().parents[2]
 
@@ -91,9 +92,12 @@ def test_brokers_partitions_and_one_more_entry_of_a_list() -> None:
 
 
 def test_members_of_the_group_meant() -> None:
-    remember_members("127.0.0.1:9092", "billing", [("m-1", "i-1", "app at /10.0.0.1")])
-    remember_members("127.0.0.1:9092", "billing", [("m-2", "i-2", "app"), ("m-3", None, "b")])
-    remember_members("127.0.0.1:9092", "other", [("m-9", None, "c")])
+    def member(number: int, instance_id: str | None = None) -> MemberDescription:
+        return MemberDescription(f"m-{number}", instance_id, "app", "/10.0.0.1", ())
+
+    remember_members("127.0.0.1:9092", "billing", [member(1, "i-1")])
+    remember_members("127.0.0.1:9092", "billing", [member(2, "i-2"), member(3)])
+    remember_members("127.0.0.1:9092", "other", [member(9)])
     assert words("groups", "remove-members", "billing", "-m", "") == ["m-2", "m-3"]
     assert words("groups", "remove-members", "-g", "billing", "--instance", "") == ["i-2"]
     assert words("groups", "remove-members", "other", "--member", "") == ["m-9"]
