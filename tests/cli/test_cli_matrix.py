@@ -6,7 +6,6 @@ time; those are stored in `screens/` and compared. `PK_STORE_SCREENS=1 pytest te
 anew: look at what git says has changed.
 """
 
-import contextlib
 import csv
 import io
 import itertools
@@ -16,7 +15,6 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,19 +190,9 @@ def test_in_a_pipe(case: Case, world: World, at_world: Run, tmp_path: Path) -> N
 
 
 @pytest.fixture
-def at_world(
-    world: World,
-    pk: Run,
-    alone: Callable[[], AbstractContextManager[None]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Run:
+def at_world(world: World, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", world.bootstrap)
-
-    def run(*words: str, **how: Any) -> Any:
-        with alone() if words[0] == "reassign" else contextlib.nullcontext():
-            return pk(*words, **how)
-
-    return run
+    return pk
 
 
 def command_of(case: Case) -> Command | None:
@@ -421,14 +409,12 @@ def test_on_a_terminal(
     case: Case,
     size: tuple[int, int],
     world: World,
-    alone: Callable[[], AbstractContextManager[None]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PK_BOOTSTRAP_SERVER", world.bootstrap)
     monkeypatch.setenv("TERM", "xterm-256color")
-    with alone() if case.words.startswith("reassign") else contextlib.nullcontext():
-        shown = on_terminal(main, world.words(case, tmp_path), size, case.typed)
+    shown = on_terminal(main, world.words(case, tmp_path), size, case.typed)
     assert_sound(case, shown.code, shown.screen)
     if not case.raw:
         assert_fits(shown, size[0])

@@ -3,7 +3,6 @@
 import os
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -199,17 +198,14 @@ def test_ctrl_c_at_the_question_keeps_the_text(
     assert configs(at, topic)["retention.ms"] == "604800000"
 
 
-def test_all_brokers_default_is_edited_too(
-    at: Run, editor: Editor, alone: Callable[[], AbstractContextManager[None]]
-) -> None:
+def test_all_brokers_default_is_edited_too(at: Run, editor: Editor) -> None:
     editor("$a\\\nlog.cleaner.threads=2")
-    with alone():
-        try:
-            ran = at("configs", "edit", "broker", "default", "-y", "-f", "json")
-            assert ran.code == 0, ran.err
-            assert ran.json[0]["name"] == "log.cleaner.threads"
-        finally:
-            at("configs", "alter", "broker", "default", "--delete", "log.cleaner.threads", "-y")
+    try:
+        ran = at("configs", "edit", "broker", "default", "-y", "-f", "json")
+        assert ran.code == 0, ran.err
+        assert ran.json[0]["name"] == "log.cleaner.threads"
+    finally:
+        at("configs", "alter", "broker", "default", "--delete", "log.cleaner.threads", "-y")
 
 
 def test_describe_names_the_nearest_key(at: Run, topic: str) -> None:

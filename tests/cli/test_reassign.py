@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -337,14 +336,7 @@ def test_what_somebody_may_not_want_is_said_before_it_is_asked(
     assert len(found) == bool(said) and all(said in one for one in found), found
 
 
-def test_throttles_that_nothing_needs_are_told_where_one_would_look(
-    at: Run, kafka: Kafka, alone: Callable[[], AbstractContextManager[None]]
-) -> None:
-    with alone():
-        told_where_one_would_look(at, kafka)
-
-
-def told_where_one_would_look(at: Run, kafka: Kafka) -> None:
+def test_throttles_that_nothing_needs_are_told_where_one_would_look(at: Run, kafka: Kafka) -> None:
     rate = "leader.replication.throttled.rate"
     at("configs", "alter", "broker", "1", "-c", f"{rate}=12345678", "-y")
     nothing = at("reassign", "cancel", "--all", "-y")

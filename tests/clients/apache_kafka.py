@@ -455,13 +455,12 @@ class ApacheKafka:
 
 
 def main() -> int:
-    """Runs a cluster until standard input (or the named pipe of `--until-eof-of`) ends."""
+    """Runs a cluster until standard input ends."""
     parser = argparse.ArgumentParser(description="Run an Apache Kafka cluster on loopback.")
     parser.add_argument("--brokers", type=int, default=1)
     parser.add_argument("--heap", default="512m")
     parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--directory", type=Path, help="where data lies; else a temporary folder")
-    parser.add_argument("--until-eof-of", type=Path, metavar="PIPE")
     options = parser.parse_args()
     reason = available()
     if reason is not None:
@@ -469,28 +468,19 @@ def main() -> int:
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the nodes end too
     properties = dict(each.split("=", 1) for each in options.property)
-    with contextlib.ExitStack() as stack:
-        end = sys.stdin.buffer
-        if options.until_eof_of is not None:
-            end = stack.enter_context(options.until_eof_of.open("rb"))
-        kafka = ApacheKafka(
-            options.brokers,
-            properties=properties,
-            heap=options.heap,
-            directory=options.directory,
-        )
-        if options.directory is not None:
-            stack.enter_context(locked(options.directory / "running"))
-        try:
-            with kafka:
-                print(kafka.bootstrap, flush=True)
-                while end.read(1):
-                    pass
-        except KeyboardInterrupt:
-            return 130
-        except ApacheKafkaError as error:
-            print(error, file=sys.stderr)
-            return 1
+    kafka = ApacheKafka(
+        options.brokers, properties=properties, heap=options.heap, directory=options.directory
+    )
+    try:
+        with kafka:
+            print(kafka.bootstrap, flush=True)
+            while sys.stdin.buffer.read(1):
+                pass
+    except KeyboardInterrupt:
+        return 130
+    except ApacheKafkaError as error:
+        print(error, file=sys.stderr)
+        return 1
     return 0
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -171,19 +170,15 @@ def _name(entry: Any) -> str | None:
 
 @pytest.fixture(scope="module")
 def answers(
-    pk_kafka: Kafka,
-    apache: Kafka,
-    alone: Callable[[], AbstractContextManager[None]],
-    tmp_path_factory: pytest.TempPathFactory,
+    pk_kafka: Kafka, apache: Kafka, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[Answer, Answer]]:
     """Every step's two answers, pk's first. The steps build on one another."""
     prefix = fresh_name("same") + "-"
     home = tmp_path_factory.mktemp("home")
-    with alone():
-        return {
-            step: (_ask(pk_kafka, step, prefix, home), _ask(apache, step, prefix, home))
-            for step in STEPS
-        }
+    return {
+        step: (_ask(pk_kafka, step, prefix, home), _ask(apache, step, prefix, home))
+        for step in STEPS
+    }
 
 
 @pytest.mark.parametrize("step", STEPS)
