@@ -150,7 +150,7 @@ async def test_what_a_controller_that_hangs_knows_is_not_waited_for_and_holds_up
 
     async with (
         scripted_broker(handler) as broker,
-        open_admin(broker.address, {"pk.straggler.timeout.ms": 400}) as admin,
+        open_admin(broker.address, {"pk.straggler.timeout.ms": 1500}) as admin,
         trio.open_nursery() as nursery,
     ):
 
