@@ -9,8 +9,10 @@ pk-metadata/
 ```
 
 An append is one batch, written and synced before anybody is told. One batch is all or nothing in a
-crash as well: its CRC says so when the log is opened, and a torn one is cut off. The batch's leader
-epoch is the controller's epoch.
+crash as well: its CRC says so when the log is opened, and a torn one is cut off. Since each is synced
+before the next is written, only the last can be torn: one that others lie behind was damaged later, and
+the log is refused rather than cut, since a cut would take topics from the cluster without a word. The
+batch's leader epoch is the controller's epoch.
 
 An event is durable when `append` returns, so a snapshot never stands for more than the log had.
 Only where somebody replaced the log's folder does it end before the snapshot; then the log goes on
@@ -26,6 +28,7 @@ from pk.core.broker.metadata_feed import values_of
 from pk.core.broker.offload import offload
 from pk.core.errors import KafkaError
 from pk.core.log.config import LogConfig
+from pk.core.log.damage import damage_before_end
 from pk.core.log.files import Disk
 from pk.core.log.log import Log, Origin
 from pk.core.meta import snapshot
@@ -142,9 +145,13 @@ class EmbeddedStore:
         return Leader(body["id"], body["epoch"])
 
     def _open(self) -> Log:
+        directory = f"{self._path}/{METADATA_TOPIC}-0"
+        damaged = damage_before_end(self._disk, directory)
+        if damaged is not None:
+            raise StoreFailed(f"{damaged}, and events that are needed lie behind it")
         log = Log.open(
             self._disk,
-            f"{self._path}/{METADATA_TOPIC}-0",
+            directory,
             TopicPartition(METADATA_TOPIC, 0),
             _CONFIG,
             topic_id=TOPIC_ID,

@@ -217,3 +217,74 @@ def test_a_damaged_record_is_a_reason_not_a_guess() -> None:
             await opened(disk)
 
     run(main)
+
+
+async def appended_each(count: int) -> tuple[MemoryDisk, list[int], MetadataImage]:
+    """A log of `count` appends of one event, closed in order: the disk, where each batch begins, and the image."""
+    disk = new_disk()
+    store, epoch, image = await opened(disk)
+    begins = []
+    for turn in range(count):
+        begins.append(log_bytes(disk))
+        await store.append(epoch, turn, some(turn, 1))
+        image = image.apply(some(turn, 1))
+    await store.close()
+    return disk, begins, image
+
+
+@pytest.mark.parametrize(
+    "at", [5, 10, 16, 17, 40, 65], ids=["offset", "length", "magic", "crc", "body", "key"]
+)
+def test_damage_that_events_lie_behind_is_refused_and_nothing_is_cut(at: int) -> None:
+    """Wherever the bit flips: a crash tears the last batch only, so this is none, and a cut would take topics away."""
+
+    async def main() -> None:
+        disk, begins, _ = await appended_each(5)
+        path = f"{LOG}/{0:020d}.log"
+        data = bytearray(disk.read(path))
+        data[begins[2] + at] ^= 0x10
+        disk.write(path, bytes(data))
+        for _ in range(2):
+            with pytest.raises(StoreFailed, match=f"position {begins[2]}"):
+                await opened(disk)
+            assert disk.read(path) == data
+
+    run(main)
+
+
+def test_damage_in_an_earlier_segment_is_refused() -> None:
+    async def main() -> None:
+        disk = new_disk()
+        store, epoch, image = await opened(disk)
+        for turn in range(3):
+            await store.append(epoch, image.offset, some(turn, 1))
+            image = image.apply(some(turn, 1))
+            await store.save_snapshot(epoch, image)
+            await store.trim(epoch)
+        await store.append(epoch, image.offset, some(3, 1))
+        await store.close()
+        first, *_, last = sorted(name for name in disk.list(LOG) if name.endswith(".log"))
+        assert first != last and disk.read(f"{LOG}/{last}")
+        disk.write(f"{LOG}/{first}", disk.read(f"{LOG}/{first}")[:-1])
+        with pytest.raises(StoreFailed, match=first):
+            await opened(disk)
+
+    run(main)
+
+
+def test_the_last_batch_may_be_torn_by_a_crash_and_only_that_one_goes() -> None:
+    async def main() -> None:
+        disk, begins, image = await appended_each(3)
+        path = f"{LOG}/{0:020d}.log"
+        whole = disk.read(path)
+        last = len(whole.rstrip(b"\0"))
+        for left in range(begins[2], last):
+            disk.write(path, whole[:left] + bytes(len(whole) - left))
+            store, _, loaded = await opened(disk)
+            assert set(loaded.topics) == {"t0", "t1"}
+            await store.close()
+        disk.write(path, whole)
+        _, _, loaded = await opened(disk)
+        assert loaded == image
+
+    run(main)

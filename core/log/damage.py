@@ -1,0 +1,65 @@
+"""Telling a torn tail from damage, for logs whose every batch is synced before the next one is written.
+
+A crash can tear the last batch of such a log, and no other. So where a batch is not whole and a sound one lies behind it, what
+was once durable has been changed since, and cutting the log there would throw away what is still good.
+"""
+
+from typing import Final
+
+from pk.core.log.files import Disk
+from pk.core.log.recovery import find
+from pk.core.log.segment import LOG, file_name
+from pk.core.log.sound import sound_batches
+from pk.core.record.batch import HEADER_BYTES, MAGIC, CorruptBatch, check_crc, read_header
+
+_MAGIC_AT: Final = 16
+_OFFSETS_MAX: Final = 1 << 32
+"""No log is believed to go on with an offset that is so much higher."""
+
+
+def damage_before_end(disk: Disk, directory: str) -> str | None:
+    """Where the log in `directory` has a batch that is not whole though others follow, in a few words; None where it has
+    none, or is not there. Reads all of it. Raises OSError."""
+    if not disk.exists(directory):
+        return None
+    sizes = find(disk, directory).segments
+    bases = sorted(sizes)
+    for base, following in zip(bases, [*bases[1:], None], strict=False):
+        path, size = f"{directory}/{file_name(base, LOG)}", sizes[base][LOG]
+        file = disk.open(path)
+        try:
+            why, position, offset = "the log breaks off", 0, base
+            try:
+                for at, header in sound_batches(file, 0, size):
+                    if header.base_offset != offset:  # which no CRC covers
+                        break
+                    position, offset = at + header.size, header.next_offset
+            except CorruptBatch as e:
+                why = e.message
+            if following is not None and offset != following:
+                return f"{path} at position {position}, offset {offset}: {why}"
+            rest = file.pread(size - position, position) if position < size else b""
+        finally:
+            file.close()
+        if _has_batch(rest, offset):
+            return f"{path} at position {position}, offset {offset}: {why}"
+    return None
+
+
+def _has_batch(data: bytes, offset: int) -> bool:
+    """Whether a sound batch of a later offset lies anywhere in `data`."""
+    magic = bytes((MAGIC,))
+    at = data.find(magic, _MAGIC_AT)
+    while at >= 0:
+        begin = at - _MAGIC_AT
+        if len(data) - begin < HEADER_BYTES:
+            return False
+        try:
+            header = read_header(data, begin)
+            if offset < header.base_offset < offset + _OFFSETS_MAX:
+                check_crc(data, begin, header)
+                return True
+        except CorruptBatch:
+            pass
+        at = data.find(magic, at + 1)
+    return False
