@@ -57,6 +57,14 @@ _MAY_PASS: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_T
 """A registration that is refused so is tried again: the last incarnation's session ends, a controller comes."""
 
 
+_REFUSALS: Final = {
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process is broker {node}, and alive",
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "it is another cluster's, this broker is of {cluster}",
+    ErrorCode.INVALID_REGISTRATION: "a log directory has the directory.id of another, here or at another broker: a copy?",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster has settled on a feature that this version does not know",
+}
+
+
 class RegistrationFailed(Exception):
     """The controller did not take this broker; the message is one sentence for the operator."""
 
@@ -86,6 +94,8 @@ class Membership:
         self._unfenced = trio.Event()
         self._let_go = trio.Event()
         self._answered_at = 0.0
+        self.complaint = ""
+        """Why the controller has not taken this broker yet; empty where it has, or did not answer."""
         self._wake = trio.Event()
         """Set when the next heartbeat is not to wait for its time."""
         self._news = trio.Event()
@@ -269,9 +279,9 @@ class Membership:
                     answer = await self._broker.link.request(request, timeout_ms=timeout_ms)
                 except KafkaError as e:
                     answer = BrokerRegistrationResponse(error_code=e.code)
-                    why = str(e)
+                    why, self.complaint = str(e), ""
                 else:
-                    why = error_name(answer.error_code)
+                    why = self.complaint = self._refusal(answer.error_code)
                 if answer.error_code not in _MAY_PASS:
                     self._take(answer)
                     return
@@ -299,10 +309,20 @@ class Membership:
             previous_broker_epoch=self._clean_epoch,
         )
 
+    def _refusal(self, code: int) -> str:
+        """What an answer to a registration says, by its name and in words; empty for no error."""
+        if not code:
+            return ""
+        if code not in _REFUSALS:
+            return error_name(code)
+        broker = self._broker
+        words = _REFUSALS[ErrorCode(code)].format(node=broker.node_id, cluster=broker.cluster_id)
+        return f"{error_name(code)}, {words}"
+
     def _take(self, answer: BrokerRegistrationResponse) -> None:
         if answer.error_code:
             raise RegistrationFailed(
-                f"the controller refused broker {self._broker.node_id}: {error_name(answer.error_code)}"
+                f"the controller refused broker {self._broker.node_id}: {self._refusal(answer.error_code)}"
             )
         self._broker.broker_epoch = answer.broker_epoch
         if self._unfenced.is_set():  # else somebody may be waiting for it

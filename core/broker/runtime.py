@@ -452,7 +452,12 @@ class Runtime:
 
     async def _say_that_it_waits(self) -> None:
         await trio.sleep(WAITING_S)
-        logger.warning("still waiting for a controller: %s", self._why_alone)
+        if self.membership.complaint:
+            logger.warning(
+                "the controller does not take this broker: %s", self.membership.complaint
+            )
+        else:
+            logger.warning("still waiting for a controller: %s", self._why_alone)
 
     async def _publish(self, image: MetadataImage) -> None:
         """Take an image that is newer than what is known, or the newest one again; the broker reacts to it if it is the

@@ -242,6 +242,19 @@ async def test_a_registration_gives_up_in_time() -> None:
 
 
 @mocked
+async def test_while_it_is_refused_it_can_tell_why() -> None:
+    async with case(initial__broker__registration__timeout__ms="3000") as one:
+        duplicate = BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+        one.cluster.answers += [lambda: duplicate] * 100
+        with pytest.raises(RegistrationFailed, match="another process is broker 1, and alive"):
+            await one.membership.register()
+        assert one.membership.complaint.startswith("DUPLICATE_BROKER_REGISTRATION, another process")
+        one.cluster.answers.clear()
+        await one.membership.register()
+        assert not one.membership.complaint
+
+
+@mocked
 async def test_a_registration_that_is_refused_for_good_is_not_repeated() -> None:
     async with case() as one:
         one.broker.cluster_id = "another"
