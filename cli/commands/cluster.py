@@ -179,7 +179,7 @@ def _quorum_row(
         "node": state.replica_id,
         "role": "leader" if leads else "voter" if voter else "observer",
         "log_end_offset": state.log_end_offset if known else None,
-        "lag": max(end - state.log_end_offset, 0) if known else None,
+        "lag": end - state.log_end_offset if known else None,  # below 0: the leader has lost events
         "caught_up_ms": _since(state.last_caught_up_timestamp_ms, now, leads),
         "fetched_ms": _since(state.last_fetch_timestamp_ms, now, leads),
         "applied_offset": applied.get(state.replica_id),

@@ -206,6 +206,15 @@ def _metadata(facts: Facts) -> Check:
         state = WARNING if isinstance(quorum, ClientError) else OK
         return Check("metadata", state, "nothing is told of it")
     states = (*quorum.voters, *quorum.observers)
+    leader = next((s for s in quorum.voters if s.replica_id == quorum.leader_id), None)
+    if leader is not None:
+        ahead = [s.replica_id for s in states if s.log_end_offset > leader.log_end_offset >= 0]
+        if ahead:
+            what = (
+                f"the controller's log ends at {leader.log_end_offset:,} and has lost events that "
+                f"{'node' if len(ahead) == 1 else 'nodes'} {join([str(n) for n in ahead], 3)} had from it"
+            )
+            return Check("metadata", PROBLEM, what, "pk cluster quorum")
     end = max((s.log_end_offset for s in states), default=0)
     live = {b for b, node in facts.look.nodes.items() if not node.fenced}
     voters = {s.replica_id for s in quorum.voters}

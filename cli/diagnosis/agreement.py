@@ -42,7 +42,19 @@ def controller(picture: Picture) -> Iterator[Finding]:
 
 
 def metadata_lag(picture: Picture) -> Iterator[Finding]:
-    """Nodes that are behind in the metadata log."""
+    """Nodes that are behind in the metadata log, or ahead of the one that writes it."""
+    leader = next((f for f in picture.followers if f.voter and f.node == picture.controller), None)
+    if leader is not None and (ahead := [f for f in picture.followers if f.end > leader.end]):
+        told = join([f"{f.node} by {f.end - leader.end:,} records" for f in ahead])
+        yield Finding(
+            "metadata-lag",
+            ERROR,
+            f"{count(len(ahead), 'node')} ahead of the controller in the metadata log: {told}.",
+            "The controller has lost events: an older copy of its directory, or a damaged one. The others take no news from it.",
+            "pk cluster quorum",
+            tuple(str(f.node) for f in ahead),
+        )
+        return
     end = max((f.end for f in picture.followers), default=0)
     live = set(picture.live)
     behind = [

@@ -130,6 +130,18 @@ def states(given: Facts) -> dict[str, str]:
             ),
             {"metadata": WARNING},
         ),
+        (
+            facts(
+                quorum=QuorumDescription(
+                    0,
+                    2,
+                    205,
+                    (QuorumReplica(0, ZERO_UUID, 205, -1, -1),),
+                    (QuorumReplica(1, ZERO_UUID, 265, -1, -1),),
+                )
+            ),
+            {"metadata": PROBLEM},
+        ),
     ],
 )
 def test_what_ails_a_cluster(given: Facts, expected: dict[str, str]) -> None:
@@ -160,6 +172,12 @@ def test_the_quorum_with_lag_and_what_each_broker_has_applied() -> None:
         (None, None, None),
     ]
     assert rows[0]["endpoints"] == ["C://h:1"]
+
+
+def test_who_is_ahead_of_the_leader_has_a_lag_below_zero() -> None:
+    leader, ahead = (QuorumReplica(n, ZERO_UUID, end, 1, 1) for n, end in ((0, 205), (1, 265)))
+    rows = quorum_rows(QuorumDescription(0, 2, 205, (leader,), (ahead,)), {}, 10_000)
+    assert [row["lag"] for row in rows] == [0, -60]
 
 
 def test_levels_of_metadata_version_have_names() -> None:

@@ -291,6 +291,11 @@ SICK: dict[str, tuple[Picture, str, str]] = {
         WARNING,
         "1 by 4,990 records",
     ),
+    "metadata-lag ahead": (
+        picture(controller=1, followers=[Follower(1, 205, True), Follower(2, 265, False)]),
+        ERROR,
+        "2 by 60 records",
+    ),
     "clock-skew": (picture(controller_ahead_ms=-90_000), WARNING, "1 min 30 s behind"),
     "future-records": (
         picture(topics=topics(orders=topic(whole(1, 2, 3, newest_ms=NOW + 2 * DAY), *THREE[1:]))),
