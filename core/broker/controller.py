@@ -10,7 +10,8 @@ never sees an event that a crash could take back.
 
 The office is taken by `open` and used by `run`, which returns when it is lost: somebody else has it
 (the store says Fenced), the store cannot say any more whether it is still held, or an append failed,
-after which nobody knows what the store has. Then everything in the queue is refused with
+after which nobody knows what the store has. (A disk that is full is no such failure: what it has no
+room for is refused with KAFKA_STORAGE_ERROR, and did not happen.) Then everything in the queue is refused with
 NOT_CONTROLLER, which promises that it did not happen; what was being appended gets `FateUnknown`.
 `open` may be called again: it campaigns, which may wait for long, and believes nothing but what the
 store has.
@@ -37,7 +38,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.store import Fenced, MetadataStore, StoreFailed
+from pk.core.meta.store import Fenced, MetadataLost, MetadataStore, StoreFailed, StoreFull
 from pk.core.values import NO_NODE, NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ class Controller:
         self._now_ms = now_ms
         self._queue: deque[_Submitted] = deque()
         self._unshown: deque[_Submitted] = deque()
+        self._full = False
+        """Whether the last append was refused for want of room, and said so."""
         self._wake = trio.Event()
         self._grown = trio.Event()
         self._closed: str | None = "the controller has not been elected"
@@ -121,12 +124,14 @@ class Controller:
         self.liveness = Liveness(self, broker)
         self.duties += [self.liveness.run, LeaderBalance(self, broker).run]
 
-    async def open(self, cluster_id: str, new_cluster_id: str = "") -> None:
+    async def open(self, cluster_id: str, new_cluster_id: str = "", *, logs_held: int = 0) -> None:
         """Campaign, load the log, and write that this controller took over. May be called again
         after `run` has returned.
 
         `cluster_id` is that of the cluster which this node belongs to, "" where it belongs to none
-        yet: then it is the log's, and that of an empty log becomes `new_cluster_id`.
+        yet: then it is the log's, and that of an empty log becomes `new_cluster_id`. `logs_held` is how many partitions
+        this node holds logs of: where there are any, an empty metadata log is not the beginning of a cluster but one that
+        was lost, and to begin it anew would make strays of them all.
 
         Raises StoreFailed, also where the office was lost again meanwhile, and
         KafkaError(INCONSISTENT_CLUSTER_ID).
@@ -136,6 +141,11 @@ class Controller:
         epoch = self.epoch = await self._store.campaign(self.controller_id)
         self._closed = opening = f"the controller of epoch {epoch} is taking over"
         image = await self._store.load()
+        if logs_held and not image.cluster_id:
+            raise MetadataLost(
+                f"it is empty, and this node holds the logs of {logs_held} partitions: put the metadata back that "
+                "belongs to them, or move them away"
+            )
         wanted = cluster_id or image.cluster_id or new_cluster_id
         decision = take_over(image, wanted, self.controller_id, epoch)
         try:
@@ -178,8 +188,9 @@ class Controller:
         process has reacted to them too, or, without `shown`, at once.
 
         Cancelling the wait does not undo a decision that is in the queue. Raises what `decide`
-        raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), and nothing
-        happened; FateUnknown where it may have.
+        raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), or
+        KafkaError(KAFKA_STORAGE_ERROR) where the disk is full, and nothing happened; FateUnknown where
+        it may have.
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
@@ -203,10 +214,16 @@ class Controller:
                 raise Fenced(self._closed)  # lost while it decided: nothing more is appended
             if events:
                 await self._store.append(self.epoch, before.offset, events)
+                self._full = False
             error = None
         except Fenced as e:
             self._close(str(e))
             error = _refusal(str(e))
+        except StoreFull as e:
+            if not self._full:
+                logger.error("no room for the metadata log: %s", e)
+            self._full = True
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room for the metadata log")
         except StoreFailed as e:
             why = f"the metadata log failed: {e}"
             logger.error("%s", why)

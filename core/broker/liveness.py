@@ -19,7 +19,7 @@ heartbeats that prolong them still unread. So when its own timer comes far too l
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -51,6 +51,9 @@ PROBE_ALIVE_S: Final = 0.5
 
 ASLEEP_S: Final = 1.0
 """A timer that comes so late means that this process did not run."""
+
+FENCE_AGAIN_S: Final = 1.0
+"""After a fencing for which the metadata log had no room."""
 
 TOLD_S: Final = 1.0
 """How long a broker that shuts down waits for the others to know who leads now."""
@@ -197,7 +200,7 @@ class Liveness:
         if over:
             await self._fence(over, "no heartbeat came within broker.session.timeout.ms")
 
-    async def _fence(self, sessions: Iterable[_Session], why: str) -> None:
+    async def _fence(self, sessions: Sequence[_Session], why: str) -> None:
         gone = [(s.broker_id, s.broker_epoch) for s in sessions]
         config = self._broker.config
         try:
@@ -206,6 +209,10 @@ class Liveness:
             )
         except KafkaError as e:
             logger.info("brokers %s could not be fenced: %s", [i for i, _ in gone], e)
+            for session in sessions:  # to be tried again, where this is the controller yet
+                self._sessions.setdefault(session.broker_id, session)
+                session.deadline = trio.current_time() + FENCE_AGAIN_S
+            self._changed.set()
             return
         for broker_id in fenced:
             logger.warning("broker %d is fenced: %s", broker_id, why)

@@ -53,14 +53,20 @@ SILENCE_S: Final = 1.5
 """Without an answer for so long, who wants to go takes the controller for gone too, and goes."""
 
 _UNKNOWN_INCARNATION: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
-_MAY_PASS: Final = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.REQUEST_TIMED_OUT)
-"""A registration that is refused so is tried again: the last incarnation's session ends, a controller comes."""
+_MAY_PASS: Final = (
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+)
+"""A registration that is refused so is tried again: the last incarnation's session ends, a controller comes, or there is
+room again on its disk."""
 
 
 _REFUSALS: Final = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "another process is broker {node}, and alive",
     ErrorCode.INCONSISTENT_CLUSTER_ID: "it is another cluster's, this broker is of {cluster}",
     ErrorCode.INVALID_REGISTRATION: "a log directory has the directory.id of another, here or at another broker: a copy?",
+    ErrorCode.KAFKA_STORAGE_ERROR: "the disk of its metadata log is full",
     ErrorCode.UNSUPPORTED_VERSION: "the cluster has settled on a feature that this version does not know",
 }
 

@@ -29,12 +29,13 @@ from pk.core.broker.offload import offload
 from pk.core.errors import KafkaError
 from pk.core.log.config import LogConfig
 from pk.core.log.damage import damage_before_end
+from pk.core.log.failures import StorageError
 from pk.core.log.files import Disk
 from pk.core.log.log import Log, Origin
 from pk.core.meta import snapshot
 from pk.core.meta.events import Endpoint, Event, decode
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.store import Fenced, Leader, StoreFailed
+from pk.core.meta.store import Fenced, Leader, StoreFailed, StoreFull
 from pk.core.record.batch import iter_headers, read_header, records
 from pk.core.record.build import build_batch
 from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
@@ -122,19 +123,19 @@ class EmbeddedStore:
         if self._dead is not None:
             raise StoreFailed(self._dead)
         self._disk.make(f"{self._path}/{METADATA_TOPIC}-0")
+        if self._log is not None:
+            self._log.abandon()
+        log = self._log = self._open()
         last = self._leader()
-        epoch = last.epoch + 1 if last is not None else 1
+        # The log knows it too, where that file was lost: an epoch must not come twice.
+        epoch = max(last.epoch if last is not None else 0, log.latest_epoch, 0) + 1
         self._disk.write(
             f"{self._path}/controller",
             cbor.dumps(_LEADER_KIND, _LEADER_VERSION, {"id": controller_id, "epoch": epoch}),
         )
         self._disk.sync_dir(self._path)
         self._disk.sync_dir(self._path.rpartition("/")[0])
-        if self._log is not None:
-            self._log.abandon()
-        self._log = self._open()
-        if epoch > self._log.latest_epoch:
-            self._log.assign_epoch_start(epoch)
+        log.assign_epoch_start(epoch)
         return epoch
 
     def _leader(self) -> Leader | None:
@@ -200,7 +201,13 @@ class EmbeddedStore:
             return
         now_ms = self._now_ms()
         batch = build_batch([(now_ms, None, value, ()) for value in values_of(events)])
-        log.append_as_leader(batch, read_header(batch), epoch, now_ms, origin=Origin.COORDINATOR)
+        header = read_header(batch)
+        try:
+            log.append_as_leader(batch, header, epoch, now_ms, origin=Origin.COORDINATOR)
+        except StorageError as e:
+            if e.undone and e.disk_full:
+                raise StoreFull(str(e)) from e
+            raise
         log.flush()
         self.bytes_since_snapshot += len(batch)
 

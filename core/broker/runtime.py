@@ -50,7 +50,7 @@ from pk.core.log.files import Disk
 from pk.core.meta.brokers import ProducerIdBlock
 from pk.core.meta.events import Endpoint
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.store import MetadataStore, StoreFailed
+from pk.core.meta.store import MetadataLost, MetadataStore, StoreFailed
 from pk.core.values import TopicPartition, Uuid, uuid_text
 from pk.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from pk.core.wire.messages.controller_registration import ControllerRegistrationRequest, Listener
@@ -351,7 +351,7 @@ class Runtime:
         controller = self.broker.controller
         assert controller is not None
         try:
-            await controller.open(self.broker.cluster_id)
+            await controller.open(self.broker.cluster_id, logs_held=self._dirs.logs_held)
         except (StoreFailed, KafkaError) as e:
             raise StartError(
                 f"the metadata log in {self._metadata_directory()} cannot be used: {e}"
@@ -377,10 +377,18 @@ class Runtime:
         while True:
             try:
                 fresh = uuid_text(new_id(self._random))
-                await controller.open(self.broker.cluster_id, new_cluster_id=fresh)
+                held = self._dirs.logs_held
+                await controller.open(self.broker.cluster_id, fresh, logs_held=held)
             except (StoreFailed, KafkaError) as e:
-                self._trouble = str(e)
-                logger.info("no campaign for the controller's office: %s", e)
+                lost = isinstance(e, MetadataLost)
+                why = (
+                    f"the metadata log in {self._config.pk_metadata_store} cannot be used: {e}"
+                    if lost
+                    else str(e)
+                )
+                new, self._trouble = why != self._trouble, why
+                level = logging.ERROR if lost and new else logging.INFO
+                logger.log(level, "no campaign for the controller's office: %s", why)
             else:
                 logger.info(
                     "node %d is the controller of epoch %d",

@@ -121,6 +121,11 @@ class LogDirs:
         return [directory for directory in self.directories if not directory.failed]
 
     @property
+    def logs_held(self) -> int:
+        """How many logs lie in the directories that work, open or not."""
+        return sum(len(directory.found) + len(directory.logs) for directory in self.usable)
+
+    @property
     def clean_broker_epoch(self) -> int:
         """The broker epoch of the last clean shutdown, -1 if not every directory tells of the same (KIP-966)."""
         epochs = {directory.clean_broker_epoch for directory in self.directories}

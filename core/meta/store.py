@@ -29,6 +29,14 @@ class StoreFailed(Exception):
     again."""
 
 
+class StoreFull(StoreFailed):
+    """There was no room for an append. Nothing of it happened, and the office is as it was."""
+
+
+class MetadataLost(StoreFailed):
+    """The store holds nothing where there must have been something."""
+
+
 @dataclass(frozen=True, slots=True)
 class Leader:
     """Who may append."""
@@ -64,7 +72,8 @@ class MetadataStore(Protocol):
         survive a crash.
 
         `offset` is where the appender believes the log ends. Raises Fenced where `epoch` is no
-        longer the last one, or the log ends elsewhere: then somebody else has written.
+        longer the last one, or the log ends elsewhere: then somebody else has written; StoreFull
+        where there is no room.
         """
         ...
 

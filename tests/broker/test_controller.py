@@ -17,7 +17,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, ProducerIdsAllocated, TopicCreated
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.store import MemoryLog, MemoryStore, StoreFailed
+from pk.core.meta.store import MemoryLog, MemoryStore, MetadataLost, StoreFailed, StoreFull
 from pk.core.record.batch import iter_headers, records
 from pk.core.values import NO_NODE
 
@@ -30,13 +30,14 @@ class Watched(MemoryStore):
         self.appended: list[int] = []
         self.gate: trio.Event | None = None
         self.failing: dict[str, int] = {}
+        self.failure: type[StoreFailed] = StoreFailed
         self.done: list[str] = []
 
     def _fail(self, operation: str) -> None:
         self.done.append(operation)
         if self.failing.get(operation, 0) > 0:
             self.failing[operation] -= 1
-            raise StoreFailed(f"no {operation}")
+            raise self.failure(f"no {operation}")
 
     async def append(self, epoch: int, offset: int, events: Sequence[Event]) -> None:
         if self.gate is not None:
@@ -223,6 +224,41 @@ def test_after_a_failure_the_log_decides_what_happened(moment: str, happened: in
             assert one.controller.image.producer_id_next == happened
             assert await one.allocate() == happened
             assert await one.store.load() == one.controller.image == one.published[-1]
+
+    run(main)
+
+
+def test_where_there_is_no_room_nothing_happens_and_the_office_is_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with running() as one:
+            one.store.failure, one.store.failing["append"] = StoreFull, 3
+            epoch = one.controller.epoch
+            for _ in range(3):
+                assert (await error_of(one)).code == ErrorCode.KAFKA_STORAGE_ERROR
+            assert await one.allocate() == 0
+            assert one.controller.active and one.controller.epoch == epoch
+            assert await one.store.load() == one.controller.image == one.published[-1]
+        assert caplog.text.count("no room") == 1
+
+    run(main)
+
+
+def test_a_node_that_holds_logs_begins_no_cluster() -> None:
+    """Its metadata was lost: with none at all every log would be a stray."""
+
+    async def main() -> None:
+        log = MemoryLog()
+        controller = Controller(Watched(log), 1)
+        with pytest.raises(MetadataLost, match="7 partitions"):
+            await controller.open("c", logs_held=7)
+        assert not controller.active and not log.records
+        await controller.open("c", logs_held=0)
+        assert log.records
+        again = Controller(Watched(log), 1)
+        await again.open("c", logs_held=7)
+        assert again.active
 
     run(main)
 

@@ -15,6 +15,7 @@ from pk.core.broker.observers import Observers
 from pk.core.broker.office import Decide, Follow
 from pk.core.broker.peers import PeerLost
 from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import BrokerChanged, BrokerRegistered, Endpoint, Event
 from pk.core.meta.image import MetadataImage
 from pk.core.values import NO_NODE
@@ -51,9 +52,13 @@ class Office:
         self.committed: list[Follow] = []
         self.image = MetadataImage().apply(events)
         self.decisions: list[list[Event]] = []
+        self.full = False
+        """Whether the metadata log has no room."""
 
     async def submit(self, decide: Decide, *, shown: bool = True) -> Any:
         await trio.lowlevel.checkpoint()
+        if self.full:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
         decision = decide(self.image)
         self.decisions.append(decision.records)
         self.commit(*decision.records)
@@ -130,6 +135,27 @@ def test_a_session_ends_after_its_time_and_all_at_once() -> None:
             assert one.office.fenced == [1, 2, 3]
             one.heartbeats(1)
             assert one.liveness.alive(1), "it may be unfenced now"
+
+    run(main)
+
+
+def test_who_could_not_be_fenced_is_fenced_when_there_is_room_again() -> None:
+    async def main() -> None:
+        async with watched() as one:
+            one.heartbeats(1, 2, 3)
+            one.office.full = True
+            one.hosts.state = {1: "refuses"}
+            one.breaks(1)
+            await trio.sleep(5)
+            one.heartbeats(2)
+            await trio.sleep(5)
+            assert one.office.fenced == [], "1 is gone and 3 silent; that could not be noted"
+            one.office.full = False
+            await trio.sleep(1.1)
+            assert one.office.fenced == [1, 3]
+            one.heartbeats(2)
+            await trio.sleep(SESSION_S - 1)
+            assert one.office.fenced == [1, 3]
 
     run(main)
 

@@ -15,7 +15,7 @@ from pk.core.broker.offload import inline
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.meta.events import ClusterCreated, Event, ProducerIdsAllocated, TopicCreated
 from pk.core.meta.image import MetadataImage
-from pk.core.meta.store import StoreFailed
+from pk.core.meta.store import StoreFailed, StoreFull
 
 LOG = f"/data/{DIRECTORY}/__cluster_metadata-0"
 
@@ -117,9 +117,8 @@ def test_a_full_disk_refuses_and_the_log_goes_on() -> None:
         store, epoch, _ = await opened(disk)
         await store.append(epoch, 0, [ClusterCreated("c")])
         disk.fail_next("write", errno.ENOSPC, suffix=".log", after_bytes=10)
-        with pytest.raises(StoreFailed):
+        with pytest.raises(StoreFull):
             await store.append(epoch, 1, some(0, 3))
-        epoch = await store.campaign(1)
         image = await store.load()
         assert image.offset == 1
         await store.append(epoch, 1, some(0, 3))
@@ -215,6 +214,21 @@ def test_a_damaged_record_is_a_reason_not_a_guess() -> None:
         disk.write(controller, b"\x00")
         with pytest.raises(StoreFailed, match="controller"):
             await opened(disk)
+
+    run(main)
+
+
+def test_an_epoch_does_not_come_twice_where_its_file_was_lost() -> None:
+    async def main() -> None:
+        disk, epochs = new_disk(), []
+        for turn in range(3):
+            store, epoch, image = await opened(disk)
+            epochs.append(epoch)
+            await store.append(epoch, image.offset, some(turn, 1))
+            await store.close()
+        disk.remove(f"/data/{DIRECTORY}/controller")
+        _, again, _ = await opened(disk)
+        assert again == max(epochs) + 1
 
     run(main)
 
