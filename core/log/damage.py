@@ -28,7 +28,7 @@ def damage_before_end(disk: Disk, directory: str) -> str | None:
         path, size = f"{directory}/{file_name(base, LOG)}", sizes[base][LOG]
         file = disk.open(path)
         try:
-            why, position, offset = "the log breaks off", 0, base
+            position, offset, why = 0, base, ""
             try:
                 for at, header in sound_batches(file, 0, size):
                     if header.base_offset != offset:  # which no CRC covers
@@ -36,13 +36,14 @@ def damage_before_end(disk: Disk, directory: str) -> str | None:
                     position, offset = at + header.size, header.next_offset
             except CorruptBatch as e:
                 why = e.message
+            found = why or f"{path} at position {position}: no batch of offset {offset}"
             if following is not None and offset != following:
-                return f"{path} at position {position}, offset {offset}: {why}"
+                return found
             rest = file.pread(size - position, position) if position < size else b""
         finally:
             file.close()
         if _has_batch(rest, offset):
-            return f"{path} at position {position}, offset {offset}: {why}"
+            return found
     return None
 
 
