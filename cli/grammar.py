@@ -7,7 +7,8 @@ So this file imports nothing but `difflib`, and that only when a word is wrong.
 
 Rules of the parser: an option's value is always the next word, whatever it begins with, unless that word is itself an
 option of the command (`--offset --partition 0` is a mistake, `--offset -10` is not); `--name=value`, `-n5`, `-abc` of
-flags and `--` work as everywhere; options may stand before, between and after the arguments and the command's words.
+flags and `--` work as everywhere; options may stand before, between and after the arguments and the command's words;
+under a noun `--create` is the command `create`, as Apache's tools have it.
 """
 
 import math
@@ -30,7 +31,8 @@ class Option:
     `2s`), pause (seconds, a tenth or more), pair (KEY=VALUE), list (comma separated), or choice (one of `choices`).
     `complete` names what completes it. `assumed` is the value of an option that may stand without one
     (`--compression-codec[=gzip]`); such an option takes a value only after `=`, or where the next word is one of its
-    choices or, of kind pause, a time.
+    choices or, of kind pause, a time. Where it `takes_next`, the next word is its value unless it is an option, as
+    Apache's parser has it: a choice that is misspelt is refused, and not taken for an argument.
     """
 
     __slots__ = (
@@ -45,6 +47,7 @@ class Option:
         "names",
         "repeat",
         "sets",
+        "takes_next",
         "value",
     )
 
@@ -61,6 +64,7 @@ class Option:
         hidden: bool = False,
         complete: str | None = None,
         assumed: str | None = None,
+        takes_next: bool = False,
         sets: Any = True,
     ) -> None:
         self.names = names
@@ -72,6 +76,7 @@ class Option:
         self.hidden = hidden
         self.complete = complete
         self.assumed = assumed
+        self.takes_next = takes_next
         self.sets = sets
         longest = next((name for name in names if name.startswith("--")), names[0])
         self.dest = dest or longest.lstrip("-").replace("-", "_").replace(".", "_")
@@ -314,6 +319,10 @@ def convert(option: Option | Argument, name: str, text: str) -> Any:
     return text
 
 
+def _takes(node: Command | Group, name: str) -> bool:
+    return any(name in option.names for option in node.options)
+
+
 class _Parser:
     """One walk over the words."""
 
@@ -371,12 +380,23 @@ class _Parser:
 
     def unknown(self, name: str) -> UsageError:
         known = [n for n, o in self.options.items() if n.startswith("--") and not o.hidden]
-        where = f"pk {' '.join(self.path)}".rstrip()
+        where = self.where().rstrip()
+        if isinstance(self.node, Group):
+            under = [c.name for c in self.node.children if _takes(c, name)]
+            if under:
+                said = f"{name} stands after a command, as in `{where} {under[0]} {name}`"
+                return UsageError(said, self.path)
         return UsageError(f"{where} has no option {name}{_meant(name, known)}", self.path)
 
     def long(self, word: str, rest: list[str]) -> None:
         name, equals, text = word.partition("=")
         option = self.options.get(name)
+        if option is None and isinstance(self.node, Group) and self.path and not equals:
+            # `kafka-topics.sh --create` as it is typed there.
+            verb = self.node.child(name[2:])
+            if verb is not None:
+                self.word(verb.name)
+                return
         if option is None:
             raise self.unknown(name)
         if equals:
@@ -408,8 +428,12 @@ class _Parser:
 
     def names_choice(self, option: Option, rest: list[str]) -> bool:
         """Whether an option that may stand alone is followed by one of its values (`-z zstd`, `-w 5`), as Apache's
-        parser reads it; a word that is none of them is not the option's."""
-        return bool(rest) and self.may_take(option, rest[-1])
+        parser reads it; a word that is none of them is not the option's, unless it takes whatever comes."""
+        if not rest:
+            return False
+        if option.takes_next and not rest[-1].startswith("-"):
+            return True
+        return self.may_take(option, rest[-1])
 
     def may_take(self, option: Option, word: str) -> bool:
         """Whether `word` is a value of an option that may stand without one."""

@@ -217,6 +217,7 @@ PRODUCE = Command(
             "--compression-codec",
             value="CODEC",
             assumed="gzip",
+            takes_next=True,
             choices=COMPRESSIONS,
             help="none, gzip, snappy, lz4 or zstd; gzip where only the option is given.",
         ),

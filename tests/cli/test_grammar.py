@@ -34,6 +34,7 @@ TREE = Group(
                 Option("-c", "--config", value="K=V", kind="pair", repeat=True),
                 Option("--columns", value="A,B", kind="list", repeat=True),
                 Option("-z", "--codec", value="C", assumed="gzip", choices=("gzip", "none")),
+                Option("--pack", value="C", assumed="gzip", choices=("gzip",), takes_next=True),
             ),
         ),
         Command(
@@ -69,6 +70,8 @@ TREE = Group(
         ("one a -z", {"codec": "gzip", "topic": ("a",)}),
         ("one -zy none", {"codec": "gzip", "yes": True, "topic": ("none",)}),
         ("one --codec none -y", {"codec": "none", "yes": True}),
+        ("one --pack -y a", {"pack": "gzip", "yes": True, "topic": ("a",)}),
+        ("one a --pack", {"pack": "gzip", "topic": ("a",)}),
         ("one -", {"topic": ("-",)}),
         ("two n a b", {"name": "n", "rest": ("a", "b")}),
     ],
@@ -93,6 +96,8 @@ def test_words_become_values(words: str, expected: dict[str, object]) -> None:
         ("one -c a", "KEY=VALUE"),
         ("one --yes=1", "takes no value"),
         ("one --codec=gzpi", "did you mean gzip"),
+        ("one a --pack gzpi", "did you mean gzip"),
+        ("one a --pack lzma", "--pack is one of gzip; not 'lzma'"),
         ("-b h two n", "takes no --base"),
         ("two", "wants NAME"),
     ],
@@ -100,6 +105,34 @@ def test_words_become_values(words: str, expected: dict[str, object]) -> None:
 def test_what_is_no_command_line_is_said(words: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
         parse(TREE, words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ("topics --list", ("topics", "list")),
+        ("topics --bootstrap-server h --create --topic x --partitions 3", ("topics", "create")),
+        ("groups --describe --group g --bootstrap-server h", ("groups", "describe")),
+        ("groups --reset-offsets --group g --all-topics --to-earliest", ("groups", "reset-offsets")),
+        ("configs --alter --entity-type topics --entity-name t", ("configs", "alter")),
+    ],
+)
+def test_a_command_may_be_written_as_apache_s_option(words: str, path: tuple[str, ...]) -> None:
+    assert parse(ROOT, words.split()).path == path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("topics --topic x --list", "--topic stands after a command, as in `pk topics list --topic`"),
+        ("topics --lsit", "pk topics has no option --lsit"),
+        ("topics --list=1", "pk topics has no option --list"),
+        ("--topics", "pk has no option --topics"),
+    ],
+)
+def test_what_is_no_option_of_a_noun_is_said(words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        parse(ROOT, words.split())
 
 
 @pytest.mark.parametrize("words", ["", "one --help", "--help", "one -h a"])
