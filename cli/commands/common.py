@@ -77,6 +77,24 @@ class UnknownTopic(KafkaError):
         self.said = f"There is no topic {name!r}; {hint}"
 
 
+def say_no_match(
+    context: Context, what: str, pattern: re.Pattern[str] | None, known: Iterable[str]
+) -> None:
+    """Says so where no `what` (`topic`) is called as a pattern wants it: to programs only where a name is near, since
+    there may well be none."""
+    known = list(known)
+    if pattern is None or any(map(pattern.fullmatch, known)):
+        return
+    near = nearest(pattern.pattern, known)
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif context.streams.err_terminal:
+        hint = f"`pk {what}s list` shows which there are."
+    else:
+        return
+    context.say(f"No {what}'s whole name matches {pattern.pattern!r}; {hint}")
+
+
 async def unknown_topic(context: Context, admin: Admin, name: str) -> UnknownTopic:
     """The error for a topic that a broker does not know."""
     return UnknownTopic(name, nearest(name, await topic_names(context, admin)))

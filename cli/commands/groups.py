@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pk.cli import undo
-from pk.cli.commands.common import whole, words_of
+from pk.cli.commands.common import say_no_match, whole, words_of
 from pk.cli.commands.groups_state import (
     EMPTY_STATES,
     active_refusal,
@@ -15,6 +15,7 @@ from pk.cli.commands.groups_state import (
     describe_existing,
     is_selected,
     lag_style,
+    longest_lag,
     note_listing,
     offset_rows,
     selected,
@@ -75,6 +76,7 @@ async def list_groups(context: Context) -> None:
         for g in groups
     ]
     context.show(Listing(_GROUPS, rows))
+    say_no_match(context, "group", pattern, (g.group_id for g in listed.groups))
 
 
 async def _reading(context: Context, admin: Admin, names: Sequence[str]) -> set[str]:
@@ -226,7 +228,6 @@ _STATES = (
 
 def _state_row(group: r.GroupDescription, offsets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     lags = [row["lag"] for row in offsets if row["lag"] is not None]
-    times = [row["time_lag_ms"] for row in offsets if row["time_lag_ms"] is not None]
     return {
         "group": group.group_id,
         "state": group.state,
@@ -234,7 +235,7 @@ def _state_row(group: r.GroupDescription, offsets: Sequence[Mapping[str, Any]]) 
         "members": len(group.members),
         "partitions": len(offsets),
         "lag": sum(lags) if lags else None,
-        "time_lag_ms": max(times) if times else None,
+        "time_lag_ms": longest_lag(offsets),
         "assignor": group.assignor or None,
         "coordinator": f"{group.coordinator.node_id} ({group.coordinator.address})",
         "group_epoch": None if group.group_epoch < 0 else group.group_epoch,

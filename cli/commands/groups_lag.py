@@ -16,6 +16,7 @@ from pk.cli.commands.groups_state import (
     committing_groups,
     describe_existing,
     lag_style,
+    longest_lag,
     offset_rows,
 )
 from pk.cli.context import Context, count
@@ -92,6 +93,7 @@ _COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("member_id", wide=True),
         Column("instance_id", wide=True),
         Column("start", right=True, wide=True),
+        Column("error", wide=True),
     ),
     "topic": (_GROUP, _TOPIC, _PARTITIONS, _LAG, _TIME, *_RATES, _WORST, _MAX),
     "member": (
@@ -283,7 +285,6 @@ def _grouped(
 
 def _sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     lags = [row for row in rows if row["lag"] is not None]
-    times = [row["time_lag_ms"] for row in rows if row["time_lag_ms"] is not None]
     worst = max(lags, key=lambda row: row["lag"], default=None)
     total = sum(row["lag"] for row in lags) if lags else None
     return {
@@ -292,7 +293,7 @@ def _sums(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "lag": total,
         "lag_max": worst["lag"] if worst else None,
         "worst": f"{worst['topic']}/{worst['partition']}" if worst and worst["lag"] else None,
-        "time_lag_ms": max(times) if times else None,
+        "time_lag_ms": longest_lag(rows),
         **outlook(total, _total(lags, "read_rate"), _total(lags, "write_rate")),
     }
 

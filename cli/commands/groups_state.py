@@ -10,7 +10,7 @@ from typing import Any
 from pk.cli.commands.common import check_partitions, existing_topics, topic_partitions
 from pk.cli.context import Context, join, place_name
 from pk.cli.exits import CommandError, Refused, Unusable
-from pk.cli.failures import phrase
+from pk.cli.failures import error_name
 from pk.cli.grammar import nearest
 from pk.cli.names import remember, remember_members
 from pk.cli.output import Row
@@ -208,7 +208,7 @@ def _row(
         "time_lag_ms": 0 if lag == 0 else None,
         "start": start.offset if isinstance(start, r.ListedOffset) else None,
         "metadata": metadata or None,
-        "error": phrase(error) if error else None,
+        "error": error_name(error) if error else None,
     }
 
 
@@ -238,6 +238,16 @@ async def add_time_lag(admin: Admin, rows: Sequence[dict[str, Any]]) -> None:
         if isinstance(time, int) and time >= 0:
             for row in places[place]:
                 row["time_lag_ms"] = max(now - time, 0)
+
+
+def longest_lag(rows: Sequence[Mapping[str, Any]]) -> int | None:
+    """How long the oldest unread record of all the partitions has been there, in ms; 0 where nothing is unread, None where
+    nobody knows."""
+    lagging = [row["time_lag_ms"] for row in rows if row["lag"]]
+    known = [ms for ms in lagging if ms is not None]
+    if known:
+        return max(known)
+    return 0 if not lagging and any(row["lag"] == 0 for row in rows) else None
 
 
 def lag_style(row: Row) -> str | None:

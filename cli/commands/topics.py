@@ -7,6 +7,7 @@ from pk.cli.commands.common import (
     describe_topics,
     leader_of,
     partition_style,
+    say_no_match,
     whole,
 )
 from pk.cli.context import Context, count
@@ -58,6 +59,7 @@ async def list_topics(context: Context) -> None:
         and (not t.internal or args.internal or (pattern is not None and not args.exclude_internal))
     ]
     context.show(Listing(_LIST, rows))
+    say_no_match(context, "topic", pattern, (t.name for t in listed))
 
 
 _PARTITIONS = (

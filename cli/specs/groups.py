@@ -59,7 +59,7 @@ _SUMS = f"partitions:int lag:int? time_lag_ms:int? {_RATES} worst? lag_max:int?"
 _LAG_OF_GROUP = f"group state members:int topics:int {_SUMS}"
 _LAG_OF_PARTITION = (
     f"group topic partition:int committed:int? end:int? lag:int? time_lag_ms:int? {_RATES} client_id? "
-    "host? member_id? instance_id? start:int?"
+    "host? member_id? instance_id? start:int? error?"
 )
 _PLAN = (
     "group topic partition:int committed:int? target:int? delta:int? effect? target_time? "

@@ -113,7 +113,10 @@ def test_what_is_no_command_line_is_said(words: str, said: str) -> None:
         ("topics --list", ("topics", "list")),
         ("topics --bootstrap-server h --create --topic x --partitions 3", ("topics", "create")),
         ("groups --describe --group g --bootstrap-server h", ("groups", "describe")),
-        ("groups --reset-offsets --group g --all-topics --to-earliest", ("groups", "reset-offsets")),
+        (
+            "groups --reset-offsets --group g --all-topics --to-earliest",
+            ("groups", "reset-offsets"),
+        ),
         ("configs --alter --entity-type topics --entity-name t", ("configs", "alter")),
     ],
 )
@@ -124,7 +127,10 @@ def test_a_command_may_be_written_as_apache_s_option(words: str, path: tuple[str
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("topics --topic x --list", "--topic stands after a command, as in `pk topics list --topic`"),
+        (
+            "topics --topic x --list",
+            "--topic stands after a command, as in `pk topics list --topic`",
+        ),
         ("topics --lsit", "pk topics has no option --lsit"),
         ("topics --list=1", "pk topics has no option --list"),
         ("--topics", "pk has no option --topics"),

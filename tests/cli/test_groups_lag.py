@@ -3,7 +3,7 @@
 import io
 import shlex
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from shapes import check_json
 
 from pk.cli.commands.groups_lag import lag, outlook
+from pk.cli.commands.groups_state import longest_lag, offset_rows
 from pk.cli.context import Context, Streams
+from pk.cli.exits import Exit
 from pk.cli.grammar import parse
 from pk.cli.resolve import now_ms
 from pk.cli.session import open_session
 from pk.cli.tree import ROOT
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.results import GroupDescription, ListedOffset, Node, OffsetAndMetadata
 
 
 @pytest.mark.parametrize(
@@ -53,6 +59,53 @@ def test_nothing_is_left_only_where_more_is_read_than_written(
     assert (found["zero_in_ms"] is not None) == (found["trend"] == "shrinking")
     if found["zero_in_ms"] is not None:
         assert read > write and found["zero_in_ms"] >= 0
+
+
+@pytest.mark.parametrize(
+    ("lags", "longest"),
+    [
+        ([(0, 0), (0, 0)], 0),
+        ([(0, 0), (5, 300), (2, 900)], 900),
+        ([(0, 0), (5, None)], None),
+        ([(5, None), (2, 900)], 900),
+        ([(None, None), (0, 0)], 0),
+        ([(None, None)], None),
+        ([], None),
+    ],
+)
+def test_a_group_is_as_late_as_its_oldest_unread_record(
+    lags: list[tuple[int | None, int | None]], longest: int | None
+) -> None:
+    rows = [{"lag": lag, "time_lag_ms": ms} for lag, ms in lags]
+    assert longest_lag(rows) == longest
+
+
+class Refusing:
+    """A cluster that tells nobody the offsets of `secret`."""
+
+    async def list_groups_offsets(self, names: list[str]) -> dict[str, Any]:
+        commits = {TopicPartition(t, 0): OffsetAndMetadata(3) for t in ("open", "secret")}
+        return dict.fromkeys(names, commits)
+
+    async def list_offsets(self, wanted: dict[TopicPartition, int], **_: Any) -> dict[Any, Any]:
+        no = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not for you")
+        return {tp: no if tp.topic == "secret" else ListedOffset(3, -1, 0) for tp in wanted}
+
+
+def test_why_a_row_lacks_its_lag_is_a_code() -> None:
+    parsed = parse(ROOT, ("groups", "lag", "g"))
+    context = Context(parsed.args, parsed.path, Streams(out=io.BytesIO(), err=io.StringIO()))
+    group = GroupDescription("g", "Classic", "Empty", "consumer", "", (), Node(1, "h", 1))
+
+    async def look() -> Any:
+        return await offset_rows(context, cast(Admin, Refusing()), [group], (), times=True)
+
+    rows = trio.run(look)["g"]
+    assert [(row["topic"], row["lag"], row["error"]) for row in rows] == [
+        ("open", 0, None),
+        ("secret", None, "TOPIC_AUTHORIZATION_FAILED"),
+    ]
+    assert context.exit == Exit.NOT_AUTHORISED
 
 
 @pytest.fixture

@@ -237,3 +237,22 @@ def test_piped_tables_are_plain(at: Run, fresh: Fresh) -> None:
     shown = at("topics", "list", topic)
     assert topic in shown.text
     assert "\x1b" not in shown.text and "│" not in shown.text and "…" not in shown.text
+
+
+def test_a_pattern_that_matches_nothing_names_what_is_near(at: Run, fresh: Fresh) -> None:
+    topic = fresh("a-long-name")
+    at("topics", "create", topic)
+    missed = at("topics", "list", topic.replace("long", "lnog"))
+    assert (missed.code, len(missed.lines)) == (0, 1)
+    assert f"; did you mean {topic}" in missed.err
+    for words in ((topic,), ("[QXZ]{9}",), ("__consumer_offsets", "--exclude-internal")):
+        assert at("topics", "list", *words).err == ""
+
+
+def test_a_pattern_of_groups_that_matches_nothing_names_what_is_near(at: Run, fresh: Fresh) -> None:
+    topic, group = fresh("read"), fresh("a-long-name")
+    at("topics", "create", topic)
+    at("groups", "reset-offsets", group, "-t", topic, "--to", "end", "-y")
+    missed = at("groups", "list", group.replace("long", "lnog"))
+    assert (missed.code, f"; did you mean {group}" in missed.err) == (0, True), missed.err
+    assert at("groups", "list", group, "--state", "Stable").err == ""
