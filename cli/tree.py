@@ -2,8 +2,8 @@
 
 from pk.cli.grammar import Group, Option
 from pk.cli.specs.brokers import BROKERS, CLUSTER
-from pk.cli.specs.cluster import CONFIGS, SPARK_EXPORT
 from pk.cli.specs.common import CONNECTION
+from pk.cli.specs.configs import CONFIGS
 from pk.cli.specs.cp import CP
 from pk.cli.specs.doctor import DOCTOR, WHY
 from pk.cli.specs.groups import GROUPS
@@ -14,6 +14,7 @@ from pk.cli.specs.process import BROKER, COMPLETION, HELP, PROFILE, SHELL, UP
 from pk.cli.specs.producers import PRODUCERS
 from pk.cli.specs.reassign import REASSIGN
 from pk.cli.specs.records import CONSUME, PRODUCE
+from pk.cli.specs.spark import SPARK_EXPORT
 from pk.cli.specs.top import TOP
 from pk.cli.specs.topics import TOPICS
 from pk.cli.specs.undo import HISTORY, UNDO
