@@ -187,9 +187,11 @@ def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
     )
 
 
-async def explain(error: BaseException) -> None:
-    """Finds out more about an error, where asking once more helps: what it is that listens where no broker does."""
+async def explain(error: BaseException) -> BaseException:
+    """The error to raise in its place, where asking once more helps: what it is that listens where no broker does."""
     found = leaf(error)
+    if isinstance(found, Unanswered):
+        return await _explain_silence(found) or error
     failures = found.failures if isinstance(found, NoBrokers) else [found]
     for failure in failures:
         if isinstance(failure, ConnectFailed) and failure.reached:
@@ -198,6 +200,22 @@ async def explain(error: BaseException) -> None:
             host, _, port = failure.address.rpartition(":")
             said = await what_listens(host.strip("[]"), int(port))
             failure.reason = said or failure.reason
+    return error
+
+
+async def _explain_silence(error: Unanswered) -> NoBrokers | None:
+    """The error where those that did not answer are no brokers; None where one of them may be."""
+    from pk.net.client.probe import who_is_silent
+
+    failures = []
+    for node in error.nodes:
+        if node.node_id >= 0:
+            return None
+        said = await who_is_silent(node.host, node.port, error.waited_ms / 2000)
+        if said is None:
+            return None
+        failures.append(ConnectFailed(node.address, said, reached=True))
+    return NoBrokers(failures)
 
 
 def _without_request(said: str | None) -> str | None:

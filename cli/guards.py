@@ -83,8 +83,10 @@ def guarded(handler: Handler) -> Handler:
         except Exception as error:
             from pk.cli.failures import explain
 
-            await explain(error)
-            raise
+            found = await explain(error)
+            if found is error:
+                raise
+            raise found from error
 
     return run
 

@@ -25,6 +25,8 @@ from pk.core.values import TopicPartition
 ANY_DIR = "any"
 _KEEP_FILES = 50
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?(?:/s|ps)?", re.IGNORECASE)
+_BITS = re.compile(r"[KMGT]i?b(/s|ps)?$|[kmgt]i?bps$|bits?(/s|ps)?$")
+"""`50Mb/s` and `50mbps` are megabits to whoever sells networks, and eight times what was meant otherwise."""
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12} | {
     "ki": 2**10,
     "mi": 2**20,
@@ -35,6 +37,8 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12} | {
 
 def parse_rate(text: str, option: str) -> int:
     """Bytes a second from `50MB/s`, `50M`, `64MiB/s`, `1.5G`, or a bare number of bytes, as Apache's. Raises Unusable."""
+    if _BITS.search(text.strip()):
+        raise Unusable(f"{option}: {text!r} may mean bits; 50MB/s and 50M are bytes a second.")
     found = _RATE.fullmatch(text.strip())
     rate = round(float(found[1]) * _UNITS[found[2].lower()]) if found else 0
     if rate < 1:

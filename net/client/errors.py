@@ -61,6 +61,7 @@ class Unanswered(RequestTimedOut):
         who += [n.address for n in nodes if n.node_id < 0]
         super().__init__(f"{' and '.join(who)} did not answer within {waited_ms / 1000:g} s")
         self.nodes = tuple(nodes)
+        self.waited_ms = waited_ms
 
 
 class Straggler(RequestTimedOut):

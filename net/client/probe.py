@@ -10,6 +10,7 @@ _BANNER_S: Final = 0.3
 
 _ANSWER_S: Final = 1.0
 _LONGEST: Final = 60
+_HTTP: Final = "an HTTP server answers there; a broker's own port is another, 9092 by default"
 
 
 async def what_listens(host: str, port: int) -> str | None:
@@ -24,14 +25,27 @@ async def what_listens(host: str, port: int) -> str | None:
             return (
                 "it speaks TLS, and this client does not yet: name the broker's PLAINTEXT listener"
             )
-        http = await _hear(host, port, b"GET / HTTP/1.0\r\n\r\n", _ANSWER_S)
-        if http.startswith(b"HTTP/"):
-            return "an HTTP server answers there; a broker's own port is another, 9092 by default"
+        if await _is_http(host, port, _ANSWER_S):
+            return _HTTP
     except (OSError, UnicodeError):
         return None
     return (
         "it takes connections and does not answer as Kafka does: a broker that hangs, or no broker"
     )
+
+
+async def who_is_silent(host: str, port: int, wait_s: float) -> str | None:
+    """A phrase about who took a request of Kafka's and did not answer: an HTTP server may wait for the end of a line. None
+    where it may well be a broker. Takes `wait_s` at most, or a second."""
+    try:
+        return _HTTP if await _is_http(host, port, min(wait_s, _ANSWER_S)) else None
+    except (OSError, UnicodeError):
+        return None
+
+
+async def _is_http(host: str, port: int, wait_s: float) -> bool:
+    heard = await _hear(host, port, b"GET / HTTP/1.0\r\n\r\n", wait_s)
+    return heard.startswith(b"HTTP/")
 
 
 async def _hear(host: str, port: int, said: bytes, wait_s: float) -> bytes:

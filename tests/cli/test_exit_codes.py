@@ -99,7 +99,10 @@ def test_3_somebody_else_listens(
     assert said in ran.err and f"127.0.0.1:{port}" in ran.err
 
 
-def test_3_an_http_server_listens(pk: Run) -> None:
+@pytest.mark.parametrize("patience", ["request.timeout.ms=500", "default.api.timeout.ms=2000"])
+def test_3_an_http_server_listens(pk: Run, patience: str) -> None:
+    """It waits for the end of a line, which no Kafka request has: nobody answers until the time is up."""
+
     class Quiet(http.server.BaseHTTPRequestHandler):
         def log_message(self, format: str, *args: Any) -> None:
             pass
@@ -107,7 +110,7 @@ def test_3_an_http_server_listens(pk: Run) -> None:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         port = str(server.server_port)
-        ran = pk("topics", "list", "-b", f"127.0.0.1:{port}", "-X", "request.timeout.ms=500")
+        ran = pk("topics", "list", "-b", f"127.0.0.1:{port}", "-X", patience)
         server.shutdown()
     assert ran.code == Exit.NO_CONNECTION
     assert "an HTTP server answers there" in ran.err

@@ -67,6 +67,8 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
         ("64MiB/s", 64 << 20),
         ("1.5G", 1_500_000_000),
         ("800 kB/s", 800_000),
+        ("50mb/s", 50_000_000),
+        ("50MBps", 50_000_000),
         ("12345", 12_345),
     ],
 )
@@ -77,6 +79,12 @@ def test_a_rate_in_the_words_of_people(text: str, rate: int) -> None:
 @pytest.mark.parametrize("text", ["", "fast", "0", "-5", "5 parsecs", "0.1"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(Unusable, match="--throttle wants bytes a second"):
+        files.parse_rate(text, "--throttle")
+
+
+@pytest.mark.parametrize("text", ["50Mb/s", "50Mb", "50mbps", "1Gibps", "1Gbit/s", "100 Mbits/s"])
+def test_a_rate_that_may_be_of_bits_is_refused(text: str) -> None:
+    with pytest.raises(Unusable, match="may mean bits; 50MB/s and 50M are bytes"):
         files.parse_rate(text, "--throttle")
 
 
