@@ -278,7 +278,8 @@ class Context:
         """Returns if the profile lets anything be changed: for commands that act without asking. Raises Refused."""
         if self.settings.guard == "readonly":
             raise Refused(
-                f"{self.settings.cluster_name} is guarded as read-only; nothing was changed."
+                f"{self.settings.cluster_name} is guarded as read-only; nothing was changed. "
+                "--profile NAME is another profile, `pk profile edit` changes this one."
             )
 
     async def agree(self, question: str, *, name: str | None = None) -> None:

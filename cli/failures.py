@@ -1,5 +1,6 @@
 """What to say of an error: one sentence with the next step, and the exit code. Imported when something went wrong."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from pk.cli.exits import CommandError, Exit
@@ -16,6 +17,7 @@ from pk.net.client.errors import (
     RequestTimedOut,
     Straggler,
     Unanswered,
+    UnknownPartition,
 )
 
 NOT_AUTHORISED = frozenset(
@@ -58,6 +60,8 @@ _SENTENCES = {
     ErrorCode.REQUEST_TIMED_OUT: "The broker did not finish in time",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The group's coordinator is not available",
 }
+
+_CONFIG_KEY = re.compile(r"\b[a-z]+(?:\.[a-z]+)+\b")
 
 _SAYS_ALL = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.BROKER_NOT_AVAILABLE})
 """Errors whose message is a sentence of its own."""
@@ -147,6 +151,8 @@ def sentence(error: BaseException) -> str:
             return f"{error}.".replace("?.", "?")
         case ClientError():
             return f"{error}."
+        case UnknownPartition():
+            return f"T{str(error.message)[1:]}."
         case KafkaError():
             return getattr(error, "said", None) or _kafka(error)
         case OSError():
@@ -242,6 +248,9 @@ def _kafka(error: KafkaError) -> str:
     else:
         head = f"The broker refused with {error.name}" + (f": {said.rstrip('.')}" if said else "")
     step = _NEXT_STEP.get(code)
+    key = _CONFIG_KEY.search(head) if code is ErrorCode.INVALID_CONFIG else None
+    if key is not None:
+        step = f"`pk help configs {key[0]}` says what it takes"
     if step is None and not plain and code not in _SAYS_ALL:
         step = f"`pk help errors {code.name}` says more"
     if head.endswith("?"):

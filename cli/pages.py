@@ -163,17 +163,27 @@ def folded(text: str, width: int) -> str:
         if block[:1].strip() and long:
             lines += textwrap.wrap(block.replace("\n", " "), width, break_on_hyphens=False)
             continue
-        for line in block.splitlines():
+        left = block.splitlines()
+        while left:
+            line = left.pop(0)
             if len(line) <= width or "█" in line:
                 lines.append(line[:width])
                 continue
             indent = len(line) - len(line.lstrip())
             entry = re.match(r"\s*\S+(?: \S+)*\s{2,}", line)
             column = entry.end() if entry and indent < 8 and entry.end() <= width // 2 else indent
+            while entry and left and _goes_on(left[0], entry.end()):
+                line += f" {left.pop(0).strip()}"
             lines += textwrap.wrap(
                 line, width, subsequent_indent=" " * column, break_on_hyphens=False
             )
     return "\n".join(lines) + "\n"
+
+
+def _goes_on(line: str, column: int) -> bool:
+    """Whether a line goes on with the sentence before it, which stands at that column; a row of examples does not."""
+    text = line.strip()
+    return line.find(text) == column and "  " not in text and not text.startswith("(")
 
 
 def _exit_codes() -> str:

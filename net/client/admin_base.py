@@ -26,6 +26,7 @@ from pk.net.client.errors import (
     RequestTimedOut,
     Straggler,
     Unanswered,
+    UnknownPartition,
 )
 from pk.net.client.results import CoordinatorType, Node
 from pk.net.client.together import Together
@@ -302,10 +303,7 @@ class AdminBase:
             return KafkaError(info.error_code, what)
         count = len(info.partitions)
         if not 0 <= partition.partition < count:
-            return KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {partition.topic!r} has {count} partitions, no number {partition.partition}",
-            )
+            return UnknownPartition(partition.topic, partition.partition, count)
         if info.partitions[partition.partition].leader_id < 0:
             return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader now")
         return None

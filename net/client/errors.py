@@ -43,6 +43,17 @@ class NoBrokers(ClientError):
         self.failures = failures
 
 
+class UnknownPartition(KafkaError):
+    """A topic has `count` partitions, and none of the number that was asked for."""
+
+    def __init__(self, topic: str, partition: int, count: int) -> None:
+        last = f", from 0 to {count - 1}" if count else ""
+        super().__init__(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {topic} has no partition {partition}; it has {count}{last}",
+        )
+
+
 class Disconnected(ClientError):
     """The connection was lost while a request was under way; whether the broker acted on it is unknown."""
 

@@ -16,7 +16,6 @@ from operator import itemgetter
 
 import trio
 
-from pk.core.errors import ErrorCode, KafkaError
 from pk.core.record.build import Headers
 from pk.core.record.compress import Codec
 from pk.core.values import TopicPartition
@@ -33,7 +32,7 @@ from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.config import ProducerConfig, idempotence, parse
 from pk.net.client.connection import OnRequest
 from pk.net.client.delivery import BatchDelivered, Deliveries, Delivery
-from pk.net.client.errors import BufferExhausted, ClientError, Closed
+from pk.net.client.errors import BufferExhausted, ClientError, Closed, UnknownPartition
 from pk.net.client.metadata import TopicInfo
 from pk.net.client.partitioner import KeyCache, Partitioner, Sticky, round_robin
 from pk.net.client.sender import Sender
@@ -457,10 +456,7 @@ def record_size(key: bytes | None, value: bytes | None, headers: Headers) -> int
 
 def _check_partition(topic: str, partition: int, info: TopicInfo) -> None:
     if not 0 <= partition < len(info.partitions):
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"topic {topic!r} has {len(info.partitions)} partitions, no number {partition}",
-        )
+        raise UnknownPartition(topic, partition, len(info.partitions))
 
 
 @asynccontextmanager

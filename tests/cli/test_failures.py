@@ -19,6 +19,7 @@ from pk.net.client.errors import (
     RequestTimedOut,
     Straggler,
     Unanswered,
+    UnknownPartition,
 )
 from pk.net.client.results import Node
 
@@ -64,7 +65,14 @@ UNREACHABLE = NoBrokers(
         (ControllerSilent([Node(2, "h", 1)], 3000), 124, "asked by way of broker 2 at h:1, though"),
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 124, "did not finish in time"),
         (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 1, "`pk topics list`"),
+        (UnknownPartition("t", 3, 2), 1, "Topic t has no partition 3; it has 2, from 0 to 1."),
         (KafkaError(ErrorCode.NON_EMPTY_GROUP), 1, "-m` names them"),
+        (
+            KafkaError(ErrorCode.INVALID_CONFIG, "Invalid value x for retention.ms: not a number."),
+            1,
+            "for retention.ms: not a number; `pk help configs retention.ms` says what it takes.",
+        ),
+        (KafkaError(ErrorCode.INVALID_CONFIG, "Too many."), 1, "Too many."),
         (KafkaError(12345), 1, "ERROR_12345"),
         (KeyboardInterrupt(), 130, "Interrupted."),
         (FileNotFoundError(2, "No such file or directory", "x.csv"), 1, "x.csv: No such file"),

@@ -13,7 +13,7 @@ from pk.cli.error_help import error_help
 from pk.cli.grammar import UsageError, commands, parse
 from pk.cli.help import help_text
 from pk.cli.manual import man_pages, reference
-from pk.cli.pages import PAGES, page
+from pk.cli.pages import PAGES, folded, page
 from pk.cli.shell.words import split_line
 from pk.cli.tree import ROOT, SECTIONS
 from pk.core.errors import ErrorCode
@@ -114,6 +114,17 @@ def test_what_is_not_found_is_named(pk: Run, words: tuple[str, ...], said: str) 
     ran = pk("help", *words)
     assert ran.code == 2
     assert said in ran.err
+
+
+def test_an_entry_that_is_folded_is_folded_whole() -> None:
+    text = "  first    is told in two lines, of which\n           the second goes on\n  next     short\n"
+    assert folded(text, 40).splitlines() == [
+        "  first    is told in two lines, of",
+        "           which the second goes on",
+        "  next     short",
+    ]
+    examples = "  A..B     from A up to, but not to, B:\n           0..5  -10..end\n"
+    assert folded(examples, 36).splitlines()[-1] == "           0..5  -10..end"
 
 
 def test_man_pages_are_written(pk: Run, tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_a_topic_that_the_broker_makes_is_said_to_be_new(at: Run, topic: str) ->
     [
         (("-F", "/nowhere"), "/nowhere: No such file"),
         (("-F", "/"), "/: Is a directory"),
-        (("-p", "7", "x"), "has 1 partitions, no number 7"),
+        (("-p", "7", "x"), "has no partition 7; it has 1, from 0 to 0."),
     ],
 )
 def test_what_cannot_be_done_is_said(
