@@ -151,6 +151,11 @@ class Commits:
         )
 
         me = group.membership
+        if group.subscribed and me.generation < 0:
+            # An empty group would take it from nobody: over the offsets of whoever had the partitions since.
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"no member of group {group.group_id!r} any more"
+            )
         topics = [
             OffsetCommitRequestTopic(
                 name=topic,

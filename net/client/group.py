@@ -127,6 +127,9 @@ class Group:
         self.topics: tuple[str, ...] | None = None
         """What the member subscribes to; None while it is in no group (or does not know its topics yet)."""
 
+        self.subscribed = False
+        """Whether offsets are committed as a member, or not at all; until the group is left, `topics` None or not."""
+
         self.step: Step | None = None
         self.led_topics: frozenset[str] = frozenset()
         """The topics that all members want, where this one leads."""
@@ -157,6 +160,7 @@ class Group:
     def subscribe(self, topics: Iterable[str] | None) -> None:
         """Change what the member wants; None leaves the group at the next occasion."""
         wanted = None if topics is None else tuple(sorted(set(topics)))
+        self.subscribed = self.subscribed or wanted is not None
         if wanted != self.topics:
             self.topics = wanted
             self.rejoin()
@@ -443,6 +447,7 @@ class Group:
     async def leave(self) -> None:
         """Leave the group, so that the others need not wait for our session to run out. Static members stay (KIP-345)."""
         member_id, self.member_id, self.generation = self.member_id, "", -1
+        self.subscribed = self.topics is not None
         self.led_topics = frozenset()
         if not member_id or self.config.group_instance_id is not None:
             return
