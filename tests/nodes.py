@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, ParamSpec
 
 import trio
@@ -73,6 +74,14 @@ def controller_of(broker: Broker) -> Controller:
     """The controller in the broker's own process."""
     assert broker.controller is not None
     return broker.controller
+
+
+@contextmanager
+def refusing() -> Iterator[int]:
+    """A port of 127.0.0.1 that takes no connections, for as long as the block lasts: one that was let go may be somebody else's."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))  # and does not listen
+        yield held.getsockname()[1]
 
 
 class Caller:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import trio
@@ -223,7 +224,7 @@ def test_a_topic_that_is_not_there_and_what_is_not_taken(kafka: Kafka, fresh: Fr
     @trio_test
     async def main() -> None:
         await create(kafka, topic, 2)
-        config = {"max.block.ms": 300, "max.request.size": 10_000}
+        config = {"max.block.ms": 1500, "max.request.size": 10_000}
         async with open_producer(kafka.bootstrap, config) as producer:
             with pytest.raises(KafkaError, match="INVALID_TOPIC_EXCEPTION"):
                 await producer.send("not/allowed", b"")
@@ -261,11 +262,13 @@ def test_memory_that_stays_full_is_an_error(kafka: Kafka, fresh: Fresh) -> None:
     @trio_test
     async def main() -> None:
         await create(kafka, topic)
-        config = {"buffer.memory": 4000, "max.block.ms": 100}
         with pytest.raises(BufferExhausted, match="buffer.memory"):
-            async with open_producer(kafka.bootstrap, config) as producer:
-                await producer.send(topic, b"first")
+            async with open_producer(kafka.bootstrap, {"buffer.memory": 4000}) as producer:
+                await producer.send(
+                    topic, b"first"
+                )  # the broker, and its topic, are to be found first
                 await producer.flush()
+                producer.config = replace(producer.config, max_block_ms=100)
                 for broker in producer._sender._brokers.values():
                     broker._in_flight = 1000  # nothing more is sent
                 for _ in range(5):

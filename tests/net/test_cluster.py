@@ -328,7 +328,7 @@ async def test_a_second_node_of_one_id_does_not_get_in() -> None:
         twin = cluster.config(
             1,
             listeners="PLAINTEXT://127.0.0.1:0",
-            initial__broker__registration__timeout__ms="400",
+            initial__broker__registration__timeout__ms="1000",
         )
         error = await failure_of(cluster, Node(twin, disk=MemoryDisk()))
         assert "DUPLICATE_BROKER_REGISTRATION, another process is broker 1" in str(error)
