@@ -17,7 +17,7 @@ from pk.net.zookeeper import ZooKeeperStore
 SESSION_MS = 10_000
 """Long enough for a machine that has much else to do."""
 
-SHORT_MS = 1000
+SHORT_MS = 2000
 """For tests in which ZooKeeper falls silent."""
 
 _FRESH = itertools.count(1)

@@ -47,7 +47,7 @@ def own_server() -> Iterator[ZooKeeperServer]:
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
     async def inside() -> None:
-        with inline(), trio.fail_after(60):
+        with inline(), trio.fail_after(180):
             await main()
 
     trio.run(inside)
@@ -581,7 +581,7 @@ def test_a_client_whose_thread_died_is_replaced(own_server: ZooKeeperServer) -> 
             1,
             Endpoint("C", "h", 1, 0),
             session_timeout_ms=SHORT_MS,
-            connect_timeout_ms=1_000,
+            connect_timeout_ms=3_000,
         )
         losses = Losses(store)
         epoch = await store.campaign(1)
