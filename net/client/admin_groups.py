@@ -3,11 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import trio
+
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin_base import FAILURES, AdminBase, Failure, by_topic, check, failure
+from pk.net.client.cluster import Backoff
 from pk.net.client.connection import Connection
+from pk.net.client.errors import RequestTimedOut
 
 _CONSUMER_GROUP_DESCRIBE = 69
 _SHARE_GROUP_DESCRIBE = 77
@@ -19,6 +23,7 @@ _NAMED_OFFSETS_MAX = 9
 _GROUPS_A_REQUEST = 500
 """Groups named in one OffsetFetch: what comes back stays a few megabytes."""
 
+_READING = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _NOT_THIS_TYPE = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 CONSUMER_PROTOCOL = "consumer"
 
@@ -29,16 +34,23 @@ class GroupOperations(AdminBase):
     async def list_groups(
         self, *, states: Iterable[str] = (), types: Iterable[str] = ()
     ) -> r.ListedGroups:
-        """The groups of all coordinators. Filters need version 4 (states, 2.6) and 5 (types, 3.8)."""
+        """The groups of all coordinators. Filters need version 4 (states, 2.6) and 5 (types, 3.8).
+
+        A coordinator that still reads its groups is asked again, as by Java's client.
+        """
         from pk.core.wire.messages.list_groups import ListGroupsRequest
 
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
         low = 5 if request.types_filter else 4 if request.states_filter else 0
+        reading: dict[int, Failure] = {}
 
         async def ask(connection: Connection) -> list[r.GroupListing]:
-            response = await connection.request(request, low=low)
-            check(response, "ListGroups")
             node_id = connection.node.node_id
+            backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+            while (response := await connection.request(request, low=low)).error_code in _READING:
+                reading[node_id] = KafkaError(response.error_code, "ListGroups")
+                await trio.sleep(backoff.next_ms() / 1000)
+            check(response, "ListGroups")
             return [
                 r.GroupListing(
                     g.group_id, g.protocol_type, g.group_state, g.group_type.capitalize(), node_id
@@ -48,6 +60,7 @@ class GroupOperations(AdminBase):
 
         answers = await self._by_broker(None, ask)
         errors = {b: a for b, a in answers.items() if isinstance(a, Exception)}
+        errors |= {b: e for b, e in reading.items() if isinstance(errors.get(b), RequestTimedOut)}
         listed = {g.group_id: g for a in answers.values() if isinstance(a, list) for g in a}
         return r.ListedGroups(tuple(listed[group_id] for group_id in sorted(listed)), errors)
 

@@ -5,9 +5,17 @@ from typing import Any, cast
 
 import pytest
 import trio
+from client.support import Handler, scripted_broker, trio_test
 from trio.testing import MockClock
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.wire.messages.list_groups import ListedGroup, ListGroupsResponse
+from pk.core.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+)
+from pk.net.client.admin import open_admin
 from pk.net.client.admin_base import AdminBase
 from pk.net.client.cluster import Cluster
 from pk.net.client.config import AdminConfig
@@ -152,3 +160,38 @@ def test_who_needs_every_answer_asks_again_and_another_where_another_took_over()
 
     answers = trio.run(main, clock=MockClock(autojump_threshold=0))
     assert answers == {"a": "from 1", "b": "from 3"}
+
+
+@trio_test
+async def test_a_coordinator_that_reads_its_groups_yet_is_asked_again_and_told_of_at_last() -> None:
+    soon = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+    def coordinator(name: str, codes: list[ErrorCode], last: ErrorCode) -> Handler:
+        async def answer(request: Any, version: int) -> Any:
+            if isinstance(request, MetadataRequest):
+                nodes = [
+                    MetadataResponseBroker(node_id=n, host="127.0.0.1", port=b.port)
+                    for n, b in enumerate((first, second), 1)
+                ]
+                return MetadataResponse(cluster_id="c", brokers=nodes)
+            code = codes.pop(0) if codes else last
+            groups = [] if code else [ListedGroup(group_id=name, group_state="Empty")]
+            return ListGroupsResponse(error_code=code, groups=groups)
+
+        return answer
+
+    never = coordinator("b", [], ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    async with (
+        scripted_broker(coordinator("a", soon, ErrorCode.NONE)) as first,
+        scripted_broker(never) as second,
+        open_admin(
+            first.address, {"retry.backoff.ms": 1, "pk.straggler.timeout.ms": 500}
+        ) as client,
+    ):
+        found = await client.list_groups()
+        assert ([g.group_id for g in found.groups], soon) == (["a"], [])
+        (error,) = found.errors.values()
+        assert isinstance(error, KafkaError)
+        assert error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        second.handler = coordinator("b", [], ErrorCode.NONE)
+        assert (await client.list_groups()).errors == {}
