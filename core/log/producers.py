@@ -272,6 +272,7 @@ class Producers:
             state = self._states[header.producer_id] = ProducerState(header.producer_id)
         if state.epoch != header.producer_epoch:
             state.epoch = header.producer_epoch
+            state.abridged = False
             state.batches.clear()
         state.coordinator_epoch = coordinator_epoch(marker)
         state.timestamp = header.max_timestamp

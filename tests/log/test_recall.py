@@ -4,7 +4,7 @@ snapshot keeps one. The simulator found it: a leader stopped with two batches un
 from __future__ import annotations
 
 import pytest
-from log.support import append, make_batch, open_log
+from log.support import append, end_transaction, make_batch, open_log
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
@@ -65,3 +65,16 @@ def test_batches_of_an_older_epoch_are_not_taken_for_those_of_this_one() -> None
     assert again.duplicate and again.base_offset == 4
     with pytest.raises(KafkaError):
         append(log, sent(3, epoch=1))
+
+
+def test_a_marker_that_begins_a_new_epoch_leaves_nothing_to_recall() -> None:
+    """As each does since KIP-890. What is wrong with a batch behind it is the producer's fault, not the log's."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, sent(0))
+    log = reopened(disk, log)
+    end_transaction(log, PRODUCER, commit=True, producer_epoch=1)
+    with pytest.raises(KafkaError) as raised:
+        append(log, sent(3, epoch=1))
+    assert raised.value.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert not append(log, sent(0, epoch=1)).duplicate
