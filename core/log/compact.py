@@ -20,6 +20,7 @@ old ones as `.cleaned`, synced; swap.py puts it in their place. Nothing here tou
 
 import contextlib
 from collections.abc import Generator, Iterable, Iterator
+from itertools import zip_longest
 from typing import Final, NamedTuple, TypeAlias
 
 from pk.core.log.cleanable import Job
@@ -165,13 +166,13 @@ def _map(disk: Disk, job: Job, keys: KeyMap) -> Generator[Worked, None, bool]:
     """Fill the map; returns whether it became full."""
     first = job.first_dirty_offset
     transactions = Transactions(job.aborted)
-    for i, part in enumerate(job.parts):
-        after = job.parts[i + 1].base_offset if i + 1 < len(job.parts) else job.end_offset
-        if after <= first:
+    ends = _ends(job)
+    for part in job.parts:
+        if ends[part] <= first:
             continue
         unpaced = 0
         with _reading(disk, job, part) as file:
-            for header, batch in _batches(file, part.size, job.buffer_bytes):
+            for header, batch in _batches(file, part, ends[part], job.buffer_bytes):
                 unpaced += header.size
                 if header.attributes & CONTROL_BIT:
                     transactions.ended(header, _marker(batch, header))
@@ -207,12 +208,12 @@ def _clean_group(
 ) -> Iterator[Step]:
     base = group[0].base_offset
     remove_cleaned(disk, job.directory, base)
-    writer = _Writer(disk, job, base)
+    writer, ends = _Writer(disk, job, base), _ends(job)
     try:
         for part in group:
             unpaced = 0
             with _reading(disk, job, part) as file:
-                for header, batch in _batches(file, part.size, job.buffer_bytes):
+                for header, batch in _batches(file, part, ends[part], job.buffer_bytes):
                     kept, aborted = _clean_batch(job, header, batch, keys, transactions)
                     if aborted is not None:
                         writer.index_aborted(aborted)
@@ -353,9 +354,21 @@ def _reading(disk: Disk, job: Job, part: Part) -> Iterator[File]:
         file.close()
 
 
-def _batches(file: File, size: int, buffer_bytes: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Header and bytes of each batch, checked. Raises OSError, CorruptBatch."""
+def _ends(job: Job) -> dict[Part, int]:
+    """Where the next begins, of each part."""
+    return {
+        part: following.base_offset if following is not None else job.end_offset
+        for part, following in zip_longest(job.parts, job.parts[1:])
+    }
+
+
+def _batches(
+    file: File, part: Part, end_offset: int, buffer_bytes: int
+) -> Iterator[tuple[BatchHeader, bytes]]:
+    """Header and bytes of each batch, checked: its CRC, and its offsets, which that does not cover and which grow from the
+    part's first up to `end_offset`. Raises OSError, CorruptBatch."""
     position, chunk, chunk_at = 0, b"", 0
+    size, offset = part.size, part.base_offset
     while position < size:
         at = position - chunk_at
         length = HEADER_BYTES
@@ -374,5 +387,11 @@ def _batches(file: File, size: int, buffer_bytes: int) -> Iterator[tuple[BatchHe
             check_crc(chunk, at, header)
         except CorruptBatch as e:
             raise CorruptBatch(f"{file.path} at position {position}: {e}") from e
+        if not offset <= header.base_offset <= header.last_offset < end_offset:
+            raise CorruptBatch(
+                f"{file.path} at position {position}: offsets {header.base_offset} to "
+                f"{header.last_offset}, {offset} to {end_offset - 1} could be"
+            )
+        offset = header.next_offset
         yield header, chunk[at : at + header.size]
         position += header.size

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.files import Disk
 from pk.core.log.producers import CorruptSnapshot, Producers
+from pk.core.log.reindex import OFFSETS_MAX
 from pk.core.log.segment import (
     DELETED,
     INDEX,
@@ -135,18 +136,23 @@ def walked_end_offset(segment: Segment) -> int:
 
 
 def check_segment(
-    segment: Segment, index_interval_bytes: int, progress: Progress | None = None
+    segment: Segment,
+    index_interval_bytes: int,
+    progress: Progress | None = None,
+    following: int | None = None,
 ) -> Cut:
-    """Read a segment whole, make its indexes anew, cut it where it stops being a log. Raises OSError.
+    """Read a segment whole, make its indexes anew, cut it where it stops being a log: at the latest before `following`,
+    where the next segment begins. Raises OSError.
 
     The segment is active afterwards, its index of aborted transactions empty.
     """
     outdated = segment.modernize(mend=True) or 0
     segment.rebuild_started()
     end_offset, end_position, told, size = segment.base_offset, 0, 0, segment.size
+    offset_max = end_offset + OFFSETS_MAX if following is None else following - 1
     with contextlib.suppress(CorruptBatch):
         for position, header in sound_batches(segment.file, 0, segment.size):
-            if header.base_offset < end_offset:
+            if header.base_offset < end_offset or header.last_offset > offset_max:
                 break
             place = BatchPlace(header.last_offset, header.base_offset, position)
             segment.note(place, header.size, header.max_timestamp, index_interval_bytes)
@@ -190,9 +196,10 @@ def recover(
         progress.due(sum(segment.size for segment in segments[first:]))
     cut_bytes = 0
     for i in range(first, len(segments)):
-        cut = check_segment(segments[i], index_interval_bytes, progress)
+        following = segments[i + 1].base_offset if i + 1 < len(segments) else None
+        cut = check_segment(segments[i], index_interval_bytes, progress, following)
         cut_bytes += cut.bytes_cut
-        if i + 1 == len(segments) or cut.end_offset != segments[i + 1].base_offset:
+        if following is None or cut.end_offset != following:
             dropped = segments[i + 1 :]
             for gone in dropped:
                 cut_bytes += gone.size

@@ -12,19 +12,26 @@ logger = logging.getLogger("pk.log")
 INTERVAL: Final = 4096
 """`index.interval.bytes` of an index that is made anew."""
 
+OFFSETS_MAX: Final = (1 << 31) - 1
+"""From the first offset that a segment may hold to the last."""
+
 
 def made_anew(
     headers: Iterator[tuple[int, BatchHeader]], old: OffsetIndex, old_times: TimeIndex
 ) -> tuple[OffsetIndex, TimeIndex, TimestampOffset]:
     """Both indexes, written, in the place of those there are; and the latest timestamp. As far as `headers`, position and
-    header of each batch, can be read. Raises OSError."""
+    header of each batch, can be read; without a batch whose offsets cannot be. Raises OSError."""
     index = OffsetIndex(old.file, old.base_offset, 0)
     time_index = TimeIndex(old_times.file, old.base_offset, 0)
     index.start()
     time_index.start()
     latest, unindexed = TimestampOffset(-1, index.base_offset), 0
+    due, offset_max = index.base_offset, index.base_offset + OFFSETS_MAX
     try:
         for position, header in headers:
+            if not due <= header.base_offset <= header.last_offset <= offset_max:
+                continue  # its offset is damaged: who reads it is told
+            due = header.next_offset
             if header.max_timestamp > latest.timestamp:
                 latest = TimestampOffset(header.max_timestamp, header.last_offset)
             if unindexed > INTERVAL:
