@@ -21,6 +21,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from typing import BinaryIO
@@ -34,6 +35,7 @@ from pk.core.log import jobs
 from pk.core.log.cleanable import Job
 from pk.core.log.compact import Step, Worked, clean
 from pk.core.log.disk import RealDisk
+from pk.core.log.failures import Unforeseen, of_one_log
 
 NICENESS = 10
 RECEIVE_BYTES = 1 << 16
@@ -109,13 +111,17 @@ def main() -> None:
     threading.Thread(target=_end_with_parent, args=(source.fileno(),), daemon=True).start()
     os.nice(NICENESS)
     try:
-        for step in clean(RealDisk(), job):
-            if isinstance(step, Worked):
-                time.sleep(step.bytes / bytes_per_s)
-            else:
-                _tell(target, jobs.step_body(step))
+        with of_one_log(f"compact {job.directory}"):
+            for step in clean(RealDisk(), job):
+                if isinstance(step, Worked):
+                    time.sleep(step.bytes / bytes_per_s)
+                else:
+                    _tell(target, jobs.step_body(step))
     except OSError as e:
         _tell(target, ["os", e.errno or 5, str(e)])
+    except Unforeseen as e:
+        traceback.print_exception(e)  # where the broker's own would go
+        _tell(target, ["kafka", int(e.code), e.message])
     except KafkaError as e:
         _tell(target, ["kafka", int(e.code), str(e)])
 

@@ -17,7 +17,7 @@ from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
 from pk.core.broker.peers import Channel
 from pk.core.broker.truncation import cut_at
-from pk.core.errors import KafkaError, error_name
+from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.failures import StorageError
 from pk.core.values import TopicIdPartition
 from pk.core.wire.messages.list_offsets import (
@@ -193,10 +193,11 @@ class Alignment:
             ),
             timeout_ms=self._broker.config.replica_socket_timeout_ms,
         )
-        data = answer.topics[0].partitions[0]
-        if data.error_code:
-            raise KafkaError(data.error_code)
-        return data.offset
+        for data in (one for topic in answer.topics for one in topic.partitions):
+            if data.error_code:
+                raise KafkaError(data.error_code)
+            return data.offset
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
 
     async def ask(self, channel: Channel, logs: Iterable[Followed]) -> None:
         """For a leader whose Fetch does not tell of diverging epochs: ask it where those of `logs` end, and cut, until every

@@ -10,14 +10,15 @@ compacted is synced and that the recovery point on the disk says so (recovery af
 a loss, so it must never begin below a gap), swaps each finished group in between two awaits, and notes how far it came.
 A log that was cut or deleted meanwhile refuses the swap, and the round is given up.
 
-A log with a batch that is damaged is set aside until the broker starts again, as Apache does; the others go on. A full
-disk ends the round: it needs room for one more segment.
+A log with a batch that is damaged, or with something in it that nobody foresaw, is set aside until the broker starts
+again, as Apache does; the others go on. A full disk ends the round: it needs room for one more segment. A log whose round
+was given up, for whatever reason, comes after the others.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,7 +37,7 @@ from pk.core.log.cleanable import (
     prepare,
 )
 from pk.core.log.compact import Cleaned, Done, Step, Worked, clean, remove_cleaned
-from pk.core.log.failures import StorageError, is_fault
+from pk.core.log.failures import StorageError, Unforeseen, is_fault, of_one_log
 from pk.core.log.files import Disk
 from pk.core.log.keymap import keys_max
 
@@ -79,7 +80,7 @@ class InThread:
     async def _steps(self, job: Job, bytes_per_s: float) -> AsyncGenerator[Step, None]:
         steps = clean(self._disk, job)
         try:
-            while (step := await offload(next, steps, None)) is not None:
+            while (step := await offload(_next, steps, job.directory)) is not None:
                 if isinstance(step, Worked):
                     await trio.sleep(step.bytes / bytes_per_s)
                 else:
@@ -103,6 +104,8 @@ class Cleaner:
         self._compactor = compactor
         self._at_work: set[Partition] = set()
         self._set_aside: set[Partition] = set()
+        self._given_up: dict[Partition, int] = {}
+        """Those whose last round was given up, and how many were in a row."""
 
     async def run(self) -> None:
         """Run until cancelled; `log.cleaner.threads` cleaners at once."""
@@ -133,13 +136,13 @@ class Cleaner:
         partition, found = chosen
         self._at_work.add(partition)
         try:
-            return await self._clean(partition, found)
+            done = await self._clean(partition, found)
+            self._given_up.pop(partition, None)
+            return done
         except StorageError as e:
             self._failed(partition, e)
         except KafkaError as e:
-            if self._is_here(partition):
-                self._set_aside.add(partition)
-                logger.error("%s cannot be compacted: %s", partition.tp, e)
+            self._put_aside(partition, e)
         except (FileNotFoundError, CompactorLost) as e:
             logger.warning("%s: a round of compaction was given up: %s", partition.tp, e)
         except OSError as e:
@@ -147,7 +150,14 @@ class Cleaner:
             self._failed(partition, StorageError(partition.log.directory, "compact", e, undone))
         finally:
             self._at_work.discard(partition)
+        self._given_up[partition] = self._given_up.get(partition, 0) + 1
         return False
+
+    def _put_aside(self, partition: Partition, why: KafkaError) -> None:
+        if self._is_here(partition):
+            self._set_aside.add(partition)
+            cause = why.__cause__ if isinstance(why, Unforeseen) else None
+            logger.error("%s cannot be compacted: %s", partition.tp, why, exc_info=cause)
 
     async def _filthiest(self) -> tuple[Partition, Cleanable] | None:
         candidates = [
@@ -162,12 +172,15 @@ class Cleaner:
         now_ms = self._replicas.clock.now_ms()
         for partition, config in candidates:
             self._roll_overdue(partition, config, now_ms)
-        best: tuple[Partition, Cleanable] | None = None
+        due: list[tuple[Partition, Cleanable]] = []
         for partition, found in await offload(_plan, candidates, now_ms):
-            better = best is None or found.dirty_ratio > best[1].dirty_ratio
-            if better and partition not in self._at_work and self._is_here(partition):
-                best = partition, found
-        return best
+            if isinstance(found, Unforeseen):
+                self._put_aside(partition, found)
+            elif partition not in self._at_work and self._is_here(partition):
+                due.append((partition, found))
+        self._set_aside = {p for p in self._set_aside if self._is_here(p)}
+        given_up = self._given_up = {p: n for p, n in self._given_up.items() if self._is_here(p)}
+        return min(due, key=lambda d: (given_up.get(d[0], 0), -d[1].dirty_ratio), default=None)
 
     def _roll_overdue(self, partition: Partition, config: CompactionConfig, now_ms: int) -> None:
         """End the active segment of a log whose records must not wait longer (`max.compaction.lag.ms`)."""
@@ -181,26 +194,17 @@ class Cleaner:
 
     async def _clean(self, partition: Partition, found: Cleanable) -> bool:
         """One round. Whether it came to its end."""
-        log, config = partition.log, self._config()
-        settings, now_ms = compaction_of(partition), self._replicas.clock.now_ms()
-        directory = log.log_dir
+        log, directory = partition.log, partition.log.log_dir
         await offload(log.flush, found.end_offset, directory=directory.path)
         if directory.recovery_points.get(partition.tp, 0) < found.end_offset:
             await offload(directory.write_recovery_points, directory=directory.path)
-        limit = log.last_stable_offset(partition.high_watermark)
-        still = cleanable(log, settings, min(limit, found.end_offset), now_ms)
-        if still is None or not is_due(still, settings):
+        with of_one_log("make a job of it"):
+            job = self._job(partition, found)
+        if job is None:
             return False
-        threads = config.log_cleaner_threads
-        keys = keys_max(
-            config.log_cleaner_dedupe_buffer_size, config.log_cleaner_io_buffer_load_factor, threads
-        )
-        buffer_bytes = max(
-            config.log_cleaner_io_buffer_size // max(threads, 1) // 2, BUFFER_BYTES_MIN
-        )
-        job = make_job(log, still, settings, now_ms, keys, buffer_bytes)
         before = sum(part.size for part in job.parts)
-        pace = config.log_cleaner_io_max_bytes_per_second / max(threads, 1)
+        config = self._config()
+        pace = config.log_cleaner_io_max_bytes_per_second / max(config.log_cleaner_threads, 1)
         async with self._compactor.run(job, pace) as steps:
             async for step in steps:
                 if not self._is_here(partition):
@@ -217,10 +221,27 @@ class Cleaner:
                         partition.tp,
                         step.first_dirty_offset,
                         before,
-                        sum(s.size for s in log.segments if s.base_offset < still.end_offset),
+                        sum(s.size for s in log.segments if s.base_offset < job.end_offset),
                         step.keys,
                     )
         return True
+
+    def _job(self, partition: Partition, found: Cleanable) -> Job | None:
+        """The job for what was found, as far as it is still true; None where nothing of it is."""
+        log, config = partition.log, self._config()
+        settings, now_ms = compaction_of(partition), self._replicas.clock.now_ms()
+        limit = log.last_stable_offset(partition.high_watermark)
+        still = cleanable(log, settings, min(limit, found.end_offset), now_ms)
+        if still is None or not is_due(still, settings):
+            return None
+        threads = config.log_cleaner_threads
+        keys = keys_max(
+            config.log_cleaner_dedupe_buffer_size, config.log_cleaner_io_buffer_load_factor, threads
+        )
+        buffer_bytes = max(
+            config.log_cleaner_io_buffer_size // max(threads, 1) // 2, BUFFER_BYTES_MIN
+        )
+        return make_job(log, still, settings, now_ms, keys, buffer_bytes)
 
     async def _swap(self, partition: Partition, group: Cleaned) -> bool:
         """Put a group in its place; False where the log has changed too much for that."""
@@ -256,17 +277,27 @@ def compaction_of(partition: Partition) -> CompactionConfig:
     )
 
 
+def _next(steps: Iterator[Step], directory: str) -> Step | None:
+    """In a thread: the next step of a job, None at its end."""
+    with of_one_log(f"compact {directory}"):
+        return next(steps, None)
+
+
 def _plan(
     candidates: list[tuple[Partition, CompactionConfig]], now_ms: int
-) -> list[tuple[Partition, Cleanable]]:
+) -> list[tuple[Partition, Cleanable | Unforeseen]]:
     """In a thread: what is due. A log that cannot be read is left to whoever reads it next."""
-    due: list[tuple[Partition, Cleanable]] = []
+    due: list[tuple[Partition, Cleanable | Unforeseen]] = []
     for partition, config in candidates:
         try:
-            found = cleanable(partition.log, config, partition.high_watermark, now_ms)
-            if found is None or not is_due(found, config):
-                continue
-            prepare(partition.log, found)
+            with of_one_log("look for what is dirty"):
+                found = cleanable(partition.log, config, partition.high_watermark, now_ms)
+                if found is None or not is_due(found, config):
+                    continue
+                prepare(partition.log, found)
+        except Unforeseen as e:
+            due.append((partition, e))
+            continue
         except (OSError, KafkaError) as e:
             logger.warning("%s: what is dirty cannot be found: %s", partition.tp, e)
             continue

@@ -445,6 +445,18 @@ class Fetcher:
                 self._fail(followed, str(e))
             except KafkaError as e:
                 self._fail(followed, f"what came is refused: {e}", logging.ERROR)
+            except Exception:  # noqa: BLE001 (what it is, it is this partition's)
+                self._give_up(followed)
+
+    def _give_up(self, followed: Followed) -> None:
+        """Something that nobody foresaw came of what was fetched for it. As Kafka does, fetch it no more until its leader
+        epoch is another one: it falls out of the ISR, and the others go on."""
+        partition = followed.partition
+        logger.exception(
+            "%s is not fetched any more from broker %d in epoch %d: at offset %d it failed",
+            partition.tp, self.leader, followed.leader_epoch, partition.log.log_end_offset,
+        )  # fmt: skip
+        self.remove(partition)
 
     async def _append(self, followed: Followed, records: Any, news: _News) -> None:
         """Append what came, as far as it is news. Raises CorruptBatch, KafkaError, StorageError."""

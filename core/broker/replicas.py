@@ -22,7 +22,7 @@ from pk.core.broker.recovering import Recovering
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
-from pk.core.log.failures import StorageError
+from pk.core.log.failures import StorageError, Unforeseen, of_one_log
 from pk.core.log.retention import is_behind
 from pk.core.meta.events import BROKER, TOPIC
 from pk.core.meta.image import (
@@ -182,7 +182,8 @@ class Replicas:
             ):
                 if isinstance(log, KafkaError):
                     if change.tp not in self._offline:
-                        logger.error("%s is offline: %s", change.tp, log)
+                        cause = log.__cause__ if isinstance(log, Unforeseen) else None
+                        logger.error("%s is offline: %s", change.tp, log, exc_info=cause)
                     self._offline[change.tp] = change, log
                     if isinstance(log, StorageError):
                         self.storage_failed(log)
@@ -335,7 +336,8 @@ class Replicas:
         try:
             partition.delete_before(log.log_start_offset)
         except StorageError as e:
-            self.failed(partition, e)
+            if not e.undone:
+                self.failed(partition, e)
 
     async def _remove_segments(self, partition: Partition, names: list[str]) -> None:
         await trio.sleep(partition.config.file_delete_delay_ms / 1000)
@@ -408,10 +410,11 @@ class Replicas:
         def open_one(change: PartitionChange) -> Log | KafkaError:
             config = log_configs[change.topic.name]
             try:
-                log = self._dirs.open_log(
-                    change.tp, change.topic.topic_id, config, self.clock.now_ms(), progress
-                )
-                log.epochs  # noqa: B018  read here, not by the loop when the partition is led
+                with of_one_log("open"):
+                    log = self._dirs.open_log(
+                        change.tp, change.topic.topic_id, config, self.clock.now_ms(), progress
+                    )
+                    log.epochs  # noqa: B018  read here, not by the loop when the partition is led
             except KafkaError as e:
                 return e
             finally:

@@ -16,7 +16,7 @@ from pk.core.broker.offload import offload
 from pk.core.broker.partition import DROPPED_AT_ONCE, Partition
 from pk.core.errors import KafkaError
 from pk.core.log import retention
-from pk.core.log.failures import StorageError
+from pk.core.log.failures import StorageError, Unforeseen, of_one_log
 from pk.core.log.retention import Retention
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Retainer:
     def __init__(self, replicas: Replicas, config: BrokerConfig) -> None:
         self._replicas = replicas
         self._interval_s = config.log_retention_check_interval_ms / 1000
+        self._told: set[Partition] = set()
+        """Those of which something was told that nobody foresaw."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -56,7 +58,17 @@ class Retainer:
             asked = [(p, p.log, retention_of(p), p.high_watermark) for p in some]
             for partition, start in await offload(_plan, asked, now_ms):
                 if self._replicas.find(*partition.tp) is partition and partition.offline is None:
-                    await self._drop(partition, start, now_ms)
+                    if isinstance(start, Unforeseen):
+                        self._tell(partition, start)
+                    else:
+                        await self._drop(partition, start, now_ms)
+        self._told.intersection_update(partitions)
+
+    def _tell(self, partition: Partition, why: Unforeseen) -> None:
+        """With the traceback the first time: it comes with every check."""
+        cause = why.__cause__ if partition not in self._told else None
+        self._told.add(partition)
+        logger.error("%s keeps what it has: %s", partition.tp, why, exc_info=cause)
 
     async def _drop(self, partition: Partition, start: int, now_ms: int) -> None:
         log = partition.log
@@ -95,12 +107,16 @@ def retention_of(partition: Partition) -> Retention | None:
 
 def _plan(
     asked: list[tuple[Partition, Log, Retention | None, int]], now_ms: int
-) -> list[tuple[Partition, int]]:
+) -> list[tuple[Partition, int | Unforeseen]]:
     """In a thread. A log that cannot be read is left as it is: who reads it next will find out."""
-    due: list[tuple[Partition, int]] = []
+    due: list[tuple[Partition, int | Unforeseen]] = []
     for partition, log, wanted, high_watermark in asked:
         try:
-            start = retention.start_offset(log, wanted, high_watermark, now_ms)
+            with of_one_log("look for what is due"):
+                start = retention.start_offset(log, wanted, high_watermark, now_ms)
+        except Unforeseen as e:
+            due.append((partition, e))
+            continue
         except (OSError, KafkaError) as e:
             logger.warning("%s: what is due cannot be found: %s", partition.tp, e)
             continue

@@ -45,6 +45,24 @@ class StorageError(KafkaError):
         return self.errno in FULL or self.errno in LIMITS
 
 
+class Unforeseen(KafkaError):
+    """Something that is nobody's plan, while the files of one log were read (KAFKA_STORAGE_ERROR). Its cause is what it was.
+
+    It says nothing of other logs, nor of the disk."""
+
+
+@contextmanager
+def of_one_log(what: str) -> Iterator[None]:
+    """Within it only what one log consists of is read, and nothing is changed that outlasts it: an exception that nobody
+    foresaw becomes `Unforeseen`, and ends that work, not the broker. `what` was being done."""
+    try:
+        yield
+    except (KafkaError, OSError):
+        raise
+    except Exception as e:
+        raise Unforeseen(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {e!r}") from e
+
+
 @contextmanager
 def storage_errors(directory: str, action: str) -> Iterator[None]:
     """Within it an OSError becomes the StorageError of whoever did `action` in `directory`, which left no trace unless the

@@ -557,8 +557,10 @@ class Log(StoredLog):
         return sum(segment.size for segment in self.segments)
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget the producers that were idle for `producer.id.expiration.ms`; how many."""
-        return self.producers.expire(now_ms, self._config.producer_id_expiration_ms)
+        """Forget the producers that were idle for `producer.id.expiration.ms`; how many. Of those that were never read
+        none is: their time counts from then on."""
+        producers, after_ms = self._producers, self._config.producer_id_expiration_ms
+        return 0 if producers is None else producers.expire(now_ms, after_ms)
 
     def epoch_of(self, offset: int) -> int:
         """The leader epoch that wrote `offset`, or -1 if that is not known."""

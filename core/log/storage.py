@@ -323,13 +323,14 @@ class StoredLog:
             offset = self.log_start_offset
             if len(segments) == 1 or segments[1].base_offset > offset:
                 return 0
+        epochs, producers = self.epochs, self.producers  # first: these may fail, with nothing done
         self.log_start_offset = offset
         count = sum(following.base_offset <= offset for following in segments[1:])
         count = count if segments_max is None else min(count, segments_max)
         self.segments = segments[count:]
         self._touched = True
-        self.epochs.truncate_start(offset)
-        self.producers.forget_before(offset)
+        epochs.truncate_start(offset)
+        producers.forget_before(offset)
         try:
             self._drop(segments[:count])
             first = self.segments[0].base_offset

@@ -7,6 +7,7 @@ from log.support import NOW, append, end_transaction, make_batch, open_log
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.log import Appended, Log
+from pk.core.log.memory_disk import MemoryDisk
 from pk.core.log.producers import CorruptSnapshot, Producers
 from pk.core.record.batch import read_header
 
@@ -117,6 +118,18 @@ def test_an_idle_producer_is_forgotten_but_not_one_in_a_transaction() -> None:
     assert log.expire_producers(NOW + day) == 1
     assert [p.producer_id for p in log.producers.active()] == [8]
     send(log, 4711)
+
+
+def test_producers_that_nobody_asked_for_are_not_read_to_be_forgotten() -> None:
+    """Their snapshot is damaged, and so is what would tell the same: that is for whoever reads it."""
+    disk = MemoryDisk()
+    log = open_log(disk)
+    send(log, 0)
+    log.close()
+    disk.open(f"{log.directory}/{1:020d}.snapshot").pwrite(b"\7", 20)
+    disk.open(log.segments[0].file.path).pwrite(b"\7", 16)
+    log = open_log(disk, clean=True, recovery_point=1)
+    assert log.expire_producers(NOW) == 0
 
 
 def test_what_describe_producers_tells() -> None:
