@@ -13,9 +13,10 @@ from pk.core.broker import loggers
 from pk.core.broker.context import Context
 from pk.core.config import Type
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.meta import configs, describe, topics
+from pk.core.meta import configs, describe
 from pk.core.meta.describe import Described, Source
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
+from pk.core.meta.topic_names import check_name
 from pk.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -60,7 +61,7 @@ def _described(context: Context, resource: DescribeConfigsResource) -> Mapping[s
     image, config = context.broker.image, context.broker.config
     kind, name = resource.resource_type, resource.resource_name
     if kind == TOPIC:
-        topics.check_name(name)
+        check_name(name)
         if name not in image.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
         return describe.describe_topic(image.topic_configs(name), config)

@@ -12,8 +12,8 @@ from pk.core.api.authorized import TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.meta import topics
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
+from pk.core.meta.topic_names import check_name
 from pk.core.values import NO_LEADER
 from pk.core.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -70,7 +70,7 @@ def handle(
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
-        topics.check_name(name)
+        check_name(name)
     except KafkaError:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(

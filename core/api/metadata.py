@@ -21,8 +21,8 @@ from pk.core.broker.context import Context
 from pk.core.broker.creation import create_missing
 from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.meta import topics
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
+from pk.core.meta.topic_names import check_name
 from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_NODE, ZERO_UUID, Uuid
 from pk.core.wire.messages.metadata import (
     MetadataRequest,
@@ -193,7 +193,7 @@ def _one(
         )
     code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     try:
-        topics.check_name(name)
+        check_name(name)
     except KafkaError as e:
         code = e.code
     return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)

@@ -1,20 +1,15 @@
 """UpdateFeatures (57), versions 0–2: finalize features, or turn them off (KIP-584). v1 has a kind of upgrade
 in place of a flag, and can validate only (KIP-778); v2 answers for the whole (KIP-1022)."""
 
-from typing import Final
-
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import features
 from pk.core.wire.messages.update_features import (
-    UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-
-_VERSION_NO_RESULTS: Final = 2
 
 
 async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
@@ -27,18 +22,8 @@ async def handle(context: Context, request: UpdateFeaturesRequest) -> UpdateFeat
 def error_response(
     request: UpdateFeaturesRequest, error: KafkaError, version: int
 ) -> UpdateFeaturesResponse:
-    """The error for the whole, and, where the version has a place for it, for each feature."""
-    results = [
-        UpdatableFeatureResult(
-            feature=update.feature, error_code=error.code, error_message=error.message
-        )
-        for update in request.feature_updates
-    ]
-    return UpdateFeaturesResponse(
-        error_code=error.code,
-        error_message=error.message,
-        results=results if version < _VERSION_NO_RESULTS else [],
-    )
+    """The error for the whole: as in Kafka no feature has a result of its own then."""
+    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
 
 
 API = Api(

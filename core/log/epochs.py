@@ -64,7 +64,7 @@ class LeaderEpochs:
     def end_offset(self, epoch: int, log_end_offset: int) -> EpochEnd:
         """Where `epoch` ends in this log (OffsetForLeaderEpoch): the latest ends at the log's end; an older one where
         the next begins; one that never was here, where the largest below it ends (KIP-279)."""
-        if epoch < 0 or not self._entries:
+        if epoch == NO_EPOCH or not self._entries:
             return EpochEnd(NO_EPOCH, NO_OFFSET)
         if epoch == self._entries[-1].epoch:
             return EpochEnd(epoch, log_end_offset)

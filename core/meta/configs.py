@@ -34,6 +34,7 @@ from pk.core.meta.describe import (
 from pk.core.meta.events import BROKER, CLIENT_METRICS, GROUP, TOPIC, ConfigChanged, Event
 from pk.core.meta.image import ConfigResource, MetadataImage
 from pk.core.meta.partitions import MIN_ISR
+from pk.core.meta.topic_names import check_name
 from pk.core.wire.messages import alter_configs as legacy
 from pk.core.wire.messages import incremental_alter_configs as incremental
 
@@ -197,6 +198,7 @@ def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the topic's name is missing")
         if name not in image.topics:
+            check_name(name)
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     elif resource_type == BROKER:
         check_broker_name(name)

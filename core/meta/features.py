@@ -52,39 +52,27 @@ def update_features(
     request: UpdateFeaturesRequest,
     supported: Mapping[str, tuple[int, int]] = SUPPORTED,
 ) -> Decision[Event]:
-    """Decide an UpdateFeatures request: all of its updates or none. The reply is its response, with
-    one result a feature for versions that have them.
+    """Decide an UpdateFeatures request: all of its updates or none; of a feature that is named twice, the last. The reply
+    is its response, with one result an update for versions that have them, if they are made.
 
     INVALID_UPDATE_VERSION for a level that is negative, that this program or a registered broker
-    does not support, that is lower without a type that allows a downgrade, or higher with one;
-    INVALID_REQUEST for a feature that is named twice.
+    does not support, that is lower without a type that allows a downgrade, or higher with one.
     """
     response = UpdateFeaturesResponse(error_message=None)
     events: list[Event] = []
-    seen: set[str] = set()
-    for update in request.feature_updates:
+    for update in {update.feature: update for update in request.feature_updates}.values():
         try:
-            if update.feature in seen:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"{update.feature} is to be updated twice"
-                )
-            seen.add(update.feature)
             _check(image, update, supported)
         except KafkaError as e:
             response.error_code = e.code
             response.error_message = (
                 f"no feature was updated, because of {update.feature}: {e.message}"
             )
-            events.clear()
-            break
+            return Decision([], reply=response)
         if image.features.get(update.feature, 0) != update.max_version_level:
             events.append(FeatureChanged(update.feature, update.max_version_level))
     response.results = [
-        UpdatableFeatureResult(
-            feature=update.feature,
-            error_code=response.error_code,
-            error_message=response.error_message,
-        )
+        UpdatableFeatureResult(feature=update.feature, error_message=None)
         for update in request.feature_updates
     ]
     return Decision([] if request.validate_only else events, reply=response)

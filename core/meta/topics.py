@@ -23,7 +23,8 @@ from pk.core.meta.events import (
 from pk.core.meta.image import MetadataImage, TopicImage
 from pk.core.meta.placement import Chance, place
 from pk.core.meta.reassignment import check_replicas, target
-from pk.core.values import MAX_TOPIC_NAME_CHARS, METADATA_TOPIC, ZERO_UUID, Uuid, uuid_text
+from pk.core.meta.topic_names import check_name
+from pk.core.values import METADATA_TOPIC, ZERO_UUID, Uuid, uuid_text
 from pk.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -46,25 +47,6 @@ from pk.core.wire.messages.delete_topics import (
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka refuses to create more at once."""
-
-_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-
-
-def check_name(name: str) -> None:
-    """Raises KafkaError(INVALID_TOPIC_EXCEPTION) where no topic may have this name."""
-    if not name:
-        wrong = "it is empty"
-    elif name in (".", ".."):
-        wrong = "it would be a directory of another meaning"
-    elif len(name) > MAX_TOPIC_NAME_CHARS:
-        wrong = f"it has {len(name)} characters, more than {MAX_TOPIC_NAME_CHARS}"
-    elif not _LETTERS.issuperset(name):
-        wrong = "only ASCII letters, digits, '.', '_' and '-' are allowed"
-    else:
-        return
-    raise KafkaError(
-        ErrorCode.INVALID_TOPIC_EXCEPTION, f"no topic can be called {name[:80]!r}: {wrong}"
-    )
 
 
 class _Request:

@@ -638,7 +638,7 @@ async def test_features_and_brokers_that_will_not_come_back() -> None:
         for version in range(3):
             answer = await one.call(update, version)
             assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION, "nobody supports it yet"
-            assert len(answer.results) == (version < 2)
+            assert not answer.results, "as Kafka: one error for all"
         await cluster.kill(2)
         await cluster.until(lambda: cluster.image.brokers[2].fenced)
         answer = await one.call(UnregisterBrokerRequest(broker_id=2), 0)

@@ -55,7 +55,8 @@ def update(image: MetadataImage, *asked: Any, **fields: Any) -> tuple[MetadataIm
         ([("f", -1, 2)], Code.INVALID_UPDATE_VERSION, 1),
         ([("f", 2, 0)], Code.INVALID_UPDATE_VERSION, 1),
         ([("f", 2, 4)], Code.INVALID_UPDATE_VERSION, 1),
-        ([("f", 2, 1), ("f", 2, 1)], Code.INVALID_REQUEST, 1),
+        ([("f", 2, 1), ("f", 1, 1)], Code.NONE, 1),  # the last counts
+        ([("f", 4, 1), ("f", 2, 1)], Code.NONE, 2),
         ([("f", 2, 1), ("unknown", 1, 1)], Code.INVALID_UPDATE_VERSION, 1),
         ([("metadata.version", 30, 1)], Code.INVALID_UPDATE_VERSION, 1),
         ([("f", 2, 1), ("g", 1, 1)], Code.NONE, 2),
@@ -66,8 +67,8 @@ def test_levels(asked: Any, code: ErrorCode, level: int) -> None:
     image = world()
     after, reply = update(image, *asked)
     assert (reply.error_code, after.features.get("f", 0)) == (code, level)
-    assert [r.feature for r in reply.results] == [name for name, _, _ in asked]
-    assert {r.error_code for r in reply.results} == {code}
+    assert [r.feature for r in reply.results] == ([] if code else [name for name, _, _ in asked])
+    assert not any(r.error_code for r in reply.results)
     if code:
         assert after.offset == image.offset and asked[-1][0] in reply.error_message
 
@@ -88,11 +89,13 @@ def test_the_first_version_says_downgrade_in_another_way() -> None:
     assert decision.records == [FeatureChanged("f", 0)]
 
 
-def test_the_newest_answer_has_one_error_for_all() -> None:
-    _, reply = update(world(), ("f", 4, 1))
-    for version, count in ((1, 1), (2, 0)):
-        answer = decode_whole(UpdateFeaturesResponse, encode(reply, version), version)
-        assert (answer.error_code, len(answer.results)) == (Code.INVALID_UPDATE_VERSION, count)
+def test_the_newest_answer_has_no_results() -> None:
+    for level, code in ((2, Code.NONE), (4, Code.INVALID_UPDATE_VERSION)):
+        _, reply = update(world(), ("f", level, 1))
+        for version in (1, 2):
+            answer = decode_whole(UpdateFeaturesResponse, encode(reply, version), version)
+            count = int(version == 1 and not code)
+            assert (answer.error_code, len(answer.results)) == (code, count)
 
 
 def test_only_what_is_built_can_be_finalized() -> None:
