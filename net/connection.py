@@ -231,8 +231,8 @@ class Connection:
         return error_response(api, response_class, request, error, head.api_version)
 
     def _frame(self, api: Api, head: RequestHead, request: Any, response: Any) -> list[Part]:
-        """`response` as it is sent. One that its version cannot carry (a string beyond 32,767 bytes, where lengths are
-        int16) is answered as a fault of ours, and the connection lives."""
+        """`response` as it is sent. One that cannot be written (a string beyond 32,767 bytes) is answered as a fault of
+        ours, and the connection lives."""
         try:
             return frame_response(response, head.api_key, head.api_version, head.correlation_id)
         except EncodeError as e:

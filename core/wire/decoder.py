@@ -18,7 +18,7 @@ from typing import Any, Final
 from pk.core.errors import ProtocolError
 from pk.core.wire.emit import Source, bytes_min, fields_of, uvarint_tail
 from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Request, Struct
-from pk.core.wire.types import UUID, Fixed, Variable
+from pk.core.wire.types import STRING_BYTES_MAX, UUID, Fixed, Variable
 
 ELEMENTS_MAX: Final = 1_000_000
 """Far above what any client sends: a plan that moves 200,000 partitions with three replicas has 800,000."""
@@ -121,6 +121,10 @@ class _Decoder(Source):
         n, present = self.length(wide=kind.name != "string")
         with self.block(f"if {present}:"):
             q = self.name("q")
+            if self.flexible and kind.name == "string":
+                with self.block(f"if {n} > {STRING_BYTES_MAX + 1}:"):
+                    said = f"is longer than {STRING_BYTES_MAX} bytes"
+                    self.line(f"raise fault({field!r}, {said!r})")
             self.line(f"{q} = p + {n}{' - 1' if self.flexible else ''}")
             with self.block(f"if {q} > end:"):
                 self.line(f"raise fault({field!r}, 'ends beyond the message')")

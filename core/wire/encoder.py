@@ -12,7 +12,7 @@ from typing import Any
 
 from pk.core.wire.emit import Source, append_uvarint, fields_of
 from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Struct
-from pk.core.wire.types import UUID, EncodeError, Fixed, Variable
+from pk.core.wire.types import STRING_BYTES_MAX, UUID, EncodeError, Fixed, Variable
 
 
 def compile_encoder(cls: type[Message], version: int) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ class _Encoder(Source):
             if kind.name == "records":
                 self.write_records(nullable, value, field)
             else:
-                self.write_variable(kind, nullable, value)
+                self.write_variable(kind, nullable, value, field)
         elif isinstance(kind, Array):
             self.write_array(kind, nullable, value, field)
         else:
@@ -131,7 +131,7 @@ class _Encoder(Source):
                 self.write_struct(kind, local)
                 self.flush()
 
-    def write_variable(self, kind: Variable, nullable: bool, value: str) -> None:
+    def write_variable(self, kind: Variable, nullable: bool, value: str, field: str) -> None:
         """Write a string or bytes."""
         v, n = self.name("v"), self.name("n")
         self.line(f"{v} = {value}")
@@ -144,6 +144,10 @@ class _Encoder(Source):
         if kind.name == "string":
             self.line(f"{v} = {v}.encode()")
         self.line(f"{n} = len({v})")
+        if self.flexible and kind.name == "string":
+            with self.block(f"if {n} > {STRING_BYTES_MAX}:"):
+                said = f"is longer than {STRING_BYTES_MAX} bytes"
+                self.line(f"raise fault({field!r}, {said!r})")
         if nullable:
             self.depth -= 1
         self.length(n, wide=kind.name != "string")

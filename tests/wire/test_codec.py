@@ -155,6 +155,8 @@ def test_version_outside_the_range_is_the_callers_mistake() -> None:
         (ProduceRequest(topic_data=None), 9),  # pyright: ignore[reportArgumentType]
         (ProduceRequest(topic_data=[NAMELESS]), 9),
         (ProduceRequest(topic_data=[TopicProduceData(name="x" * 32768)]), 3),
+        (ProduceRequest(topic_data=[TopicProduceData(name="x" * 32768)]), 9),
+        (ProduceRequest(transactional_id="ä" * 16384), 9),
         (ProduceRequest(topic_data=[TopicProduceData(topic_id=b"short")]), 13),
         (ProduceRequest(transactional_id="\ud800"), 9),
         (MetadataRequest(topics=None), 0),
@@ -214,6 +216,12 @@ def test_the_arrays_of_a_request_are_bounded_together_those_of_an_answer_are_not
         (ApiVersionsRequest, 3, b"\2\xff\1\0", "not UTF-8"),
         (ApiVersionsRequest, 3, b"\x81\x80\x80\x80\x80\x00", "varint of more than five bytes"),
         (ApiVersionsRequest, 3, b"\6ab\1\0", "client_software_name ends beyond"),
+        (
+            ApiVersionsRequest,
+            3,
+            b"\x81\x80\2" + b"x" * 32768 + b"\1\0",
+            "client_software_name is longer than 32767 bytes",
+        ),
         (ApiVersionsRequest, 3, b"\1\1\1\5\7ab", "tagged field 5 ends beyond"),
         (FetchRequest, 12, bytes(25) + b"\1\1\1" + b"\1\0\3\2a\0", "cluster_id has another size"),
         (MetadataRequest, 1, b"\0\0\0\1\0", "counts more|ends too soon"),
@@ -222,6 +230,12 @@ def test_the_arrays_of_a_request_are_bounded_together_those_of_an_answer_are_not
 def test_what_is_wrong_is_said(cls: type[Message], version: int, data: bytes, what: str) -> None:
     with pytest.raises(ProtocolError, match=what):
         decode_whole(cls, data, version)
+
+
+def test_the_longest_string_there_may_be() -> None:
+    longest = ProduceRequest(transactional_id="x" * 32767)
+    for version in (3, 9):
+        assert decode_whole(ProduceRequest, encode(longest, version), version) == longest
 
 
 def test_null_and_empty_are_different() -> None:
