@@ -36,7 +36,11 @@ from pk.net.transport import Transport
 
 logger = logging.getLogger("pk.server")
 
+PRODUCE = 0
 API_VERSIONS = 18
+LARGE_BYTES = 256 << 10
+"""A request from here on is decoded in a thread, since a million small elements take a second; not a Produce request, whose
+bytes are records that nobody decodes."""
 MEMORY_WAIT_S = 10
 """How long a connection that cannot grow its buffer waits for others to finish before it is closed."""
 
@@ -185,11 +189,29 @@ class Connection:
             if api is None or not api.versions[0] <= head.api_version <= api.versions[1]:
                 self._refuse(head, api)
                 return None
+            if end - start >= LARGE_BYTES and head.api_key != PRODUCE:
+                return self._handle_large(api, head, start, end)
             # What follows the message is not read, as in Apache Kafka: librdkafka ends its
             # Metadata requests for all topics with three bytes too many.
             request, _ = decode(
                 MESSAGES[head.api_key].request, frame, head.api_version, head.body_position
             )
+        return self._dispatch(api, head, request)
+
+    async def _handle_large(self, api: Api, head: RequestHead, start: int, end: int) -> None:
+        """Handle a frame that may take long to decode. The buffer stays as it is: nothing is received meanwhile."""
+        if self._out:
+            self._nursery.start_soon(self._flush)
+        with memoryview(self._buffer.data)[start:end] as frame:
+            cls = MESSAGES[head.api_key].request
+            request, _ = await offload(decode, cls, frame, head.api_version, head.body_position)
+        self.last_active = trio.current_time()
+        hold = self._dispatch(api, head, request)
+        if hold is not None:
+            await hold
+
+    def _dispatch(self, api: Api, head: RequestHead, request: Any) -> Awaitable[None] | None:
+        """Answer a request, or park it, or return what must be awaited before the next one."""
         context = self._context.of_request(
             head.api_key, head.api_version, head.correlation_id, head.client_id
         )

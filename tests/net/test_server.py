@@ -22,9 +22,11 @@ from nodes import (
 from pk.core.api import produce
 from pk.core.api.registry import Holding
 from pk.core.broker.context import Context
+from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
+from pk.core.wire.codec import decode
 from pk.core.wire.header import frame_request
 from pk.core.wire.messages.api_versions import ApiVersionsRequest
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -38,12 +40,13 @@ from pk.core.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from pk.core.wire.messages.metadata import MetadataRequest
+from pk.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from pk.core.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     TopicProduceData,
 )
+from pk.net import connection
 from pk.net.node import Node
 
 CLIENT = ApiVersionsRequest(client_software_name="test", client_software_version="1")
@@ -191,6 +194,40 @@ async def test_bytes_behind_a_message_are_not_read() -> None:
         assert await is_served(caller)
 
 
+def test_a_large_request_is_decoded_in_a_thread_and_answered_in_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[str] = []
+
+    async def watched(work, *args):  # type: ignore[no-untyped-def]
+        if work is decode:
+            decoded.append(args[0].__name__)
+        return await offload(work, *args)
+
+    @trio_test
+    async def run() -> None:
+        topics = [MetadataRequestTopic(name=f"t{i}") for i in range(40_000)]
+        large = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        async with running_node() as node, caller_of(node) as caller:
+            await make_topic(caller, "t")
+            monkeypatch.setattr(connection, "offload", watched)
+            await caller.send(produce_request(b"v" * connection.LARGE_BYTES), 9)
+            await caller.send(large, 9)
+            small = MetadataRequest(topics=topics[:1], allow_auto_topic_creation=False)
+            await caller.send(small, 9)
+            produced = await caller.receive(PRODUCE, 9)
+            assert produced.responses[0].partition_responses[0].error_code == 0
+            assert len((await caller.receive(METADATA, 9)).topics) == len(topics)
+            assert len((await caller.receive(METADATA, 9)).topics) == 1
+            await caller.stream.send_all(
+                framed(head(METADATA, 9) + b"\0\xff" * connection.LARGE_BYTES)
+            )
+            assert await caller.at_end(), "what is malformed closes the connection all the same"
+        assert decoded == ["MetadataRequest"] * 2
+
+    run()
+
+
 @trio_test
 async def test_answers_keep_the_order_of_requests() -> None:
     """A long poll, and behind it produces that wake it and are handled while it waits."""
@@ -273,16 +310,17 @@ async def test_a_fault_of_ours_at_a_connections_end_is_not_the_others(
 
 
 @trio_test
-async def test_an_answer_that_its_version_cannot_carry_is_a_fault_and_the_connection_lives() -> (
-    None
-):
+async def test_an_answer_that_cannot_be_written_is_a_fault_and_the_connection_lives() -> None:
+    """A list may grow, entry by entry, beyond what a string of the protocol holds."""
     throttled = "leader.replication.throttled.replicas"
-    long = ",".join(f"{partition}:1" for partition in range(6_000))
     async with running_node() as node, caller_of(node) as caller:
         await make_topic(caller, "t")
-        change = AlterableConfig(name=throttled, config_operation=0, value=long)
-        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
-        await caller.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        for first in (1_000, 5_000):
+            value = ",".join(f"{partition}:1" for partition in range(first, first + 4_000))
+            change = AlterableConfig(name=throttled, config_operation=2, value=value)
+            resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+            answer = await caller.call(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+            assert answer.responses[0].error_code == 0
         asked = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -290,10 +328,9 @@ async def test_an_answer_that_its_version_cannot_carry_is_a_fault_and_the_connec
                 )
             ]
         )
-        (found,) = (await caller.call(asked, 4)).results
-        assert found.configs[0].value == long
-        (found,) = (await caller.call(asked, 3)).results
-        assert found.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        for version in (3, 4):
+            (found,) = (await caller.call(asked, version)).results
+            assert found.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert await is_served(caller)
 
 
