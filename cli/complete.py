@@ -288,9 +288,10 @@ def _options(place: Place) -> Iterator[Candidate]:
 
 
 def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Candidate]:
-    if kind == "position":
+    if kind in ("position", "place"):
         takes = [*place.node.options, *getattr(place.node, "arguments", ())]
-        return _positions(typed, any(each.complete == "group" for each in takes))
+        commits = any(each.complete == "group" for each in takes)
+        return _positions(typed, commits, ranges=kind == "position")
     if kind in _VALUES:
         return _VALUES[kind]
     if kind == "format":
@@ -357,16 +358,17 @@ def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
     return [*(Candidate(name, about) for name, about in PAGES.items()), *found]
 
 
-def _positions(typed: str, commits: bool) -> list[Candidate]:
-    """Positions, those of a group's commits where there is a group; behind `0=5,1=` those of a partition."""
+def _positions(typed: str, commits: bool, *, ranges: bool) -> list[Candidate]:
+    """Positions, those of a group's commits where there is a group, ranges where one may stand; behind `0=5,1=` those of a
+    partition."""
     head, dots, _ = typed.rpartition("..")
-    if dots:
+    if dots and ranges:
         return [Candidate(f"{head}..{c.word}", c.meaning) for c in _ENDS]
     partition, equals, _ = typed.rpartition("=")
     return [
         Candidate(f"{partition}{equals}{c.word}", c.meaning)
         for c in POSITIONS
-        if commits or not c.word.startswith("committed")
+        if (commits or not c.word.startswith("committed")) and (ranges or ".." not in c.word)
     ]
 
 

@@ -74,7 +74,7 @@ _TARGETS = (
         value="POSITION",
         dest="to",
         help="Where to: start, end, N, -N, +N, committed±N, @TIME, or 0=5,1=9.",
-        complete="position",
+        complete="place",
     ),
     Option("--to-earliest", help="The same as --to start."),
     Option("--to-latest", help="The same as --to end."),

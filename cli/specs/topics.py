@@ -249,7 +249,7 @@ TOPICS = Group(
                     "--offset",
                     value="POSITION",
                     help="Where what is kept begins: an offset, -N, @TIME, committed, 0=5,1=9; end keeps nothing.",
-                    complete="position",
+                    complete="place",
                 ),
                 COMMITS_OF,
                 PARTITION_NUMBERS,

@@ -62,6 +62,8 @@ def test_what_may_follow_is_offered_only_where_it_may() -> None:
     assert "committed" in words("consume", "t", "-o", "")
     assert "committed" not in words("log", "cat", "d", "-o", "")
     assert words("consume", "t", "-o", "0=5,1=st") == ["0=5,1=start", "0=5,1=start..end"]
+    assert words("groups", "reset-offsets", "g", "--to", "0=5,1=st") == ["0=5,1=start"]
+    assert words("topics", "trim", "t", "-o", "@-") == ["@-1h"]
     assert words("help", "errors", "NOT_ENOUGH_REPLICAS_") == ["NOT_ENOUGH_REPLICAS_AFTER_APPEND"]
 
 
