@@ -252,7 +252,8 @@ def _single(partitions: Mapping[TopicPartition, PartitionDescription], facts: Fa
     tight = sorted(t for t, n in factor.items() if 1 < n <= facts.min_isr.get(t, 1))
     if one:
         what = f"{count(len(one), 'topic')} with a single replica: {join(one, 3)}"
-        return Check("factors", WARNING, what, f"pk reassign plan -t {one[0]} --rf {min(3, live)}")
+        named = " ".join(f"-t {topic}" for topic in one[:3])
+        return Check("factors", WARNING, what, f"pk reassign plan {named} --rf {min(3, live)}")
     if tight:
         what = f"no replica to spare above min.insync.replicas: {join(tight, 3)}"
         topic, wanted = tight[0], facts.min_isr[tight[0]] + 1

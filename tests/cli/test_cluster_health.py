@@ -1,6 +1,7 @@
 """What `pk cluster health`, `quorum` and `features` make of what a cluster tells."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -229,6 +230,18 @@ def test_what_gives_a_topic_a_replica_to_spare_is_within_the_brokers_there_are(
 ) -> None:
     (check,) = [c for c in checks(given) if c.check == "factors"]
     assert check.next == mend
+
+
+def test_one_plan_gives_several_topics_a_second_replica() -> None:
+    one = facts(replicas=(1,), isr=(1,))
+    topics = {name: replace(one.look.topics["t"], name=name) for name in ("a", "b", "c", "d")}
+    (check,) = [
+        c
+        for c in checks(one._replace(look=one.look._replace(topics=topics)))
+        if c.check == "factors"
+    ]
+    assert check.what == "4 topics with a single replica: a, b, c and 1 more"
+    assert check.next == "pk reassign plan -t a -t b -t c --rf 3"
 
 
 def test_a_single_broker_is_healthy(at: Run) -> None:
