@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import isawaitable
 from time import perf_counter
 from typing import Any
@@ -55,6 +55,8 @@ class Limits:
     frame_bytes_max: int
     parked_max: int
     slice_s: float
+    decoding: trio.Lock = field(default_factory=trio.Lock)
+    """Held by who decodes a large request, of all connections with these limits: its objects take many times its bytes."""
 
 
 class _Slot:
@@ -204,7 +206,8 @@ class Connection:
             self._nursery.start_soon(self._flush)
         with memoryview(self._buffer.data)[start:end] as frame:
             cls = MESSAGES[head.api_key].request
-            request, _ = await offload(decode, cls, frame, head.api_version, head.body_position)
+            async with self._limits.decoding:
+                request, _ = await offload(decode, cls, frame, head.api_version, head.body_position)
         self.last_active = trio.current_time()
         hold = self._dispatch(api, head, request)
         if hold is not None:

@@ -194,36 +194,45 @@ async def test_bytes_behind_a_message_are_not_read() -> None:
         assert await is_served(caller)
 
 
-def test_a_large_request_is_decoded_in_a_thread_and_answered_in_its_turn(
+def test_large_requests_are_decoded_in_a_thread_one_at_a_time_and_answered_in_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     decoded: list[str] = []
+    at_once = {decode: 0}
 
     async def watched(work, *args):  # type: ignore[no-untyped-def]
-        if work is decode:
-            decoded.append(args[0].__name__)
-        return await offload(work, *args)
+        if work is not decode:
+            return await offload(work, *args)
+        decoded.append(args[0].__name__)
+        at_once[decode] += 1
+        assert at_once[decode] == 1, "their objects take many times their bytes"
+        try:
+            return await offload(work, *args)
+        finally:
+            at_once[decode] -= 1
 
     @trio_test
     async def run() -> None:
         topics = [MetadataRequestTopic(name=f"t{i}") for i in range(40_000)]
         large = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        async with running_node() as node, caller_of(node) as caller:
+        async with running_node() as node, two_callers(node) as (caller, other):
             await make_topic(caller, "t")
             monkeypatch.setattr(connection, "offload", watched)
             await caller.send(produce_request(b"v" * connection.LARGE_BYTES), 9)
-            await caller.send(large, 9)
+            for one in (caller, other):
+                await one.send(large, 9)
             small = MetadataRequest(topics=topics[:1], allow_auto_topic_creation=False)
             await caller.send(small, 9)
             produced = await caller.receive(PRODUCE, 9)
             assert produced.responses[0].partition_responses[0].error_code == 0
-            assert len((await caller.receive(METADATA, 9)).topics) == len(topics)
+            for one in (caller, other):
+                assert len((await one.receive(METADATA, 9)).topics) == len(topics)
             assert len((await caller.receive(METADATA, 9)).topics) == 1
             await caller.stream.send_all(
                 framed(head(METADATA, 9) + b"\0\xff" * connection.LARGE_BYTES)
             )
             assert await caller.at_end(), "what is malformed closes the connection all the same"
-        assert decoded == ["MetadataRequest"] * 2
+        assert decoded == ["MetadataRequest"] * 3
 
     run()
 
