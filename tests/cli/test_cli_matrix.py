@@ -39,8 +39,8 @@ Start = Callable[..., Terminal]
 ROOT_FOLDER = Path(__file__).resolve().parents[2]
 SCREENS = Path(__file__).with_name("screens")
 STORE = bool(os.environ.get("PK_STORE_SCREENS"))
-FIRST_MS = time.time_ns() // 1_000_000 - 5 * 86_400_000 - 5_400_000
-"""The time of the world's first record: five days and an hour and a half ago, shown as 5 d 1 h for the next half hour."""
+FIRST_MS = time.time_ns() // 1_000_000 - 5 * 86_400_000 - 3_660_000
+"""The time of the world's first record: five days and an hour ago, shown as 5 d 1 h for the next 59 minutes."""
 
 _NEW = itertools.count(1)
 

@@ -163,6 +163,7 @@ def test_watching_lights_what_changed(shell: Session, at: Run) -> None:
         f"topics delete {topic}",
         "top",
     ):
+        shell.clear()
         shell.run(f"{endless} \\w", "\\w is for what shows something and ends")
 
 

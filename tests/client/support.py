@@ -15,9 +15,10 @@ from pk.core.wire.header import frame_response, parse_request_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from pk.net.client import cluster as cluster_module
+from pk.net.client.admin import Admin
 from pk.net.client.config import ClientConfig
 from pk.net.client.connection import Connection
-from pk.net.client.results import Node
+from pk.net.client.results import Node, TopicDescription
 
 P = ParamSpec("P")
 Handler = Callable[[Any, int], Awaitable[Any]]
@@ -46,6 +47,16 @@ async def eventually(ask: Callable[[], Awaitable[Any]], expected: Any) -> None:
             await trio.sleep(0.01)
             answer = await ask()
     assert answer == expected
+
+
+async def known(admin: Admin, topic: str, partitions: int) -> None:
+    """Wait until the broker tells of so many partitions: the controller answers before."""
+
+    async def told() -> int | None:
+        found = (await admin.describe_topics([topic]))[topic]
+        return len(found.partitions) if isinstance(found, TopicDescription) else None
+
+    await eventually(told, partitions)
 
 
 class Cut(bytes):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from client.support import eventually, trio_test
+from client.support import eventually, known, trio_test
 from clients.fixtures import Kafka
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -50,16 +50,6 @@ async def create(admin: Admin, name: str, partitions: int = 1, **configs: str | 
     answer = (await admin.create_topics([new]))[name]
     assert isinstance(answer, CreatedTopic), answer
     await known(admin, name, partitions)
-
-
-async def known(admin: Admin, name: str, partitions: int) -> None:
-    """Waits until the broker tells of so many partitions."""
-
-    async def told() -> int | None:
-        topic = (await admin.describe_topics([name]))[name]
-        return len(topic.partitions) if isinstance(topic, TopicDescription) else None
-
-    await eventually(told, partitions)
 
 
 async def produce(kafka: Kafka, topic: str, values: list[bytes], partition: int = 0) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from client.support import trio_test
+from client.support import known, trio_test
 from clients.fixtures import Kafka
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -34,6 +34,7 @@ async def create(kafka: Kafka, topic: str, partitions: int) -> None:
     async with open_admin(kafka.bootstrap) as admin:
         answers = await admin.create_topics([NewTopic(topic, partitions, 1)])
         assert not isinstance(answers[topic], Exception), answers
+        await known(admin, topic, partitions)  # or a member's first assignment may be empty
 
 
 class Member:

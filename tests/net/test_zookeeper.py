@@ -344,7 +344,7 @@ def test_an_append_whose_answer_does_not_come_is_of_unknown_fate(
 
 
 def test_an_append_that_is_cancelled_gives_the_office_up(own_server: ZooKeeperServer) -> None:
-    stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
+    stores = ZooKeeperStores(own_server)
 
     async def main() -> None:
         store = stores.make(1)
@@ -520,7 +520,7 @@ def test_brokers_find_the_controller_and_hear_of_the_next(stores: ZooKeeperStore
 def test_who_stops_looking_for_the_controller_does_not_stop_others(
     own_server: ZooKeeperServer,
 ) -> None:
-    stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
+    stores = ZooKeeperStores(own_server)
 
     async def main() -> None:
         first, second = stores.make(1), stores.make(2)
@@ -622,7 +622,7 @@ def test_without_a_server_it_is_said_what_to_look_at(unused: int = 1) -> None:
 
 def test_a_server_that_comes_late_is_waited_for(own_server: ZooKeeperServer) -> None:
     own_server.stop()
-    stores = ZooKeeperStores(own_server, session_ms=SHORT_MS)
+    stores = ZooKeeperStores(own_server)
 
     async def main() -> None:
         store = stores.make(1)
