@@ -55,6 +55,9 @@ def test_the_next_controller_answers_for_the_last(zookeeper: ZooKeeperServer) ->
             first = cluster.controller_id
             epoch = controller_of(cluster).epoch
             others = [node for node in (1, 2, 3) if node != first]
+            # Each makes itself known in the background, once it serves.
+            known = cluster.nodes[others[0]].broker
+            await cluster.until(lambda: sorted(known.image.controllers) == [1, 2, 3])
             answer = await quorum(cluster, others[0])
             data = answer.topics[0].partitions[0]
             assert data.leader_id == first and data.observers == []
