@@ -9,6 +9,7 @@ are null.
 from collections.abc import Iterable, Mapping
 
 from pk.core.api.registry import Api, Operation
+from pk.core.api.turns import in_turns
 from pk.core.broker import loggers
 from pk.core.broker.context import Context
 from pk.core.config import Type
@@ -27,10 +28,11 @@ from pk.core.wire.messages.describe_configs import (
 )
 
 
-def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+async def handle(context: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe each resource, or say why not."""
+    resources = in_turns(request.resources)
     return DescribeConfigsResponse(
-        results=[_resource(context, resource, request) for resource in request.resources]
+        results=[_resource(context, r, request) async for r in resources]
     )
 
 

@@ -9,10 +9,11 @@ were last written at or before the time, newest first, and the log's end.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from pk.core.api.registry import Api, Operation
+from pk.core.api.turns import in_turns
 from pk.core.broker.context import Context
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
@@ -57,29 +58,36 @@ async def handle(context: Context, request: ListOffsetsRequest) -> ListOffsetsRe
     response = ListOffsetsResponse()
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
-    for topic in request.topics:
-        for wish in topic.partitions:
-            key = (topic.name, wish.partition_index)
-            (repeated if key in seen else seen).add(key)
+    async for key in in_turns(
+        (t.name, p.partition_index) for t in request.topics for p in t.partitions
+    ):
+        (repeated if key in seen else seen).add(key)
+    async for topic, wish, answer in in_turns(_each(request, response)):
+        try:
+            if (topic, wish.partition_index) in repeated:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition named twice")
+            if context.api_version < VERSION_ONE_OFFSET:
+                answer.old_style_offsets = await _starts(context, request, topic, wish)
+                continue
+            found = await _find(context, request, topic, wish)
+            answer.offset, answer.timestamp, epoch = found
+            if context.api_version >= VERSION_LEADER_EPOCH:
+                answer.leader_epoch = epoch
+        except KafkaError as e:
+            answer.error_code = e.code
+    return response
+
+
+def _each(
+    request: ListOffsetsRequest, response: ListOffsetsResponse
+) -> Iterator[tuple[str, ListOffsetsPartition, ListOffsetsPartitionResponse]]:
+    """Each topic and wish, with its answer, which has a place in `response`."""
     for topic in request.topics:
         answers: list[ListOffsetsPartitionResponse] = []
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         for wish in topic.partitions:
-            answer = ListOffsetsPartitionResponse(partition_index=wish.partition_index)
-            answers.append(answer)
-            try:
-                if (topic.name, wish.partition_index) in repeated:
-                    raise KafkaError(ErrorCode.INVALID_REQUEST, "a partition named twice")
-                if context.api_version < VERSION_ONE_OFFSET:
-                    answer.old_style_offsets = await _starts(context, request, topic.name, wish)
-                    continue
-                found = await _find(context, request, topic.name, wish)
-                answer.offset, answer.timestamp, epoch = found
-                if context.api_version >= VERSION_LEADER_EPOCH:
-                    answer.leader_epoch = epoch
-            except KafkaError as e:
-                answer.error_code = e.code
-    return response
+            answers.append(ListOffsetsPartitionResponse(partition_index=wish.partition_index))
+            yield topic.name, wish, answers[-1]
 
 
 async def _find(

@@ -3,35 +3,48 @@
 A consumer asks to find out whether the log was truncated below its position, a follower to find out where to truncate.
 """
 
+from collections.abc import Iterator
+
 from pk.core.api.registry import Api, Operation
+from pk.core.api.turns import in_turns
 from pk.core.broker.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
 
 
-def handle(context: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+async def handle(
+    context: Context, request: OffsetForLeaderEpochRequest
+) -> OffsetForLeaderEpochResponse:
     """The largest epoch not above the one asked for, and the offset at which it ends."""
     response = OffsetForLeaderEpochResponse()
+    async for topic, wish, answer in in_turns(_each(request, response)):
+        try:
+            partition = context.broker.replicas.partition(topic, wish.partition)
+            partition.check_leader(wish.current_leader_epoch)
+            answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
+                wish.leader_epoch
+            )
+        except KafkaError as e:
+            answer.error_code = e.code
+    return response
+
+
+def _each(
+    request: OffsetForLeaderEpochRequest, response: OffsetForLeaderEpochResponse
+) -> Iterator[tuple[str, OffsetForLeaderPartition, EpochEndOffset]]:
+    """Each topic and wish, with its answer, which has a place in `response`."""
     for topic in request.topics:
         answers: list[EpochEndOffset] = []
         response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
         for wish in topic.partitions:
-            answer = EpochEndOffset(partition=wish.partition)
-            answers.append(answer)
-            try:
-                partition = context.broker.replicas.partition(topic.topic, wish.partition)
-                partition.check_leader(wish.current_leader_epoch)
-                answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(
-                    wish.leader_epoch
-                )
-            except KafkaError as e:
-                answer.error_code = e.code
-    return response
+            answers.append(EpochEndOffset(partition=wish.partition))
+            yield topic.topic, wish, answers[-1]
 
 
 API = Api(key=23, versions=(2, 4), handle=handle, operation=Operation.DESCRIBE)
