@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import trio
@@ -45,6 +46,10 @@ OPEN_AT_ONCE = 256
 
 RECOVER_AT_ONCE = 64
 """How many of those that were not closed."""
+
+SNAPSHOT_BYTES_MAX = 1 << 15
+"""A larger state of producers is read when its log is opened: 100,000 of them would keep the loop for a tenth of a second.
+Smaller ones wait for their first use: 10,000 logs are opened without reading any."""
 
 _NONE: dict[int, Partition] = {}
 
@@ -415,6 +420,9 @@ class Replicas:
                         change.tp, change.topic.topic_id, config, self.clock.now_ms(), progress
                     )
                     log.epochs  # noqa: B018  read here, not by the loop when the partition is led
+                    if log.snapshot_bytes > SNAPSHOT_BYTES_MAX:
+                        with suppress(KafkaError):  # who needs it is told
+                            log.producers  # noqa: B018
             except KafkaError as e:
                 return e
             finally:

@@ -63,6 +63,7 @@ class StoredLog:
         """What recovery had to cut, if the log was not closed cleanly."""
         self.dead: StorageError | None = None
         self.snapshots: list[int] = []
+        self.snapshot_bytes = 0  # that of the producers' state with which it was opened
         self._deleted: dict[str, None] = {}
         self._has_epochs_file = False
         self._epochs: LeaderEpochs | None = None
@@ -111,8 +112,7 @@ class StoredLog:
                 segment = Segment(disk, directory, base, sizes, now_ms)
                 segment.modified_ms = found.modified_ms[base]
                 segments.append(segment)
-            new = not segments
-            if new:
+            if new := not segments:
                 segments.append(Segment(disk, directory, log_start_offset, {}, now_ms))
             self = cls(disk, directory, tp, config, topic_id, segments)
             self.opened_ms = now_ms
@@ -124,12 +124,12 @@ class StoredLog:
                 self._producers, self._epochs = Producers(log_start_offset), LeaderEpochs()
                 self.log_end_offset = log_start_offset
             elif clean:
-                end = recovery.clean_end_offset(found, segments, recovery_point)
-                self.log_end_offset = (
-                    recovery.walked_end_offset(segments[-1]) if end is None else end
-                )
-                if found.snapshot_bytes.get(self.log_end_offset) == EMPTY_SNAPSHOT_BYTES:
-                    self._producers = Producers(self.log_end_offset)
+                if (end := recovery.clean_end_offset(found, segments, recovery_point)) is None:
+                    end = recovery.walked_end_offset(segments[-1])
+                self.log_end_offset = end
+                self.snapshot_bytes = found.snapshot_bytes.get(end, 0)
+                if self.snapshot_bytes == EMPTY_SNAPSHOT_BYTES:
+                    self._producers = Producers(end)
             else:
                 self._recover(recovery_point, progress)
             self.log_start_offset = min(

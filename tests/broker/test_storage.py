@@ -399,3 +399,36 @@ async def test_a_topic_deleted_and_made_again_in_one_image_begins_empty() -> Non
         assert await produce(a, b"new") == 0
     async with running_node(disk) as node, caller_of(node) as caller:
         assert await values_of(caller) == [b"new"]
+
+
+class WatchedDisk(MemoryDisk):
+    """A disk that notes which snapshots of producers are read, and in which thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_by: dict[str, threading.Thread] = {}
+
+    def read(self, path: str) -> bytes:
+        if path.endswith(".snapshot"):
+            self.read_by[path.split("/")[-2]] = threading.current_thread()
+        return super().read(path)
+
+
+@trio_test
+async def test_a_large_state_of_producers_is_read_off_the_loop_and_a_small_one_when_it_is_used() -> (
+    None
+):
+    disk = WatchedDisk()
+    async with running_node(disk) as node, caller_of(node) as caller:
+        for topic, producers in (("many", 1000), ("few", 2)):
+            await make_topic(caller, topic)
+            partition = node.broker.replicas.partition(topic, 0)
+            for producer_id in range(producers):
+                batch = build_batch([(0, None, b"v", ())], 0, -1, producer_id, 0, 0)
+                partition.append(batch, now_ms=node.broker.clock.now_ms())
+    disk.read_by.clear()
+    async with running_node(disk) as node:
+        assert list(disk.read_by) == ["many-0"]
+        assert disk.read_by["many-0"] is not threading.main_thread()
+        for topic, producers in (("many", 1000), ("few", 2)):
+            assert len(node.broker.replicas.partition(topic, 0).log.producers) == producers
