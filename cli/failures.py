@@ -139,10 +139,7 @@ def sentence(error: BaseException) -> str:
                 "(-X pk.straggler.timeout.ms=… waits longer)."
             )
         case ControllerSilent():
-            return (
-                f"{str(error)[:1].upper()}{str(error)[1:]}, though brokers answer; it may hang, and nobody has taken over "
-                "(-X pk.straggler.timeout.ms=… waits longer)."
-            )
+            return _silent_controller(error)
         case Unanswered():
             return _unanswered(error)
         case RequestTimedOut():
@@ -163,6 +160,14 @@ def sentence(error: BaseException) -> str:
     text = str(error)
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return f"This is a mistake in pk itself ({said}); --debug shows where."
+
+
+def _silent_controller(error: ControllerSilent) -> str:
+    said = f"{str(error)[:1].upper()}{str(error)[1:]}, though brokers answer; it may hang, and nobody has taken over"
+    if error.changes:
+        said += "; what was asked may still be done"
+    key = "default.api.timeout.ms" if error.changes else "pk.straggler.timeout.ms"
+    return f"{said} (-X {key}=… waits longer)."
 
 
 def _unanswered(error: Unanswered) -> str:

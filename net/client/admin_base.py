@@ -13,7 +13,7 @@ import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
-from pk.net.client.cluster import Backoff, Cluster
+from pk.net.client.cluster import CONTROLLERS, Backoff, Cluster
 from pk.net.client.config import AdminConfig
 from pk.net.client.connection import Connection
 from pk.net.client.errors import (
@@ -37,6 +37,9 @@ Failure = Exception
 FAILURES: Final = (KafkaError, ClientError, ProtocolError)
 _LOOK_S: Final = 2.0
 """Whoever has not answered by then may have gone: the others are asked, and again as often."""
+
+_ASIDE_S: Final = 1.0
+"""How long a broker is given to show that it is not the one that hangs."""
 
 _UNKNOWN_ATTEMPTS: Final = 3
 """A topic made a moment ago may be unknown to the broker asked; one unknown three times does not exist."""
@@ -111,7 +114,28 @@ class AdminBase:
         def moved(error: Exception) -> None:
             self.cluster.metadata.controller_id = -1
 
-        return await self._retry(attempt, "the controller", moved)
+        try:
+            return await self._retry(attempt, "the controller", moved)
+        except Unanswered as e:
+            raise await self._who_hangs(e) from None
+
+    async def _who_hangs(self, error: Unanswered) -> RequestTimedOut:
+        """The error to raise where a change that is the controller's to make was not answered: the controller is to blame
+        where who was to pass it on answers something else."""
+        for node in error.nodes:
+            if node.node_id < 0 or not await self._answers(node.node_id):
+                return error
+        return ControllerSilent(error.nodes, error.waited_ms, changes=True)
+
+    async def _answers(self, node_id: int) -> bool:
+        """Whether a broker answers what it knows itself."""
+        from pk.core.wire.messages.metadata import MetadataRequest
+
+        with trio.move_on_after(_ASIDE_S), suppress(*FAILURES):
+            request = MetadataRequest(topics=[])
+            await self.cluster.request(request, node_id=node_id, purpose=CONTROLLERS)
+            return True
+        return False
 
     async def _in_time(self, ask: Callable[[], Awaitable[R]]) -> R:
         """What `ask` gets that only the controller knows; for what changes nothing.

@@ -7,7 +7,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client import results as r
 from pk.net.client.admin_base import AdminBase, Failure, Routed, check, failure
 from pk.net.client.connection import Connection
-from pk.net.client.errors import NotUp
+from pk.net.client.errors import NotUp, RequestTimedOut, Unanswered
 
 _INCREMENTAL_ALTER_CONFIGS = 44
 _LIST_CONFIG_RESOURCES = 74
@@ -79,7 +79,14 @@ class ConfigOperations(AdminBase):
                 return await self._write_whole_configs(connection, asked, validate_only)
             return await _alter_incrementally(connection, asked, validate_only)
 
-        return await self._batches(listed, self._route_changes, ask, changes=True)
+        answers = await self._batches(listed, self._route_changes, ask, changes=True)
+        named: dict[tuple[Any, ...], RequestTimedOut] = {}
+        for resource, answer in answers.items():
+            if isinstance(answer, Unanswered):
+                if answer.nodes not in named:
+                    named[answer.nodes] = await self._who_hangs(answer)
+                answers[resource] = named[answer.nodes]
+        return answers
 
     async def list_config_resources(
         self, types: Iterable[r.ResourceType] = ()

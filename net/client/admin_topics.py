@@ -7,6 +7,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition, Uuid, uuid_text
 from pk.net.client import results as r
 from pk.net.client.admin_base import AdminBase, Failure, by_topic, failure
+from pk.net.client.cluster import CONTROLLERS
 from pk.net.client.connection import Connection
 
 _DELETE_TOPICS = 20
@@ -168,7 +169,10 @@ class TopicOperations(AdminBase):
             _raise_if_moved(t.error_code for t in response.topics)
             return response
 
-        response = await self._controller(ask)
+        if validate_only:
+            response = await self._in_time(lambda: self._controller(ask, CONTROLLERS))
+        else:
+            response = await self._controller(ask)
         self._forget(t.name for t in new)
         return {t.name: _created(t) for t in response.topics}
 
@@ -247,7 +251,10 @@ class TopicOperations(AdminBase):
             _raise_if_moved(t.error_code for t in response.results)
             return response
 
-        response = await self._controller(ask)
+        if validate_only:
+            response = await self._in_time(lambda: self._controller(ask, CONTROLLERS))
+        else:
+            response = await self._controller(ask)
         self._forget(topics)
         return {t.name: failure(t.error_code, t.error_message) for t in response.results}
 

@@ -87,13 +87,15 @@ class Straggler(RequestTimedOut):
 
 class ControllerSilent(RequestTimedOut):
     """The controller did not answer within `pk.straggler.timeout.ms`, though brokers do: it may hang, and nobody has taken
-    over. `nodes` were asked: each is the controller itself, or passes on what is the controller's to answer."""
+    over. `nodes` were asked: each is the controller itself, or passes on what is the controller's to answer. What `changes`
+    something was waited for until `default.api.timeout.ms`, and may still be done."""
 
-    def __init__(self, nodes: "Sequence[Node]", waited_ms: float) -> None:
+    def __init__(self, nodes: "Sequence[Node]", waited_ms: float, *, changes: bool = False) -> None:
         way = ", ".join(node.who for node in nodes)
         asked = f", asked by way of {way}" if way else ""
         super().__init__(f"the controller did not answer within {waited_ms / 1000:g} s{asked}")
         self.nodes = tuple(nodes)
+        self.changes = changes
 
 
 class NotUp(KafkaError):

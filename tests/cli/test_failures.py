@@ -62,6 +62,7 @@ UNREACHABLE = NoBrokers(
             4,
             "CLUSTER_AUTHORIZATION_FAILED: it needs ALTER permission; `pk help",
         ),
+        (ControllerSilent([], 9, changes=True), 124, "may still be done (-X default.api.timeout"),
         (ControllerSilent([Node(2, "h", 1)], 3000), 124, "asked by way of broker 2 at h:1, though"),
         (KafkaError(ErrorCode.REQUEST_TIMED_OUT), 124, "did not finish in time"),
         (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), 1, "`pk topics list`"),

@@ -23,8 +23,15 @@ from pk.net.client import cluster as cluster_module
 from pk.net.client.admin import Admin, open_admin
 from pk.net.client.cluster import Cluster, open_cluster
 from pk.net.client.config import AdminConfig, parse
-from pk.net.client.errors import ControllerSilent, NoBrokers
-from pk.net.client.results import CreatedTopic, NewTopic
+from pk.net.client.errors import ControllerSilent, NoBrokers, RequestTimedOut, Unanswered
+from pk.net.client.results import (
+    ConfigChange,
+    ConfigResource,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 CONFIG = parse(AdminConfig, {})
 
@@ -170,6 +177,60 @@ async def test_what_a_controller_that_hangs_knows_is_not_waited_for_and_holds_up
             await ask(admin)
         await alongside.wait()
         assert broker.connections == 2
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@trio_test
+async def test_a_change_names_the_controller_where_who_passes_it_on_answers(
+    whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that does not answer anything else either hangs itself."""
+    monkeypatch.setattr(admin_base, "_ASIDE_S", 0.1 if whole else 30)
+
+    async def handler(request: Any, version: int) -> Any:
+        if not isinstance(request, MetadataRequest):
+            hangs.set()
+        if hangs.is_set() and (whole or not isinstance(request, MetadataRequest)):
+            await trio.sleep_forever()
+        answer = await names("alive", [broker])(request, version)
+        answer.controller_id = 1
+        return answer
+
+    hangs = trio.Event()
+    topic = ConfigResource(ResourceType.TOPIC, "t")
+    change = ConfigChange("retention.ms", "1")
+    async with (
+        scripted_broker(handler) as broker,
+        open_admin(broker.address, {"default.api.timeout.ms": 600}) as admin,
+    ):
+        assert await refreshed(admin.cluster) == "alive"
+        with trio.fail_after(30), pytest.raises(RequestTimedOut) as caught:
+            await admin.create_topics([NewTopic("t", 1, 1)])
+        altered = (await admin.alter_configs({topic: [change]}))[topic]
+    wanted = Unanswered if whole else ControllerSilent
+    assert type(caught.value) is type(altered) is wanted
+    assert f"1 at {broker.address}" in str(caught.value)
+
+
+@trio_test
+async def test_a_trial_is_not_waited_for_as_a_change_is() -> None:
+    async def handler(request: Any, version: int) -> Any:
+        if not isinstance(request, MetadataRequest):
+            await trio.sleep_forever()
+        answer = await names("alive", [broker])(request, version)
+        answer.controller_id = 1
+        return answer
+
+    async with (
+        scripted_broker(handler) as broker,
+        open_admin(broker.address, {"pk.straggler.timeout.ms": 200}) as admin,
+    ):
+        for trial in (
+            lambda: admin.create_topics([NewTopic("t", 1, 1)], validate_only=True),
+            lambda: admin.create_partitions({"t": NewPartitions(3)}, validate_only=True),
+        ):
+            with trio.fail_after(10), pytest.raises(ControllerSilent, match="within 0.2 s"):
+                await trial()
 
 
 @trio_test
