@@ -172,10 +172,13 @@ def _metadata(disk: Disk, paths: Sequence[str]) -> tuple[KraftMetadata | None, l
     where = next((p for p in paths if disk.exists(f"{p}/{APACHE_NAMES[0]}")), None)
     if where is None:
         return None, ["There is no metadata log of Apache Kafka: configs come from -c alone."]
-    kraft = KraftMetadata()
+    kraft, empty = KraftMetadata(), True
     try:
         for value in _metadata_values(disk, f"{where}/{APACHE_NAMES[0]}"):
             kraft.apply(value)
+            empty = False
+        if empty:
+            raise ValueError("it is empty")
     except (KafkaError, ValueError) as e:
         return None, [f"Apache's metadata log cannot be read ({e}): configs come from -c alone."]
     kraft.finish()

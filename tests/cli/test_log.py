@@ -492,6 +492,7 @@ def test_adopt_shows_its_plan_asks_and_takes_over(pk: Run, apache_like: Path) ->
     assert [(r["topic"], r["partitions"]) for r in dry.json if r["topic"] == "orders"] == [
         ("orders", 2)
     ]
+    assert "cannot be read (it is empty): configs come from -c alone" in dry.err
     assert pk("log", "adopt", where).code == 5
     assert sorted(str(p) for p in apache_like.rglob("*")) == before
     for bad in (
