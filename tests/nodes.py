@@ -27,11 +27,11 @@ from pk.core.wire.messages.create_topics import (
 from pk.net.node import Node
 
 P = ParamSpec("P")
-TEST_S = 60
+TEST_S = 120
 
 
 def trio_test(function: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Run an async test in trio; it has a minute."""
+    """Run an async test in trio; it has two minutes."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

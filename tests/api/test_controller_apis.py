@@ -60,7 +60,7 @@ QUORUM = DescribeQuorumRequest(
     topics=[TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])]
 )
 SEEDS = 4
-NOBODY_S = 5
+NOBODY_S = 30
 
 
 @asynccontextmanager
@@ -220,7 +220,7 @@ async def test_a_broker_registers_lives_is_fenced_and_goes() -> None:
 @trio_test
 async def test_who_breaks_off_and_does_not_listen_is_fenced_at_once() -> None:
     with refusing() as port:
-        async with at_controller() as (cluster, one):
+        async with at_controller(broker__session__timeout__ms="60000") as (cluster, one):
             answering = cluster.nodes[1].listeners[0].advertised.port
             epochs = {}
             for node, at in ((7, port), (8, answering)):
@@ -243,9 +243,7 @@ async def test_who_breaks_off_and_does_not_listen_is_fenced_at_once() -> None:
                     assert not (await own.call(request, 2)).is_fenced
             started = trio.current_time()
             await cluster.until(lambda: cluster.image.brokers[7].fenced)
-            assert trio.current_time() - started < NOBODY_S, (
-                "long before its session of nine seconds"
-            )
+            assert trio.current_time() - started < NOBODY_S, "long before its session of a minute"
             assert not cluster.image.brokers[8].fenced, "somebody answers there"
 
 

@@ -74,7 +74,7 @@ def another(request: pytest.FixtureRequest) -> Iterator[Stores]:
 
 def run(another: Stores, main: Callable[[], Awaitable[None]]) -> None:
     async def inside() -> None:
-        with inline(), trio.fail_after(60):
+        with inline(), trio.fail_after(180):
             try:
                 await main()
             finally:
