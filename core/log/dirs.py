@@ -26,6 +26,7 @@ from pk.core.log.failures import LogDirBroken, LogDirError, StorageError
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
+from pk.core.log.noted import NOTE, format_note, mark_lost, sizes_of
 from pk.core.log.recovery import Progress
 from pk.core.log.segment import LOG
 from pk.core.values import TopicPartition, Uuid
@@ -355,7 +356,7 @@ class LogDirs:
         broker_epoch: int,
         threads: int,
     ) -> None:
-        logs = list(directory.logs.values())
+        logs = [log for log in self._logs.values() if log.log_dir is directory]
         if threads > 1:
             with ThreadPoolExecutor(threads, "close-log") as pool:
                 list(pool.map(lambda log: log.close(), logs))
@@ -367,7 +368,11 @@ class LogDirs:
         directory.write_high_watermarks(high_watermarks)
         if any(log.dead for log in logs) or (directory.found and not directory.clean):
             return  # a log that was never opened is as unclean as we found it
+        aborted = {log.tp: sizes_of(log.segments) for log in logs}
+        aborted = {tp: sizes for tp, sizes in aborted.items() if sizes}
         try:
+            if aborted:
+                directory.disk.write(f"{directory.path}/{NOTE}", format_note(aborted))
             directory.disk.write(
                 f"{directory.path}/{CLEAN_SHUTDOWN}",
                 checkpoints.format_clean_shutdown(broker_epoch),
@@ -406,6 +411,7 @@ class LogDirs:
                 log.log_end_offset,
             )
         log.log_dir = directory
+        mark_lost(log.segments, directory.aborted.get(str(tp), {}))
         # A process that was killed may have left names that only the machine's memory has.
         log.created = created or not directory.clean
         if not created and (noted := directory.cleaner_offsets.get(tp)) is not None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Final, Protocol
 
+from pk.core.cbor import CborError
 from pk.core.log import checkpoints
 from pk.core.log.checkpoints import (
     CLEAN_SHUTDOWN,
@@ -26,6 +27,7 @@ from pk.core.log.failures import (
     StorageError,
 )
 from pk.core.log.files import Disk, Lock, LockHeld
+from pk.core.log.noted import NOTE, Sizes, parse_note
 from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
 
 logger = logging.getLogger("pk.log")
@@ -76,6 +78,8 @@ class LogDir:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_start_offsets: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.aborted: dict[str, Sizes] = {}
+        """Of the logs that were closed, what their indexes of aborted transactions held."""
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """Up to where logs are compacted."""
         self._lock: Lock | None = None
@@ -159,6 +163,16 @@ class LogDir:
             self.clean_broker_epoch = checkpoints.parse_clean_shutdown(self.disk.read(path))
             self.disk.remove(path)
             self.disk.sync_dir(self.path)
+        if NOTE in names:
+            self._take_note(f"{self.path}/{NOTE}")
+
+    def _take_note(self, path: str) -> None:
+        if self.clean:
+            try:
+                self.aborted = parse_note(self.disk.read(path))
+            except CborError as e:
+                logger.warning("%s cannot be read (%s): going on without it", path, e)
+        self.disk.remove(path)
 
     def _offsets(self, name: str, names: Container[str]) -> dict[TopicPartition, int]:
         """What a checkpoint says; nothing, if it cannot be read: then recovery begins at the start of each log."""

@@ -7,9 +7,9 @@ overlap what they fetched, and drop their records. Aborts are rare, so every ent
 take the whole file; where none was ever written there is no file.
 
 A reader who is told too little takes aborted records for committed ones. So an index that was removed, cut or overwritten
-is *lost*: nothing is read from it until the log has made it anew. That there was one is known while the log is open, and
-where its segment's other indexes are missing too. One that was removed alone, with no broker at work, is missed by nobody
-but `pk log verify`, as with Kafka.
+is *lost*: nothing is read from it until the log has made it anew. That there was one is known while the log is open, where
+its segment's other indexes are missing too, and after an orderly stop (noted.py). One that was removed alone, after a
+crash, is missed by nobody but `pk log verify`, as with Kafka.
 """
 
 import threading
@@ -54,6 +54,11 @@ class TxnIndex:
         self._size = size - size % ENTRY.size
         self._last = -1
         """The marker of the last entry that was written since this was opened."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of its entries."""
+        return self._size
 
     @property
     def empty(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log.support import NOW, append, make_batch
+from log.support import NOW, append, end_transaction, make_batch
 from sim.disk import SimDisk
 
 from pk.core.log import checkpoints
@@ -26,6 +26,7 @@ from pk.core.log.failures import (
     StorageError,
 )
 from pk.core.log.files import Entry
+from pk.core.log.noted import NOTE
 from pk.core.values import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("my-topic", 12)
@@ -49,6 +50,45 @@ def open_dirs(
         holder=holder,
         new_id=lambda: next(ids).to_bytes(16),
     )
+
+
+@pytest.mark.parametrize("harm", ["removed", "emptied", "cut", "none"])
+def test_an_index_of_aborts_that_goes_while_nobody_runs_is_missed(harm: str) -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    log = dirs.open_log(A, ID_A, CONFIG, NOW)
+    dirs.open_log(B, ID_B, CONFIG, NOW)
+    for i in range(3):
+        append(log, make_batch(producer_id=5, sequence=i, transactional=True, producer_epoch=0))
+        end_transaction(log, 5, commit=False)
+    log.roll(NOW)
+    append(log)
+    dirs.close({})
+    path = f"/data/a-0/{0:020d}.txnindex"
+    if harm == "removed":
+        disk.remove(path)
+    elif harm != "none":
+        disk.open(path).truncate(0 if harm == "emptied" else disk.open(path).size() // 3)
+    for _ in range(2):  # what was made anew stays
+        dirs = open_dirs(disk)
+        assert not disk.exists(f"/data/{NOTE}"), "it is true of logs that are closed"
+        log = dirs.open_log(A, ID_A, CONFIG, NOW)
+        assert log.segments[0].txn_index.lost == (harm != "none")
+        found = log.aborted_transactions(0, log.read(0, 1 << 20, log.log_end_offset))
+        assert [(a.first_offset, a.last_offset) for a in found] == [(0, 1), (2, 3), (4, 5)]
+        dirs.close({})
+        harm = "none"
+
+
+def test_a_note_of_aborts_that_cannot_be_read_is_none() -> None:
+    disk = MemoryDisk()
+    dirs = open_dirs(disk)
+    append(dirs.open_log(A, ID_A, CONFIG, NOW))
+    dirs.close({})
+    assert not disk.exists(f"/data/{NOTE}"), "there is nothing to note"
+    disk.write(f"/data/{NOTE}", b"what is this")
+    dirs = open_dirs(disk)
+    assert dirs.directories[0].clean and dirs.open_log(A, ID_A, CONFIG, NOW).log_end_offset == 1
 
 
 def test_several_threads_that_write_a_checkpoint_take_turns(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""What an orderly stop notes of the indexes of aborted transactions: `.pk_aborted`, CBOR, beside the checkpoints.
+
+Most segments have no such index, so one that was removed, while no broker ran, would be missed by nobody; and a reader who
+is told too little takes aborted records for committed ones. The note says how many bytes of them each segment has, and is
+there only where one has any. It goes with the mark of the clean stop: what it says is true of logs that are closed.
+
+body        {"<topic>-<partition>": {base offset of a segment: bytes of its index; -1: it was lost}}
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pk.core import cbor
+from pk.core.cbor import CborError
+from pk.core.log.segment import Segment
+from pk.core.values import TopicPartition
+
+NOTE: Final = ".pk_aborted"
+KIND: Final = "pk.aborted"
+VERSION: Final = 0
+LOST: Final = -1
+
+Sizes = dict[int, int]
+"""Base offset → bytes."""
+
+
+def sizes_of(segments: Iterable[Segment]) -> Sizes:
+    """What is to be noted of a log."""
+    return {
+        segment.base_offset: LOST if segment.txn_index.lost else segment.txn_index.size
+        for segment in segments
+        if not segment.txn_index.empty
+    }
+
+
+def mark_lost(segments: Iterable[Segment], noted: Sizes) -> None:
+    """Have the indexes be lost that are not as they were noted: they are made anew when somebody asks."""
+    for segment in segments:
+        if noted.get(segment.base_offset, segment.txn_index.size) != segment.txn_index.size:
+            segment.txn_index.lost = True
+
+
+def format_note(noted: Mapping[TopicPartition, Sizes]) -> bytes:
+    """The content of the file."""
+    return cbor.dumps(KIND, VERSION, {str(tp): sizes for tp, sizes in noted.items()})
+
+
+def parse_note(content: bytes) -> dict[str, Sizes]:
+    """What it says, by the name of a log's directory. Raises CborError."""
+    _, body = cbor.loads(KIND, content, VERSION)
+    try:
+        return {
+            str(name): {int(b): int(s) for b, s in sizes.items()} for name, sizes in body.items()
+        }
+    except (AttributeError, TypeError, ValueError) as e:
+        raise CborError(f"{KIND}: {e}") from None
