@@ -258,6 +258,13 @@ def _meant(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
+def _apache(word: str) -> str | None:
+    from pk.cli.apache_names import here
+
+    found = here(word)
+    return f"; here that is `pk {found}`" if found else None
+
+
 _LEAST_PAUSE_S: Final = 0.1
 """Who looks again and again is not to keep a cluster busy."""
 
@@ -371,8 +378,9 @@ class _Parser:
             child = self.node.child(word)
             if child is None:
                 names = [name for c in self.node.children if not c.hidden for name in c.names]
-                what = f"pk {' '.join(self.path)}".rstrip()
-                raise UsageError(f"{what} has no command {word!r}{_meant(word, names)}", self.path)
+                said = f"{self.where().rstrip()} has no command {word!r}"
+                meant = _meant(word, names) if self.path else _apache(word) or _meant(word, names)
+                raise UsageError(f"{said}{meant}", self.path)
             self.path.append(child.name)
             self._enter(child)
             return

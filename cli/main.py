@@ -115,7 +115,12 @@ def usage(error: "UsageError") -> int:
     from pk.cli.exits import Exit
 
     help_words = " ".join(("pk", *error.path, "--help"))
-    sys.stderr.write(f"{error}.  (`{help_words}` shows what there is.)\n".replace("?.  ", "?  "))
+    text = f"{error}.  (`{help_words}` shows what there is.)".replace("?.  ", "?  ")
+    if sys.stderr.isatty():
+        from pk.cli.context import Streams
+
+        text = Streams().folded(text.replace(".  (", ". (").replace("?  (", "? ("))
+    sys.stderr.write(f"{text}\n")
     return Exit.USAGE
 
 

@@ -143,7 +143,7 @@ class Shell:
             self.engine.soon(self.cache.stale)
             sys.stderr.write("The names for completion are being fetched.\n")
         elif word.startswith("\\") and word[:2] not in ("\\w", "\\G"):
-            raise UsageError(f"the shell has no {word}; \\? shows what it has", ("shell",))
+            raise UsageError(f"The shell has no {word}; \\? shows what it has", ("shell",))
         else:
             return False
         return True
@@ -186,7 +186,7 @@ class Shell:
         words = line.words[1:] if line.words[:1] == ["pk"] else line.words
         if not words:
             if not self.last:
-                raise UsageError("there is no last command yet", ("shell",))
+                raise UsageError("There is no last command yet", ("shell",))
             words = self.last
         parsed = parse(ROOT, self.filled(words))
         self.last = words
@@ -205,7 +205,7 @@ class Shell:
         if parsed.wants_help or not isinstance(node, Command):
             return
         if path == ("broker", "start") and not parsed.args.values()["detach"]:
-            raise UsageError("in the shell, `broker start` wants --detach", path)
+            raise UsageError("In the shell, `broker start` wants --detach", path)
         if line.watch_s is not None and not _can_be_watched(parsed, node):
             raise UsageError(
                 f"\\w is for what shows something and ends; pk {' '.join(path)} is not", path
@@ -385,7 +385,7 @@ def _switched(now: bool, words: list[str]) -> bool:
             return not now
         case [("on" | "off") as word]:
             return word == "on"
-    raise UsageError("that takes on, off, or nothing", ("shell",))
+    raise UsageError("That takes on, off, or nothing", ("shell",))
 
 
 def exact_span(seconds: float) -> str:

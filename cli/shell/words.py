@@ -39,12 +39,12 @@ def split_line(text: str) -> Line:
         return Line(words, watch_s=watch_s, vertical=vertical)
     if tail.startswith("|"):
         if not tail[1:].strip():
-            raise UsageError("a command is missing after |")
+            raise UsageError("A command is missing after |")
         return Line(words, command=tail[1:].strip(), watch_s=watch_s, vertical=vertical)
     append = tail.startswith(">>")
     target = _split(tail[2 if append else 1 :])
     if len(target) != 1:
-        raise UsageError("one file is wanted after >")
+        raise UsageError("One file is wanted after >")
     return Line(words, target[0], append, watch_s=watch_s, vertical=vertical)
 
 
@@ -73,7 +73,7 @@ def _split(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as e:
-        raise UsageError(f"a quote is not closed ({e})") from None
+        raise UsageError(f"A quote is not closed ({e})") from None
 
 
 def _without_comment(text: str) -> str:

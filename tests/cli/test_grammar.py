@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pk.cli.apache_names import TOOLS
 from pk.cli.grammar import Argument, Command, Group, Option, UsageError, commands, parse
 from pk.cli.run import load
 from pk.cli.shell.words import split_line
@@ -134,11 +135,19 @@ def test_a_command_may_be_written_as_apache_s_option(words: str, path: tuple[str
         ("topics --lsit", "pk topics has no option --lsit"),
         ("topics --list=1", "pk topics has no option --list"),
         ("--topics", "pk has no option --topics"),
+        ("kafka-topics.sh --list", "pk has no command 'kafka-topics.sh'; here that is `pk topics`"),
+        ("get-offsets", "'get-offsets'; here that is `pk topics offsets`"),
+        ("topics get-offsets", "pk topics has no command 'get-offsets'; did you mean offsets?"),
     ],
 )
 def test_what_is_no_option_of_a_noun_is_said(words: str, said: str) -> None:
     with pytest.raises(UsageError, match=re.escape(said)):
         parse(ROOT, words.split())
+
+
+@pytest.mark.parametrize("words", sorted(set(TOOLS.values())))
+def test_what_a_script_of_apache_s_is_here_is_there(words: str) -> None:
+    assert parse(ROOT, [*words.split(), "--help"]).path == tuple(words.split())
 
 
 @pytest.mark.parametrize("words", ["", "one --help", "--help", "one -h a"])

@@ -123,7 +123,7 @@ def test_results_in_every_shape(shell: Session, tmp_path: Path) -> None:
     shell.run("\\timing", "Timing is on.")
     shell.run("topics list -f name", re.compile(r"Time: [\d.]+ m?s"))
     shell.run("\\timing off", "Timing is off.")
-    shell.run("\\nonsense", "the shell has no \\nonsense")
+    shell.run("\\nonsense", "The shell has no \\nonsense")
     shell.run("\\?", "a line for each value, every column")
     one.line("\\q")
     assert one.end() == 0

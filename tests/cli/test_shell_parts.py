@@ -68,9 +68,9 @@ def test_a_line_of_the_shell(text: str, expected: Line) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a 'b", "a quote is not closed"),
-        ("a >", "one file is wanted"),
-        ("a |", "a command is missing"),
+        ("a 'b", "A quote is not closed"),
+        ("a >", "One file is wanted"),
+        ("a |", "A command is missing"),
         (r"a \w 0", "from 0.1"),
         (r"a \w 1.2.3", "wants seconds"),
         (r"a \G \w 1", "do not go together"),

@@ -6,7 +6,9 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from terminal import Terminal
+from terminal import Terminal, on_terminal
+
+from pk.cli.main import main
 
 Start = Callable[..., Terminal]
 
@@ -85,3 +87,12 @@ def test_a_wait_that_fails_shows_the_screen(terminal: Start) -> None:
     one = python(terminal, "print('something else')")
     with pytest.raises(AssertionError, match="something else"):
         one.wait_for("what never comes")
+
+
+def test_what_is_no_command_line_is_said_in_whole_words() -> None:
+    shown = on_terminal(main, ("groups", "descirbe", "g1"))
+    assert shown.code == 2
+    assert shown.screen.splitlines()[:2] == [
+        "pk groups has no command 'descirbe'; did you mean describe? (`pk groups --help`",
+        "shows what there is.)",
+    ]
