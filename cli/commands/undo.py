@@ -6,7 +6,7 @@ from typing import Any
 
 from pk.cli import undo as store
 from pk.cli.context import Context
-from pk.cli.exits import CommandError, Refused
+from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.output import Column, Listing, narrow
 from pk.cli.resolve import now_ms
 from pk.cli.times import show_span, show_time
@@ -75,6 +75,8 @@ async def undo_groups(context: Context) -> None:
 async def _undo(context: Context, kind: str | None) -> None:
     args = context.args
     if args.id is None:
+        if args.yes or args.dry_run or args.anyway:
+            raise Unusable("Say which change: `pk undo last`, or an ID of `pk history`.")
         left = [c for c in store.history() if c.undone_ms is None and kind in (None, c.kind)]
         _show(context, left)
         context.say("pk undo ID undoes one." if left else "There is nothing to undo.")

@@ -108,6 +108,13 @@ def test_without_a_change_there_is_nothing_to_list(pk: Run) -> None:
 # Offsets.
 
 
+@pytest.mark.parametrize("option", ["-y", "-d", "--anyway"])
+@pytest.mark.parametrize("command", ["undo", "groups undo"])
+def test_who_means_to_undo_says_which_change(pk: Run, command: str, option: str) -> None:
+    ran = pk(*command.split(), option)
+    assert (ran.code, "`pk undo last`" in ran.err, ran.out) == (2, True, b"")
+
+
 def test_a_reset_is_listed_shown_and_undone(at: Run, fresh: Fresh, timed_topic: str) -> None:
     group = fresh("back")
     at("groups", "reset-offsets", group, "-t", timed_topic, "--to", "0=5,1=2", "-y")
