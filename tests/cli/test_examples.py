@@ -217,7 +217,8 @@ def _lines(example: Example) -> list[list[str]]:
         assert words[0] == "pk", example.line
         parsed = parse(ROOT, words[1:])
         values = parsed.args.values()
-        asks = "yes" in values and not values["yes"] and not values.get("dry_run")
+        lists = values.get("id", "") is None  # `pk undo`
+        asks = "yes" in values and not values["yes"] and not values.get("dry_run") and not lists
         found.append([*words[1:], *(["-y"] if asks else [])])
     return found
 
