@@ -26,6 +26,7 @@ from pk.core.log.failures import StorageError, is_fault, storage_errors
 from pk.core.log.files import Data, WouldWait, at_once
 from pk.core.log.index import TIME_ENTRY
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
+from pk.core.log.producers import check_replicated
 from pk.core.log.recovery import batches_between
 from pk.core.log.segment import BatchPlace, Part, Segment
 from pk.core.log.slices import EMPTY
@@ -173,9 +174,8 @@ class Log(StoredLog):
     ) -> Replicated:
         """Write the whole batches in `data` as the leader gave them, offsets and epochs included; one that is cut off
         at the end is left out, and so is all from the first batch on that a later leader than that of `epoch_max` wrote.
-
-        Batches that go into one segment are one write. Raises CorruptBatch, KafkaError(OFFSET_OUT_OF_RANGE) for a batch
-        that begins below the end of the log, and StorageError. Batches before the one that is refused are written.
+        Batches that go into one segment are one write. Raises CorruptBatch, StorageError, KafkaError: INVALID_RECORD for a
+        marker that is none, OFFSET_OUT_OF_RANGE below the end of the log. Batches before the one that is refused are written.
         """
         if self.dead is not None:
             raise self.dead
@@ -191,7 +191,7 @@ class Log(StoredLog):
                             ErrorCode.OFFSET_OUT_OF_RANGE,
                             f"{self.tp} ends at {end}, the batch begins at {header.base_offset}",
                         )
-                    check_crc(view, position, header)
+                    check_replicated(view, position, header)
                     if run.headers and self._ends_run(run, header, now_ms):
                         self._write_run(view, run, now_ms)
                     if not run.headers:

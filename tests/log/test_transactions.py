@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from log.support import PATH, append, durable, end_transaction, make_batch, open_log
+from log.support import NOW, PATH, append, durable, end_transaction, make_batch, open_log
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
@@ -15,7 +15,7 @@ from pk.core.log.files import WouldWait, patience
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.verify import PartitionCheck
-from pk.core.record.build import end_transaction_batch
+from pk.core.record.build import build_batch, end_transaction_batch
 
 
 def send(log: Log, producer_id: int, sequence: int = 0) -> int:
@@ -292,3 +292,21 @@ def test_clients_may_not_write_markers() -> None:
     with pytest.raises(KafkaError) as raised:
         append(log, end_transaction_batch(True, 0, 1, 0, 0))
     assert raised.value.code == ErrorCode.INVALID_RECORD
+
+
+def test_a_marker_that_is_none_is_refused_before_it_is_written() -> None:
+    """What it says is taken in behind the write: of a producer's state nothing may be left out."""
+    log = open_log(MemoryDisk())
+    send(log, 5)
+
+    def odd(offset: int) -> bytearray:
+        record = (NOW, b"\0", b"", ())
+        return build_batch([record], offset, 0, 5, 0, transactional=True, control=True)
+
+    before = make_batch(base_offset=1, leader_epoch=0)
+    for data, end in ((odd(1), 1), (before + odd(2), 2)):
+        with pytest.raises(KafkaError) as raised:
+            log.append_as_follower(data, NOW)
+        assert raised.value.code == ErrorCode.INVALID_RECORD
+        assert log.log_end_offset == end
+    assert log.last_stable_offset(2) == 0, "the transaction is open"
