@@ -205,7 +205,8 @@ def test_ours(line: Line, world: World) -> None:
     assert words[0] == "pk"
     values = parse(ROOT, words[1:]).args.values()
     world.changed = not values.get("dry_run", True)
-    asks = "yes" in values and not values["yes"] and not values.get("dry_run")
+    lists = values.get("id", "") is None  # `pk groups undo`
+    asks = "yes" in values and not values["yes"] and not values.get("dry_run") and not lists
     code, text = world.run(*words[1:], *(["-y"] if asks else []), stdin=stdin)
     assert code in ENDS_WITH.get(" ".join(words[:3]), (0,)), text
     assert "Traceback" not in text and "mistake in pk itself" not in text
