@@ -108,12 +108,11 @@ def first_dirty_offset(log: Log) -> int:
 
 def prepare(log: Log, found: Cleanable) -> None:
     """Look at the files of a round that is due, so that `make_job` finds nothing to be made anew. Not on the loop. Raises
-    OSError, StorageError, CorruptBatch."""
+    OSError, CorruptBatch."""
     for segment in log.segments:
         if segment.base_offset < found.end_offset:
             segment.check_indexes()
     aborted.keep(log, *log.segments)
-    log.producers  # noqa: B018  read here, not by the loop
 
 
 def make_job(
