@@ -35,7 +35,7 @@ NO_NODE: Final = -1
 
 MAX_TOPIC_NAME_CHARS: Final = 249
 STRING_BYTES_MAX: Final = 0x7FFF
-"""What a string of the protocol holds where its length is an int16, as in the keys of internal topics."""
+"""Of a string of the protocol, also where its length is a varint: Kafka's classes neither write nor read a longer one."""
 
 
 class TopicPartition(NamedTuple):

@@ -23,7 +23,6 @@ from pk.core.record.compress import Codec
 from pk.core.values import (
     INTERNAL_TOPICS,
     OFFSETS_TOPIC,
-    STRING_BYTES_MAX,
     coordinator_partition,
 )
 
@@ -49,10 +48,8 @@ class Coordinators(Generic[M]):
         self._ticking = False
 
     def submit(self, key: str, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
-        """Have the coordinator of `key` decide (see `Coordinator.submit`). Raises NOT_COORDINATOR where it is not here,
-        INVALID_GROUP_ID for a key that no record could hold."""
-        if len(key) * 3 > STRING_BYTES_MAX and len(key.encode()) > STRING_BYTES_MAX:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+        """Have the coordinator of `key` decide (see `Coordinator.submit`). Raises NOT_COORDINATOR where it is not
+        here."""
         return self.coordinator(key).submit(decide)
 
     def coordinator(self, key: str) -> Coordinator[M]:

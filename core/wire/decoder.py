@@ -16,9 +16,10 @@ from struct import unpack_from
 from typing import Any, Final
 
 from pk.core.errors import ProtocolError
+from pk.core.values import STRING_BYTES_MAX
 from pk.core.wire.emit import Source, bytes_min, fields_of, uvarint_tail
 from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Request, Struct
-from pk.core.wire.types import STRING_BYTES_MAX, UUID, Fixed, Variable
+from pk.core.wire.types import UUID, Fixed, Variable
 
 ELEMENTS_MAX: Final = 1_000_000
 """Far above what any client sends: a plan that moves 200,000 partitions with three replicas has 800,000."""

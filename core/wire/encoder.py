@@ -10,9 +10,10 @@ from collections.abc import Callable
 from struct import pack
 from typing import Any
 
+from pk.core.values import STRING_BYTES_MAX
 from pk.core.wire.emit import Source, append_uvarint, fields_of
 from pk.core.wire.schema import MISSING, Array, Field, Kind, Message, Struct
-from pk.core.wire.types import STRING_BYTES_MAX, UUID, EncodeError, Fixed, Variable
+from pk.core.wire.types import UUID, EncodeError, Fixed, Variable
 
 
 def compile_encoder(cls: type[Message], version: int) -> Callable[..., Any]:

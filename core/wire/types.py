@@ -41,9 +41,6 @@ class Slice(Protocol):
         ...
 
 
-STRING_BYTES_MAX = 0x7FFF
-"""Of a string, also where its length is a varint: Kafka's classes neither write nor read a longer one."""
-
 BOOL = Fixed("?", 1)
 UUID = Fixed("16s", 16)
 STRING = Variable("string")

@@ -100,7 +100,7 @@ class Here:
     async def ask(self, timeout_ms: float = 5_000) -> Any:
         return await self.link.request(AllocateProducerIdsRequest(), timeout_ms=timeout_ms)
 
-    async def forward(self, name: str = "t", timeout_ms: float = 5_000) -> Any:
+    async def forward(self, topics: int = 1, timeout_ms: float = 5_000) -> Any:
         context = Context(
             self.broker,
             api_key=19,
@@ -109,8 +109,8 @@ class Here:
             client_host="/10.0.0.1",
             principal="User:alice",
         )
-        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        request = CreateTopicsRequest(topics=[topic])
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        request = CreateTopicsRequest(topics=topics * [topic])
         return await self.link.forward(context, request, timeout_ms=timeout_ms)
 
 
@@ -335,7 +335,7 @@ def test_what_the_envelope_meets_is_told() -> None:
             await here.forward()
         assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
         with pytest.raises(KafkaError) as caught:
-            await here.forward("t" * 99_000)
+            await here.forward(topics=20_000)
         assert caught.value.code == ErrorCode.INVALID_REQUEST
         assert len(here.office.asked) == 1, "what is too large is not sent"
 
