@@ -19,6 +19,7 @@ from pk.cli.settings import (
     profiles_file,
     read_profiles,
 )
+from pk.cli.typed_lines import wait_for_input
 
 _PROFILES = (
     Column("profile"),
@@ -192,6 +193,7 @@ def delete(context: Context) -> None:
             )
         context.streams.err.write(f"Remove profile {name}? [y/N] ")
         context.streams.err.flush()
+        wait_for_input(context.streams.stdin)
         if context.streams.stdin.readline().strip().lower() not in (b"y", b"yes"):
             raise Refused("Nothing was changed.")
     document = _document()

@@ -8,6 +8,7 @@ from typing import BinaryIO
 from pk.cli.context import Context
 from pk.cli.exits import Exit
 from pk.cli.shell.lines import Shell, raise_interrupt
+from pk.cli.typed_lines import lines_of
 
 
 def shell(context: Context) -> int:
@@ -33,7 +34,7 @@ def shell(context: Context) -> int:
 def _script(source: BinaryIO) -> Iterator[str]:
     """The lines of a script; one that ends in a backslash goes on in the next."""
     whole = ""
-    for raw in source:
+    for raw in lines_of(source):
         line = raw.decode(errors="replace").rstrip("\r\n")
         if line.endswith("\\"):
             whole += line[:-1] + " "

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pk.cli.paths import make_user_dir
 from pk.cli.shell.lines import raise_interrupt
+from pk.cli.typed_lines import wait_for_input
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -220,6 +221,7 @@ def _read_plainly(shell: "Shell") -> None:
         sys.stdout.flush()
         try:
             with shell.on_interrupt(raise_interrupt):
+                wait_for_input(sys.stdin.buffer)
                 raw = sys.stdin.buffer.readline()
         except KeyboardInterrupt:
             sys.stdout.write("\n")

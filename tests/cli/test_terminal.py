@@ -44,11 +44,12 @@ def test_colours_cursor_and_keys(terminal: Start) -> None:
 
 
 def test_an_interrupt_reaches_it(terminal: Start) -> None:
-    one = python(terminal, "print('here', flush=True)\nwhile True: input()")
+    # Python's own handler leaves a signal lie that comes right before it blocks.
+    source = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\nprint('here', flush=True); input()"
+    one = python(terminal, source)
     one.wait_for("here")
     one.keys("ctrl-c")
     assert one.end() == -signal.SIGINT
-    assert "KeyboardInterrupt" in one.screen()
 
 
 @pytest.mark.parametrize(
