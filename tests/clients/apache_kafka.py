@@ -364,10 +364,12 @@ class ApacheKafka:
 
     def start(self, node_id: int, *, wait: bool = True) -> None:
         """Starts a node that is not running; with `wait`, returns when the cluster lists it."""
+        # Where a JVM that is killed leaves the native libraries it had unpacked.
+        temporary = f"-Djava.io.tmpdir={self._properties_path(node_id).parent}"
         command = java_command(
             "kafka.Kafka",
             str(self._properties_path(node_id)),
-            jvm=(f"-Xms{self.heap}", f"-Xmx{self.heap}", *SERVER_JVM),
+            jvm=(f"-Xms{self.heap}", f"-Xmx{self.heap}", *SERVER_JVM, temporary),
         )
         with (self.directory / f"node-{node_id}" / "server.log").open("ab") as log:
             self._processes[node_id] = subprocess.Popen(
