@@ -41,6 +41,17 @@ async def opened(disk: MemoryDisk) -> tuple[EmbeddedStore, int, MetadataImage]:
     return store, epoch, await store.load()
 
 
+async def with_snapshots(disk: MemoryDisk, count: int) -> tuple[EmbeddedStore, int, MetadataImage]:
+    """A log of `count` appends of one event, a snapshot after each."""
+    store, epoch, image = await opened(disk)
+    for turn in range(count):
+        await store.append(epoch, image.offset, some(turn, 1))
+        image = image.apply(some(turn, 1))
+        await store.save_snapshot(epoch, image)
+        await store.trim(epoch)
+    return store, epoch, image
+
+
 def some(first: int, count: int) -> list[Event]:
     return [TopicCreated(f"t{n}", n.to_bytes(16, "big")) for n in range(first, first + count)]
 
@@ -152,12 +163,7 @@ def test_snapshots_keep_the_log_short() -> None:
 def test_a_damaged_snapshot_gives_way_to_the_one_before(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         disk = new_disk()
-        store, epoch, image = await opened(disk)
-        for turn in range(3):
-            await store.append(epoch, image.offset, some(turn, 1))
-            image = image.apply(some(turn, 1))
-            await store.save_snapshot(epoch, image)
-            await store.trim(epoch)
+        store, _epoch, image = await with_snapshots(disk, 3)
         await store.close()
         newest = f"/data/{DIRECTORY}/{3:020d}.image"
         disk.write(newest, disk.read(newest)[:-1])
@@ -170,12 +176,7 @@ def test_a_damaged_snapshot_gives_way_to_the_one_before(caplog: pytest.LogCaptur
 def test_events_that_are_gone_without_a_snapshot_are_an_error() -> None:
     async def main() -> None:
         disk = new_disk()
-        store, epoch, image = await opened(disk)
-        for turn in range(3):
-            await store.append(epoch, image.offset, some(turn, 1))
-            image = image.apply(some(turn, 1))
-            await store.save_snapshot(epoch, image)
-            await store.trim(epoch)
+        store, *_ = await with_snapshots(disk, 3)
         await store.close()
         for name in disk.list(f"/data/{DIRECTORY}"):
             if name.endswith(".image"):
@@ -269,12 +270,7 @@ def test_damage_that_events_lie_behind_is_refused_and_nothing_is_cut(at: int) ->
 def test_damage_in_an_earlier_segment_is_refused() -> None:
     async def main() -> None:
         disk = new_disk()
-        store, epoch, image = await opened(disk)
-        for turn in range(3):
-            await store.append(epoch, image.offset, some(turn, 1))
-            image = image.apply(some(turn, 1))
-            await store.save_snapshot(epoch, image)
-            await store.trim(epoch)
+        store, epoch, image = await with_snapshots(disk, 3)
         await store.append(epoch, image.offset, some(3, 1))
         await store.close()
         first, *_, last = sorted(name for name in disk.list(LOG) if name.endswith(".log"))

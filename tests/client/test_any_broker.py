@@ -59,6 +59,20 @@ def names(cluster_id: str, brokers: list[ScriptedBroker]) -> Any:
     return handler
 
 
+def passes_on(broker: ScriptedBroker, asked: trio.Event) -> Any:
+    """A handler that answers Metadata, naming itself the controller, and nothing else; `asked` is set when that comes."""
+
+    async def handler(request: Any, version: int) -> Any:
+        if not isinstance(request, MetadataRequest):
+            asked.set()
+            await trio.sleep_forever()
+        answer = await names("alive", [broker])(request, version)
+        answer.controller_id = 1
+        return answer
+
+    return handler
+
+
 async def refreshed(cluster: Cluster) -> str | None:
     with trio.fail_after(30):
         await cluster.refresh(())
@@ -151,20 +165,12 @@ async def test_what_a_controller_that_hangs_knows_is_not_waited_for_and_holds_up
     ask: Callable[[Admin], Awaitable[Any]],
 ) -> None:
     asked = trio.Event()
-
-    async def handler(request: Any, version: int) -> Any:
-        if not isinstance(request, MetadataRequest):
-            asked.set()
-            await trio.sleep_forever()
-        answer = await names("alive", [broker])(request, version)
-        answer.controller_id = 1
-        return answer
-
     async with (
-        scripted_broker(handler) as broker,
+        scripted_broker(never) as broker,
         open_admin(broker.address, {"pk.straggler.timeout.ms": 1500}) as admin,
         trio.open_nursery() as nursery,
     ):
+        broker.handler = passes_on(broker, asked)
         # Who is asked has to be found before half of that time is over.
         assert await refreshed(admin.cluster) == "alive"
 
@@ -216,17 +222,11 @@ async def test_a_change_names_the_controller_where_who_passes_it_on_answers(
 
 @trio_test
 async def test_a_trial_is_not_waited_for_as_a_change_is() -> None:
-    async def handler(request: Any, version: int) -> Any:
-        if not isinstance(request, MetadataRequest):
-            await trio.sleep_forever()
-        answer = await names("alive", [broker])(request, version)
-        answer.controller_id = 1
-        return answer
-
     async with (
-        scripted_broker(handler) as broker,
+        scripted_broker(never) as broker,
         open_admin(broker.address, {"pk.straggler.timeout.ms": 200}) as admin,
     ):
+        broker.handler = passes_on(broker, trio.Event())
         for trial in (
             lambda: admin.create_topics([NewTopic("t", 1, 1)], validate_only=True),
             lambda: admin.create_partitions({"t": NewPartitions(3)}, validate_only=True),
