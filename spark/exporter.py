@@ -1,12 +1,13 @@
 """A topic to parquet files, by Spark: `pk spark-export`.
 
-What is exported is decided first, as ranges of offsets; each range is one task of Spark and one file. The task reads its
+What is exported is decided first, as ranges of offsets; each range is one task of Spark and one file, or several where
+the caller's session limits the records of a file. The task reads its
 range from the partition's leader (pk.spark.reader, which is also what the `pk` data source reads with) and hands Spark
 Arrow batches; Spark parses JSON where that is wanted, and writes. The ranges are known before Spark has started, so the
 job does without the data source's planning, which would start Python three times to be told them: 3.5 s of CPU.
 
-The counts come from the files themselves: from each file's footer its records and the offsets between which they lie.
-What the manifest says is therefore what is there (pk.spark.manifest).
+The counts come from the files themselves: each file's footer has its records, and its first and last offset. The tasks
+count what they read; an export whose two counts differ fails. So the manifest says what the files hold (pk.spark.manifest).
 """
 
 import contextlib
@@ -43,6 +44,8 @@ from pk.spark.session import OwnSpark, launch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pk.spark.footers import Footer
+
 __all__ = ["ExportOptions", "Progress", "Summary", "export", "exported_files"]
 
 OFFSETS_A_FILE: Final = 2_000_000
@@ -53,6 +56,7 @@ LONG_OFFSETS: Final = 3_000_000
 """From so many offsets on the optimising compiler earns its keep (pk.spark.session)."""
 
 _PART: Final = re.compile(r"part-(\d+)-.*\.parquet")
+"""A task's file. A session with `spark.sql.files.maxRecordsPerFile` has a task write several."""
 
 
 def export(
@@ -95,7 +99,7 @@ def export(
                 job = Job(options, ranges, columns, folder)
                 columns = job.run(own, spark, progress)
                 progress(job.state("finishing"))
-                done, written = _collect(ranges, job.data, run_id)
+                done, written = _collect(ranges, job, run_id)
             run = Run(run_id, time.time_ns() // 1_000_000, tuple(done))
             manifest = _manifest(options, found, before, run, columns)
             directory.commit(manifest, written)
@@ -197,33 +201,59 @@ async def _resolve(options: ExportOptions, before: Manifest | None) -> _Found:
 
 
 def _collect(
-    ranges: Sequence[OffsetRange], data: Path, run_id: str
+    ranges: Sequence[OffsetRange], job: Job, run_id: str
 ) -> tuple[list[ExportedRange], dict[str, Path]]:
-    """What was written for each range, and the files by the names that they are to have.
+    """What was written for each range, and the files by the names that they will have.
 
-    Raises SparkFailed where a file holds other than its range's offsets.
+    A range in several files becomes as many ranges. Raises SparkFailed where a file holds other than its range's offsets,
+    or the files fewer or more records than the tasks read.
     """
-    from pk.spark.footers import footer
-
-    parts = {int(m[1]): p for p in data.iterdir() if (m := _PART.fullmatch(p.name))}
+    parts: dict[int, list[Path]] = {}
+    for path in job.data.iterdir():
+        if match := _PART.fullmatch(path.name):
+            parts.setdefault(int(match[1]), []).append(path)
     done: list[ExportedRange] = []
     written: dict[str, Path] = {}
+    read = job.records_read()
     for index, r in enumerate(ranges):
-        exported = ExportedRange(r.partition, r.begin, r.end, 0, None, 0)
-        path = parts.get(index)
-        found = footer(path) if path is not None else None
-        if path is not None and found is not None and found.records:
-            if not r.begin <= found.first <= found.last < r.end:
-                raise SparkFailed(
-                    f"{path} was to hold offsets {r.begin} to {r.end} of {r.topic_partition}, but"
-                    f" has {found.first} to {found.last}"
-                )
-            name = file_name(r.topic, r.partition, r.begin, r.end, run_id)
+        files = _in_order(r, parts.pop(index, []))
+        found = sum(file.records for file, _ in files)
+        if found != read.get(index):
+            told = f"{read[index]:,}" if index in read else "an unknown number of"
+            raise SparkFailed(
+                f"the files of {r.topic_partition} from offset {r.begin} to {r.end} hold"
+                f" {found:,} records, but the task read {told}; nothing was exported"
+            )
+        begin = r.begin
+        for file, path in files:
+            end = r.end if path == files[-1][1] else file.last + 1
+            name = file_name(r.topic, r.partition, begin, end, run_id)
             written[name] = path
             size = path.stat().st_size
-            exported = replace(exported, records=found.records, file=name, bytes=size)
-        done.append(exported)
+            done.append(ExportedRange(r.partition, begin, end, file.records, name, size))
+            begin = end
+        if not files:
+            done.append(ExportedRange(r.partition, r.begin, r.end, 0, None, 0))
+    if parts:
+        raise SparkFailed(f"Spark wrote files that belong to no range of offsets: {sorted(parts)}")
     return done, written
+
+
+def _in_order(r: OffsetRange, paths: Sequence[Path]) -> list[tuple["Footer", Path]]:
+    """A range's files that hold records, by offset. Raises SparkFailed where they do not follow each other within it."""
+    from pk.spark.footers import footer
+
+    files = [(found, path) for path in paths if (found := footer(path)).records]
+    files.sort(key=lambda file: file[0].first)
+    at = r.begin
+    for found, path in files:
+        if not at <= found.first <= found.last < r.end:
+            raise SparkFailed(
+                f"{path} must hold offsets {at} to {r.end} of {r.topic_partition}, but"
+                f" has {found.first} to {found.last}"
+            )
+        at = found.last + 1
+    return files
 
 
 def _manifest(

@@ -160,11 +160,17 @@ class Job:
         if failure:
             raise failure[0]
 
+    def records_read(self) -> dict[int, int]:
+        """How many records each finished task has read, by the index of its range."""
+        from pk.spark.task import states
+
+        return {index: s.records for index, s in states(self.states).items() if s.done}
+
     def state(self, stage: Literal["exporting", "finishing"]) -> Progress:
         """How far the tasks are."""
         from pk.spark.task import states
 
-        found = states(self.states)
+        found = states(self.states).values()
         return Progress(
             stage,
             sum(s.records for s in found),

@@ -87,14 +87,14 @@ def text(column: pa.Array) -> pa.Array:
         return pa.array(decoded, pa.string())
 
 
-def states(folder: Path) -> list[TaskState]:
-    """How far each range is that was begun."""
-    found: list[TaskState] = []
+def states(folder: Path) -> dict[int, TaskState]:
+    """How far each range is that was begun, by its index."""
+    found: dict[int, TaskState] = {}
     for path in folder.iterdir():
-        if path.suffix != _ERROR:
+        if not path.suffix:
             data = path.read_bytes()
             if len(data) == _STATE.size:
-                found.append(TaskState(*_STATE.unpack(data)))
+                found[int(path.name)] = TaskState(*_STATE.unpack(data))
     return found
 
 

@@ -21,7 +21,7 @@ from pyarrow import dataset, parquet
 from spark_records import CODECS, Made, produce, records
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.spark.errors import DataLost, DirectoryRefused, OptionError
+from pk.spark.errors import DataLost, DirectoryRefused, OptionError, SparkFailed
 from pk.spark.exporter import ExportOptions, Progress, export, exported_files
 from pk.spark.manifest import LOCK, MANIFEST, Manifest
 from pk.spark.session import launch
@@ -115,6 +115,53 @@ def test_what_is_exported_is_what_was_produced(
         p: len(made) for p, made in got.items()
     }
     assert set(os.listdir(tmp_path / "out")) == manifest.files | {MANIFEST, LOCK}
+
+
+def test_a_session_that_limits_the_records_of_a_file_loses_none(
+    apache: Kafka, fresh: Fresh, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"), 2)
+    got = produce(apache, topic, records(1_000, 2))
+    spark.conf.set("spark.sql.files.maxRecordsPerFile", "100")
+    try:
+        summary = export(options(apache, topic, tmp_path), spark=spark)
+    finally:
+        spark.conf.unset("spark.sql.files.maxRecordsPerFile")
+    assert summary.records == 1_000
+    check(tmp_path, expected(got, topic))
+    files = [(r.partition, r.begin, r.end, r.records) for r in summary.ranges]
+    assert files == [
+        (p, begin, min(begin + 100, len(made)), min(100, len(made) - begin))
+        for p, made in sorted(got.items())
+        for begin in range(0, len(made), 100)
+    ]
+    assert summary.files == len(files)
+    assert export(options(apache, topic, tmp_path, mode="resume"), spark=spark).records == 0
+
+
+@pytest.mark.parametrize("lost", ["a file", "records of a file"])
+def test_an_export_whose_files_lack_records_fails(
+    apache: Kafka,
+    fresh: Fresh,
+    spark: SparkSession,
+    tmp_path: Path,
+    lost: str,
+) -> None:
+    topic = topics.create_topic(apache, fresh("export"))
+    produce(apache, topic, records(1_000, 1))
+    out = tmp_path / "out"
+
+    def lose(state: Progress) -> None:
+        if state.stage == "finishing":  # all is written, nothing is collected yet
+            (path,) = out.glob("*/data/part-*.parquet")
+            if lost == "a file":
+                path.unlink()
+            else:
+                parquet.write_table(parquet.read_table(path).slice(0, 900), path)
+
+    with pytest.raises(SparkFailed, match="records, but the task read 1,000"):
+        export(options(apache, topic, out), lose, spark)
+    assert not out.exists()
 
 
 @pytest.mark.slow
