@@ -13,6 +13,7 @@ from pk.cli.commands.throttles import describe as describe_throttles
 from pk.cli.commands.throttles import everything, read_throttles
 from pk.cli.context import place_name
 from pk.cli.diagnosis import checks as c
+from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.picture import (
     Broker,
     Commit,
@@ -46,6 +47,7 @@ _CONFIGS = (
     "retention.ms",
     "retention.bytes",
 )
+_DELETING = ("cleanup.policy", "retention.ms", "retention.bytes")
 _DATA_NEEDS = frozenset((c.OFFSETS, c.TRANSACTIONS, c.GROUPS))
 
 
@@ -77,6 +79,10 @@ class Collector:
         self.topics: dict[str, r.TopicDescription] = {}
         self.running: Mapping[TopicPartition, r.Reassignment] = {}
         self.configs: dict[str, dict[str, str]] = {}
+        self.inherited: dict[str, set[str]] = {}
+        """Topic → the keys that it does not set itself."""
+
+        self.defaults: dict[int, dict[str, Default]] = {}
         self.releases: dict[int, str | None] = {}
         self.features: dict[int, r.FeatureDescription] = {}
         self.apis: dict[int, frozenset[tuple[str, int, int]]] = {}
@@ -117,6 +123,7 @@ class Collector:
                 self.unseen[f"topic {name}"] = topic
         parts: tuple[tuple[str, Callable[[], Awaitable[None]], frozenset[str]], ...] = (
             (c.CONFIGS, self._topic_configs, frozenset((c.CONFIGS,))),
+            (c.CONFIGS, self._leaders_configs, frozenset((c.GROUPS,))),
             (c.DIRS, self._directories, frozenset((c.DIRS,))),
             (c.THROTTLES, self._throttles, frozenset((c.THROTTLES,))),
             (c.OFFSETS, self._log_ends, _DATA_NEEDS),
@@ -170,6 +177,13 @@ class Collector:
                 self.unseen[f"configs of topic {resource.name}"] = answer
             else:
                 self.configs[resource.name] = {e.name: e.value for e in answer if e.value}
+                self.inherited[resource.name] = {
+                    e.name for e in answer if e.source is not r.ConfigSource.TOPIC
+                }
+
+    async def _leaders_configs(self) -> None:
+        """What each broker gives the configs by which records are deleted, where a topic does not set them."""
+        self.defaults = await broker_defaults(self.admin, self.answering, _DELETING)
 
     async def _brokers(self) -> None:
         async def ask(broker: int) -> bool:
@@ -323,8 +337,14 @@ class Collector:
             for tp, commit in commits.items():
                 if tp in kept or tp not in ends or commit.offset >= ends[tp].offset:
                     continue
-                configs = self.configs.get(tp.topic)
-                lives = None if configs is None else retention_ms(Topic({}, False, configs))
+                topic = self.topics.get(tp.topic)
+                if topic is None or tp.topic not in self.configs:
+                    continue
+                leader = next(
+                    (p.leader_id for p in topic.partitions if p.partition == tp.partition), -1
+                )
+                inherited = self._by_leader(tp.topic).get(leader, {})
+                lives = retention_ms({**self.configs[tp.topic], **inherited})
                 if lives is not None:
                     kept[tp] = now - lives + horizon_ms(lives)
         await self._list("fresh", kept)
@@ -407,7 +427,15 @@ class Collector:
                 newest.timestamp_ms if newest and newest.timestamp_ms >= 0 else None,
                 sizes.get(tp),
             )
-        return Topic(partitions, topic.internal, self.configs.get(topic.name, {}))
+        configs = self.configs.get(topic.name, {})
+        return Topic(partitions, topic.internal, configs, self._by_leader(topic.name))
+
+    def _by_leader(self, topic: str) -> dict[int, dict[str, str]]:
+        inherited = self.inherited.get(topic, set())
+        return {
+            broker: {key: d.value for key, d in defaults.items() if key in inherited}
+            for broker, defaults in self.defaults.items()
+        }
 
     def _group(self, name: str) -> Group:
         group, commits = self.groups[name]

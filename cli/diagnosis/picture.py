@@ -70,6 +70,12 @@ class Topic(NamedTuple):
     partitions: Mapping[int, Partition]
     internal: bool = False
     configs: Mapping[str, str] = {}
+    by_leader: Mapping[int, Mapping[str, str]] = {}
+    """Broker → what it gives the configs that the topic does not set itself: each leader goes by its own."""
+
+    def configs_of(self, partition: Partition) -> Mapping[str, str]:
+        """The configs that the partition's leader goes by."""
+        return {**self.configs, **self.by_leader.get(partition.leader, {})}
 
     @property
     def factor(self) -> int:

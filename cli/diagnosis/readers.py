@@ -5,7 +5,7 @@ newest record is older than retention.ms, so a record lives at least until its o
 left that is told, a lower bound. Under retention.bytes there is no such bound, only how near the log's start has come.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.picture import (
@@ -36,11 +36,11 @@ def horizon_ms(retention_ms: int) -> int:
     return min(retention_ms // 4, 24 * HOUR_MS)
 
 
-def retention_ms(topic: Topic) -> int | None:
-    """How long records live at least; None where time deletes nothing."""
-    if "delete" not in topic.configs.get("cleanup.policy", "delete"):
+def retention_ms(configs: Mapping[str, str]) -> int | None:
+    """How long records live at least under a topic's configs; None where time deletes nothing."""
+    if "delete" not in configs.get("cleanup.policy", "delete"):
         return None
-    kept = number(topic.configs.get("retention.ms"), -1)
+    kept = number(configs.get("retention.ms"), -1)
     return kept if kept >= 0 else None
 
 
@@ -104,7 +104,7 @@ def retention_risk(picture: Picture) -> Iterator[Finding]:
         assert p.start is not None and p.end is not None
         if not p.start <= commit.offset < p.end:
             continue
-        kept = retention_ms(topic)
+        kept = retention_ms(topic.configs_of(p))
         if commit.expiring and kept is not None:
             left = None if commit.next_ms is None else commit.next_ms + kept - picture.now_ms
             by_group.setdefault(name, []).append((tp, left, kept))
@@ -114,14 +114,15 @@ def retention_risk(picture: Picture) -> Iterator[Finding]:
         lefts = [left for _, left, _ in found if left is not None]
         soonest = min(lefts, default=None)
         kept = max(k for _, _, k in found)
+        named = sorted({tp.topic for tp, _, _ in found})
+        longer = _no_shorter(kept * 2, [picture.topics[name] for name in named])
         yield Finding(
             "retention-risk",
             ERROR if soonest is None or soonest < _SOON_MS else WARNING,
             f"Group {name} is about to lose records to retention: {_left(soonest)} "
             f"({names(tp for tp, _, _ in found)}, retention {duration(kept)}).",
             "What it has not read by then is deleted unread. Speed it up, or keep records longer.",
-            f"pk configs alter topic {' '.join(_word(t) for t in sorted({tp.topic for tp, _, _ in found}))} "
-            f"-c retention.ms={kept * 2}",
+            f"pk configs alter topic {' '.join(map(_word, named))} -c retention.ms={longer}",
             (name, *(place_name(tp) for tp, _, _ in found)),
         )
     for name, tps in by_size.items():
@@ -136,11 +137,23 @@ def retention_risk(picture: Picture) -> Iterator[Finding]:
         )
 
 
+def _no_shorter(wanted_ms: int, topics: Iterable[Topic]) -> int:
+    """A retention.ms of `wanted_ms` or more that keeps no partition of the topics shorter than now; -1 is forever."""
+    for topic in topics:
+        for partition in topic.partitions.values():
+            kept = number(topic.configs_of(partition).get("retention.ms"), -1)
+            if kept < 0:
+                return -1
+            wanted_ms = max(wanted_ms, kept)
+    return wanted_ms
+
+
 def _near_size_limit(topic: Topic, p: Partition, commit: Commit) -> bool:
-    limit = number(topic.configs.get("retention.bytes"), -1)
+    configs = topic.configs_of(p)
+    limit = number(configs.get("retention.bytes"), -1)
     if limit < 0 or p.size_bytes is None or p.start is None or p.end is None:
         return False
-    if "delete" not in topic.configs.get("cleanup.policy", "delete"):
+    if "delete" not in configs.get("cleanup.policy", "delete"):
         return False
     near = commit.offset - p.start < (p.end - p.start) * _NEAR_START
     return near and p.size_bytes > limit * 0.9

@@ -355,6 +355,22 @@ def test_compacted_topics_lose_nothing_to_time() -> None:
     assert not [f for f in diagnose(kept) if f.check == "retention-risk"]
 
 
+@pytest.mark.parametrize(
+    ("elsewhere", "fix"),
+    [("604800000", "retention.ms=604800000"), ("1500", "retention.ms=2000"), ("-1", "=-1")],
+)
+def test_no_fix_shortens_what_another_leader_keeps(elsewhere: str, fix: str) -> None:
+    orders = holding(0, 200)["orders"]
+    leaders = {1: {"retention.ms": "1000"}} | {b: {"retention.ms": elsewhere} for b in (2, 3)}
+    at_risk = picture(
+        topics=topics(orders=orders._replace(by_leader=leaders)),
+        groups=group(20, expiring=True, next_ms=NOW),
+    )
+    (found,) = [f for f in diagnose(at_risk) if f.check == "retention-risk"]
+    assert "orders/0, retention 1 s" in found.what
+    assert found.fix == f"pk configs alter topic orders -c retention.ms={fix.rpartition('=')[2]}"
+
+
 def test_a_topic_that_members_are_assigned_is_read() -> None:
     read = picture(
         topics=holding(0, 200),

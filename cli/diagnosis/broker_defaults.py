@@ -1,0 +1,73 @@
+"""What topics get from their brokers: the defaults for the configs that a topic does not set itself.
+
+A broker answers for a topic with its own defaults, and may differ from the broker that leads the partition, whose defaults
+are the ones that count. So each broker is asked for its own keys.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import trio
+
+from pk.core.config import TOPIC_SYNONYMS
+from pk.core.errors import KafkaError
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+_ANSWER_S: Final = 3.0
+_UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
+
+
+class Default(NamedTuple):
+    """The value that a broker gives a topic's config, and the broker's key that it comes from."""
+
+    value: str
+    """As the topic's key would have it: `log.retention.hours=1` is `3600000`."""
+
+    key: str
+    source: r.ConfigSource
+
+
+def default_of(key: str, entries: Mapping[str, r.ConfigEntry]) -> Default | None:
+    """The default for the topic config `key` on a broker with the configs `entries`; None where the broker gives none."""
+    for name in TOPIC_SYNONYMS.get(key, ()):
+        entry = entries.get(name)
+        if entry is None or entry.value is None:
+            continue
+        unit_ms = _UNIT_MS.get(name.rpartition(".")[2])
+        value = entry.value
+        if unit_ms is not None:
+            # Hours and minutes below zero all mean "forever", which the topic's key spells -1.
+            value = str(max(int(value) * unit_ms, -1))
+        return Default(value, name, entry.source)
+    return None
+
+
+async def broker_defaults(
+    admin: Admin, brokers: Iterable[int], keys: Sequence[str]
+) -> dict[int, dict[str, Default]]:
+    """The defaults for the topic configs `keys` on each broker that answers in time and allows it."""
+    names = [name for key in keys for name in TOPIC_SYNONYMS.get(key, ())]
+    found: dict[int, dict[str, Default]] = {}
+
+    async def ask(broker: int) -> None:
+        resource = r.ConfigResource(r.ResourceType.BROKER, str(broker))
+        with trio.move_on_after(_ANSWER_S):
+            try:
+                answers = await admin.describe_configs(
+                    [resource], keys=names, include_synonyms=False
+                )
+            except (KafkaError, ClientError):
+                return
+            entries = answers[resource]
+            if not isinstance(entries, Exception):
+                by_name = {e.name: e for e in entries}
+                defaults = {key: default_of(key, by_name) for key in keys}
+                found[broker] = {k: d for k, d in defaults.items() if d is not None}
+
+    if names:
+        async with trio.open_nursery() as nursery:
+            for broker in brokers:
+                nursery.start_soon(ask, broker)
+    return found
