@@ -1,16 +1,17 @@
 """`pk why config`: asks for a config with its layers; `pk.cli.diagnosis.why_config` says which one counts."""
 
 import shlex
+from collections.abc import Iterable
 from typing import Any
-
-import trio
 
 from pk.cli.commands.common import existing_topics
 from pk.cli.commands.why import answer
 from pk.cli.context import Context
+from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.grammar import nearest
+from pk.core.config import TOPIC_SYNONYMS
 from pk.core.errors import KafkaError
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -21,7 +22,6 @@ _TYPES = {
     "broker": r.ResourceType.BROKER,
     "group": r.ResourceType.GROUP,
 }
-_ANSWER_S = 4.0
 
 
 async def why_config(context: Context) -> int | None:
@@ -37,7 +37,13 @@ async def why_config(context: Context) -> int | None:
     layers = [Layer(s.source.name, s.name, s.value) for s in entry.synonyms]
     if not layers:
         layers = [Layer(entry.source.name, entry.name, entry.value)]
-    differs = await _differing(admin, layers) if kind == "topic" else {}
+    defaults = await _defaults(admin, key) if kind == "topic" else {}
+    differs = _grouped((default.value, broker) for broker, default in defaults.items())
+    overrides = _grouped(
+        (default.key, broker)
+        for broker, default in defaults.items()
+        if default.source is r.ConfigSource.DYNAMIC_BROKER
+    )
     facts = ConfigFacts(
         f"{kind} {name}",
         f"{kind} {shlex.quote(name)}",
@@ -47,8 +53,11 @@ async def why_config(context: Context) -> int | None:
         layers,
         entry.sensitive,
         entry.read_only,
-        differs,
+        differs if len(differs) > 1 else {},
+        overrides,
     )
+    if facts.by_leader:  # what the broker asked would do says nothing of the others
+        facts = facts._replace(value=None, source="BY_LEADER")
     answer_config(context, facts)
     return None
 
@@ -70,26 +79,23 @@ async def _entry(admin: Admin, resource: r.ConfigResource, key: str) -> r.Config
     return found
 
 
-async def _differing(admin: Admin, layers: list[Layer]) -> dict[str, tuple[int, ...]]:
-    """The values that the broker's layer has on each broker, where they are not all the same."""
-    beneath = next((x for x in layers if x.source in ("STATIC_BROKER", "DEFAULT")), None)
-    if beneath is None or any(x.source == "DYNAMIC_DEFAULT_BROKER" for x in layers):
+async def _defaults(admin: Admin, key: str) -> dict[int, Default]:
+    """What each broker that answers gives topics that do not set `key`."""
+    if key not in TOPIC_SYNONYMS:
         return {}
+    try:
+        brokers = (await admin.describe_cluster()).brokers
+    except (KafkaError, ClientError):
+        return {}
+    found = await broker_defaults(admin, [b.node_id for b in brokers], [key])
+    return {broker: of[key] for broker, of in sorted(found.items()) if key in of}
+
+
+def _grouped(pairs: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
-    with trio.move_on_after(_ANSWER_S):
-        try:
-            brokers = (await admin.describe_cluster()).brokers
-            resources = [r.ConfigResource(r.ResourceType.BROKER, str(b.node_id)) for b in brokers]
-            answers = await admin.describe_configs(
-                resources, keys=(beneath.key,), include_synonyms=False
-            )
-        except (KafkaError, ClientError):
-            return {}
-        for resource, entries in answers.items():
-            for e in entries if not isinstance(entries, Exception) else ():
-                if e.name == beneath.key and e.value is not None:
-                    found[e.value] = (*found.get(e.value, ()), int(resource.name))
-    return found if len(found) > 1 else {}
+    for name, broker in pairs:
+        found[name] = (*found.get(name, ()), broker)
+    return found
 
 
 def answer_config(context: Context, facts: ConfigFacts) -> None:

@@ -47,6 +47,14 @@ class ConfigFacts(NamedTuple):
     differs: Mapping[str, tuple[int, ...]] = {}
     """Value → brokers, where brokers do not agree on what is beneath."""
 
+    overrides: Mapping[str, tuple[int, ...]] = {}
+    """Key → brokers on which it is set while they run."""
+
+    @property
+    def by_leader(self) -> bool:
+        """Whether the value depends on the broker that leads a partition."""
+        return bool(self.differs) and self.source != "TOPIC"
+
 
 def shown(key: str, value: str | None, *, sensitive: bool = False) -> str:
     """A value as people read it: `604800000 (7 d)`."""
@@ -71,28 +79,43 @@ def explain_config(f: ConfigFacts) -> Explanation:
     under = f" as {won.key}" if won is not None and won.key != f.key else ""
     value = shown(f.key, f.value, sensitive=f.sensitive)
     verdict = f"{f.key} of {f.what} is {value}: {source}{under}."
+    if f.by_leader:
+        each = join([f"{shown(f.key, v)} on {brokers_named(ids)}" for v, ids in _by_broker(f)])
+        verdict = f"{f.key} of {f.what} depends on the broker that leads the partition: {each}."
     evidence = []
-    for layer in f.layers:
-        wins = layer is won
+    for layer in () if f.by_leader and f.overrides else f.layers:
+        wins = layer is won and not f.by_leader
         name = LAYERS.get(layer.source, layer.source.lower())
         told = f"{layer.key}={shown(layer.key, layer.value, sensitive=f.sensitive)}"
         evidence.append(Evidence(name, f"{told}{'  ← this one counts' if wins else ''}"))
     if f.differs:
-        told = join([f"{v} on {brokers_named(ids)}" for v, ids in sorted(f.differs.items())])
+        told = join([f"{v} on {brokers_named(ids)}" for v, ids in _by_broker(f)])
         evidence.append(
             Evidence("brokers differ", f"{told}; the broker that leads a partition goes by its own")
         )
+    for key, brokers in f.overrides.items():
+        evidence.append(Evidence(f"{brokers_named(brokers)}", f"{key} is set while running"))
     return Explanation(f.what, f.source.lower(), verdict, evidence, _next(f, won))
+
+
+def _by_broker(f: ConfigFacts) -> list[tuple[str, tuple[int, ...]]]:
+    return sorted(f.differs.items(), key=lambda each: each[1])
 
 
 def _next(f: ConfigFacts, won: Layer | None) -> tuple[str, ...]:
     if f.read_only:
         return ()
+    if f.overrides and f.source != "TOPIC":
+        return tuple(
+            f"pk configs alter broker {broker} --delete {key}"
+            for key, brokers in f.overrides.items()
+            for broker in brokers
+        )
     if f.source in ("TOPIC", "GROUP", "DYNAMIC_BROKER"):
         return (f"pk configs alter {f.words} --delete {f.key}",)
     if f.source == "DYNAMIC_DEFAULT_BROKER" and won is not None:
         return (f"pk configs alter broker default --delete {won.key}",)
-    if f.sensitive or f.value is None:
+    if f.sensitive or f.value is None or f.by_leader:
         return ()
     import shlex
 

@@ -407,6 +407,43 @@ def test_an_open_transaction_holds_readers_up(
         producer.abort_transaction(20)
 
 
+# On a cluster whose brokers differ
+
+
+@pytest.mark.slow
+def test_a_retention_that_one_broker_has_is_not_taken_for_the_others(
+    pk: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    week = "604800000"
+    with PkCluster(2) as cluster:
+        monkeypatch.setenv("PK_BOOTSTRAP_SERVER", cluster.bootstrap)
+        made = pk("topics", "create", "orders", "--replica-assignment", "1,2")
+        assert made.code == 0, made.err
+        old = b'{"value": "old", "timestamp": 1500000000000}\n'
+        assert pk("produce", "orders", "-p", "0", "-f", "jsonl", stdin=old).code == 0
+        assert pk("produce", "orders", "-p", "1", "new").code == 0
+        moved = pk("groups", "reset-offsets", "late", "-t", "orders", "--to", "start", "-y")
+        assert moved.code == 0, moved.err
+        altered = pk("configs", "alter", "broker", "1", "-c", "log.retention.ms=3600000", "-y")
+        assert altered.code == 0, altered.err
+        for broker in cluster.brokers:  # whichever broker is asked
+            monkeypatch.setenv("PK_BOOTSTRAP_SERVER", f"127.0.0.1:{cluster.port(broker)}")
+            (risk,) = pk("doctor", "--check", "retention-risk", "-f", "json").json
+            assert "(orders/0, retention 1 h)" in risk["what"]
+            assert risk["fix"] == f"pk configs alter topic orders -c retention.ms={week}"
+            (told,) = pk("why", "config", "orders", "retention.ms", "-f", "json").json
+            assert told["verdict"] == (
+                "retention.ms of topic orders depends on the broker that leads the partition:"
+                f" 3600000 (1 h) on broker 1 and {week} (7 d) on broker 2."
+            )
+            assert told["next"] == ["pk configs alter broker 1 --delete log.retention.ms"]
+            assert (told["value"], told["source"]) == (None, "BY_LEADER")
+        assert pk("configs", "alter", "topic", "orders", "-c", "retention.ms=1000", "-y").code == 0
+        (told,) = pk("why", "config", "orders", "retention.ms", "-f", "json").json
+        assert told["verdict"] == "retention.ms of topic orders is 1000 (1 s): set on the topic."
+        assert told["next"] == ["pk configs alter topic orders --delete retention.ms"]
+
+
 # On a cluster that loses brokers
 
 
