@@ -41,20 +41,25 @@ def _wait() -> None:
 
 
 def _directories(paths: Sequence[str]) -> list[str]:
-    """The paths, as they are to be told. Raises CommandError where one is no directory of logs."""
+    """The absolute paths. Raises CommandError where one is not a directory of logs: to check nothing is a failure."""
     disk = RealDisk(read_only=True)
     found = []
     for path in map(os.path.abspath, paths):
         if not os.path.isdir(path):
-            what = "no directory" if os.path.exists(path) else "not there"
-            raise CommandError(
-                f"{path} is {what}; name a partition's directory or a data directory."
-            )
+            what = "is not a directory" if os.path.exists(path) else "does not exist"
+            raise CommandError(f"{path} {what}; give a partition directory or a data directory.")
         inside = survey(disk, path)
-        if not inside.partitions and not inside.files:
-            raise CommandError(f"{path} holds neither a log nor the files of a data directory.")
+        if not inside.files and not any(_has_log(disk, p) for p in inside.partitions):
+            raise CommandError(
+                f"{path} holds neither a log nor the files of a data directory; nothing was checked."
+            )
         found.append(path)
     return found
+
+
+def _has_log(disk: RealDisk, directory: str) -> bool:
+    """Whether a directory that is called like a partition's (`dbus-1`) holds any file of a log."""
+    return any(kind_of(name) is not None for name in disk.list(directory))
 
 
 def verify_command(context: Context) -> int:

@@ -278,6 +278,17 @@ def test_verify_finds_nothing_wrong_with_what_a_broker_wrote(pk: Run, written: P
     assert pk("log", "verify", str(written), "-f", "json").json == []
 
 
+def test_verify_of_a_directory_without_logs_fails(pk: Run, tmp_path: Path) -> None:
+    (tmp_path / "dbus-1").mkdir()  # as in /etc: called like a partition
+    (tmp_path / "dbus-1" / "session.conf").touch()
+    for path in (tmp_path, tmp_path / "dbus-1"):
+        ran = pk("log", "verify", str(path))
+        assert (ran.code, ran.out) == (1, b"")
+        assert ran.err == (
+            f"{path} holds neither a log nor the files of a data directory; nothing was checked.\n"
+        )
+
+
 def test_a_data_directory_called_like_a_partition_is_verified_whole(
     pk: Run, written: Path, tmp_path: Path
 ) -> None:
