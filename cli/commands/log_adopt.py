@@ -25,7 +25,9 @@ from pk.core.broker.metadata_log import EmbeddedStore
 from pk.core.broker.offload import offload
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
-from pk.core.log.adopt import (
+from pk.core.log.disk import RealDisk, this_process
+from pk.core.log.files import LockHeld
+from pk.core.log.tools.adopt import (
     PK_METADATA,
     AdoptedTopic,
     Adoption,
@@ -34,9 +36,7 @@ from pk.core.log.adopt import (
     plan,
     with_configs,
 )
-from pk.core.log.disk import RealDisk, this_process
-from pk.core.log.files import LockHeld
-from pk.core.log.upgrade import upgrade_log
+from pk.core.log.tools.upgrade import upgrade_log
 from pk.core.meta import configs
 from pk.core.meta.events import ClusterCreated, Event
 from pk.core.record.batch import CorruptBatch

@@ -14,7 +14,7 @@ from pk.cli.exits import CommandError
 from pk.cli.position import START, Positions, everywhere
 from pk.cli.record_source import Source
 from pk.core.log.disk import RealDisk
-from pk.core.log.inspect import Batch, survey
+from pk.core.log.tools.inspect import Batch, survey
 from pk.core.record.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, Record
 from pk.core.record.build import ControlType, control_type
 

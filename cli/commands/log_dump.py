@@ -22,7 +22,7 @@ from pk.cli.output import Column, Listing, Look, Row, narrow, render
 from pk.cli.output import dump as dump_rows
 from pk.cli.specs.log import SHOWN
 from pk.core.log.disk import RealDisk
-from pk.core.log.inspect import Kind, base_of, kind_of, partition_of, survey
+from pk.core.log.tools.inspect import Kind, base_of, kind_of, partition_of, survey
 
 _CHUNK_ROWS = 1000
 """So many rows are lined up as one table: a log may have millions."""

@@ -15,7 +15,8 @@ from pk.core.errors import KafkaError
 from pk.core.log import checkpoints
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.files import Disk
-from pk.core.log.inspect import (
+from pk.core.log.producers import CorruptSnapshot, Producers
+from pk.core.log.tools.inspect import (
     Batch,
     Kind,
     Partition,
@@ -27,7 +28,6 @@ from pk.core.log.inspect import (
     time_entries,
     txn_entries,
 )
-from pk.core.log.producers import CorruptSnapshot, Producers
 from pk.core.meta import events, snapshot
 from pk.core.record.batch import MAGIC, Record
 from pk.core.record.build import ControlType, control_type, coordinator_epoch

@@ -10,7 +10,7 @@ from pk.cli.resolve import Bounds, Place, place, positions_option
 from pk.core.errors import KafkaError
 from pk.core.log.checkpoints import LOG_START_OFFSETS, parse_offsets
 from pk.core.log.files import Disk
-from pk.core.log.inspect import Batch, Partition
+from pk.core.log.tools.inspect import Batch, Partition
 from pk.core.record.batch import CONTROL_BIT, MAGIC, Record
 from pk.core.values import TopicPartition
 

@@ -9,7 +9,7 @@ from pk.cli.exits import CommandError, Exit
 from pk.cli.output import Column, Listing
 from pk.cli.progress import Progress
 from pk.core.log.disk import RealDisk
-from pk.core.log.inspect import (
+from pk.core.log.tools.inspect import (
     Finding,
     Kind,
     base_of,
@@ -19,8 +19,8 @@ from pk.core.log.inspect import (
     time_entries,
     txn_entries,
 )
-from pk.core.log.verify import Report
-from pk.core.log.verify_dirs import log_bytes, verify
+from pk.core.log.tools.verify import Report
+from pk.core.log.tools.verify_dirs import log_bytes, verify
 
 _AGAIN_S = 0.02
 

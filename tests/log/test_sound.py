@@ -15,7 +15,7 @@ from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.log.sound import Sound
-from pk.core.log.verify import PartitionCheck
+from pk.core.log.tools.verify import PartitionCheck
 from pk.core.record.batch import iter_headers
 
 SIZE = 60

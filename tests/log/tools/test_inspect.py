@@ -10,7 +10,7 @@ from log.support import NOW, PATH, TOPIC_ID, append, end_transaction, make_batch
 from pk.core.log.checkpoints import format_offsets, format_partition_metadata
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import MemoryDisk, RealDisk
-from pk.core.log.inspect import (
+from pk.core.log.tools.inspect import (
     Finding,
     Kind,
     Partition,
@@ -20,8 +20,8 @@ from pk.core.log.inspect import (
     partition_of,
     survey,
 )
-from pk.core.log.verify import FINDINGS_MAX, PartitionCheck
-from pk.core.log.verify_dirs import verify
+from pk.core.log.tools.verify import FINDINGS_MAX, PartitionCheck
+from pk.core.log.tools.verify_dirs import verify
 from pk.core.record.batch import write_crc
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec

@@ -11,7 +11,7 @@ from pk.core.errors import KafkaError
 from pk.core.log import checkpoints
 from pk.core.log.checkpoints import PARTITION_METADATA, MetaProperties
 from pk.core.log.files import Disk
-from pk.core.log.inspect import (
+from pk.core.log.tools.inspect import (
     Again,
     Finding,
     Kind,
@@ -20,7 +20,7 @@ from pk.core.log.inspect import (
     partition_of,
     survey,
 )
-from pk.core.log.verify import PartitionCheck, Report
+from pk.core.log.tools.verify import PartitionCheck, Report
 from pk.core.meta import events, snapshot
 from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid, uuid_text
 

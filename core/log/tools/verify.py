@@ -18,7 +18,10 @@ from pk.core.errors import KafkaError
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.files import Disk
 from pk.core.log.index import OFFSET_ENTRY, TIME_ENTRY
-from pk.core.log.inspect import (
+from pk.core.log.producers import CorruptSnapshot, Producers
+from pk.core.log.recovery import EPOCHS_FILE
+from pk.core.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
+from pk.core.log.tools.inspect import (
     Again,
     Batch,
     Finding,
@@ -30,9 +33,6 @@ from pk.core.log.inspect import (
     time_entries,
     txn_entries,
 )
-from pk.core.log.producers import CorruptSnapshot, Producers
-from pk.core.log.recovery import EPOCHS_FILE
-from pk.core.log.segment import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX
 from pk.core.log.txnindex import ENTRY as TXN_ENTRY
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import (

@@ -14,8 +14,8 @@ from pk.core.log.log import Log
 from pk.core.log.oldformat import holds_messages
 from pk.core.log.producers import Producers
 from pk.core.log.retention import Retention
-from pk.core.log.upgrade import upgrade_log
-from pk.core.log.verify import PartitionCheck
+from pk.core.log.tools.upgrade import upgrade_log
+from pk.core.log.tools.verify import PartitionCheck
 from pk.core.record.batch import CorruptBatch, iter_headers, records
 from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
