@@ -11,7 +11,7 @@ Measured on two busy cores: a client that produces one record at a time, each ov
 A thread of the broker's process computes in turns of 5 ms (the interpreter's switch interval), and every wait of the loop
 ends behind one. A process shares nothing but the disk, and it is *nice*: on a busy machine the broker goes first.
 
-The child gets its job on stdin, tells its steps on stdout (`core/log/jobs.py`), and lives no longer than its parent: it
+The child gets its job on stdin, tells its steps on stdout (`core/log/compaction/job_cbor.py`), and lives no longer than its parent: it
 watches stdin, whose end comes when the parent closes it or dies. Otherwise an orphan could go on writing `.cleaned` files
 while the next broker opens the log.
 """
@@ -31,9 +31,9 @@ import trio
 from pk.core.broker.cleaner import CompactorLost
 from pk.core.cbor import CborError
 from pk.core.errors import KafkaError
-from pk.core.log import jobs
-from pk.core.log.cleanable import Job
-from pk.core.log.compact import Step, Worked, clean
+from pk.core.log.compaction import job_cbor
+from pk.core.log.compaction.compact import Step, Worked, clean
+from pk.core.log.compaction.job import Job
 from pk.core.log.disk import RealDisk
 from pk.core.log.failures import Unforeseen, of_one_log
 
@@ -70,7 +70,7 @@ class InProcess:
     ) -> AsyncGenerator[Step, None]:
         assert process.stdin is not None and process.stdout is not None
         try:
-            await process.stdin.send_all(jobs.frame(jobs.job_body(job, bytes_per_s)))
+            await process.stdin.send_all(job_cbor.frame(job_cbor.job_body(job, bytes_per_s)))
         except trio.BrokenResourceError:
             raise CompactorLost(f"the compactor ended with status {await process.wait()}") from None
         data = bytearray()
@@ -82,11 +82,11 @@ class InProcess:
                     raise CompactorLost(f"the compactor ended with status {status}")
                 return
             data += received
-            while len(data) >= jobs.LENGTH.size:
-                end = jobs.LENGTH.size + jobs.LENGTH.unpack_from(data)[0]
+            while len(data) >= job_cbor.LENGTH.size:
+                end = job_cbor.LENGTH.size + job_cbor.LENGTH.unpack_from(data)[0]
                 if len(data) < end:
                     break
-                body = jobs.unframe(bytes(data[jobs.LENGTH.size : end]))
+                body = job_cbor.unframe(bytes(data[job_cbor.LENGTH.size : end]))
                 del data[:end]
                 yield _step_or_error(body)
 
@@ -97,15 +97,15 @@ def _step_or_error(body: object) -> Step:
             raise OSError(number, message)
         case ["kafka", code, message]:
             raise KafkaError(code, message)
-    return jobs.step_of(body)
+    return job_cbor.step_of(body)
 
 
 def main() -> None:
     """The child: one job from stdin to stdout."""
     source, target = sys.stdin.buffer, sys.stdout.buffer
     try:
-        (length,) = jobs.LENGTH.unpack(source.read(jobs.LENGTH.size))
-        job, bytes_per_s = jobs.job_of(jobs.unframe(source.read(length)))
+        (length,) = job_cbor.LENGTH.unpack(source.read(job_cbor.LENGTH.size))
+        job, bytes_per_s = job_cbor.job_of(job_cbor.unframe(source.read(length)))
     except (ValueError, CborError):
         sys.exit(2)
     threading.Thread(target=_end_with_parent, args=(source.fileno(),), daemon=True).start()
@@ -116,7 +116,7 @@ def main() -> None:
                 if isinstance(step, Worked):
                     time.sleep(step.bytes / bytes_per_s)
                 else:
-                    _tell(target, jobs.step_body(step))
+                    _tell(target, job_cbor.step_body(step))
     except OSError as e:
         _tell(target, ["os", e.errno or 5, str(e)])
     except Unforeseen as e:
@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def _tell(target: BinaryIO, body: list[object]) -> None:
-    target.write(jobs.frame(body))
+    target.write(job_cbor.frame(body))
     target.flush()
 
 

@@ -27,7 +27,8 @@ import trio
 from pk.core.broker.offload import offload
 from pk.core.broker.partition import Partition
 from pk.core.errors import KafkaError
-from pk.core.log.cleanable import (
+from pk.core.log.compaction.compact import Cleaned, Done, Step, Worked, clean, remove_cleaned
+from pk.core.log.compaction.job import (
     Cleanable,
     CompactionConfig,
     Job,
@@ -36,10 +37,9 @@ from pk.core.log.cleanable import (
     make_job,
     prepare,
 )
-from pk.core.log.compact import Cleaned, Done, Step, Worked, clean, remove_cleaned
+from pk.core.log.compaction.keymap import keys_max
 from pk.core.log.failures import StorageError, Unforeseen, is_fault, of_one_log
 from pk.core.log.files import Disk
-from pk.core.log.keymap import keys_max
 
 if TYPE_CHECKING:
     from pk.core.broker.replicas import Replicas

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from broker.cluster import Member, running_cluster
 from group.brokers import simulated
-from log.compaction import ALWAYS, put, small_log
+from log.compaction.support import ALWAYS, put, small_log
 from log.support import NOW
 from nodes import caller_of, make_topic, running_node, trio_test
 
@@ -17,7 +17,7 @@ from pk.core.broker.cleaner import Cleaner, CompactorLost, InThread
 from pk.core.broker.partition import Partition
 from pk.core.broker.retainer import Retainer
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.log.cleanable import cleanable, make_job
+from pk.core.log.compaction.job import cleanable, make_job
 from pk.core.log.disk import RealDisk
 from pk.core.log.memory_disk import MemoryDisk, Operation
 from pk.core.log.segment import LOG, file_name

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from group.test_replay import Anything, durable
 from hypothesis import settings
-from log.compaction import ALWAYS, Write, compact, keyed, records_of, small_log
+from log.compaction.support import ALWAYS, Write, compact, keyed, records_of, small_log
 from log.support import NOW, append
 
 from pk.core.group.machine import GroupMachine

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from clients.apache_kafka import run_tool
-from log.compaction import Write, compact, keyed, records_of
+from log.compaction.support import Write, compact, keyed, records_of
 from log.support import NOW, append, end_transaction, make_batch, open_log
 
 from pk.core.log.config import LogConfig

@@ -4,11 +4,11 @@ what a segment can hold."""
 from struct import Struct
 
 import pytest
-from log.compaction import ALWAYS, put, small_log
+from log.compaction.support import ALWAYS, put, small_log
 from log.support import NOW, append, make_batch, open_log
 
-from pk.core.log.cleanable import cleanable, make_job
-from pk.core.log.compact import clean
+from pk.core.log.compaction.compact import clean
+from pk.core.log.compaction.job import cleanable, make_job
 from pk.core.log.config import LogConfig
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryDisk

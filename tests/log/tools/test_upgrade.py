@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from log.compaction import compact
+from log.compaction.support import compact
 from log.support import PATH, append, open_log
 
 from pk.core.errors import KafkaError

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log.compaction import ALWAYS, Write, compact, keyed, records_of, small_log
+from log.compaction.support import ALWAYS, Write, compact, keyed, records_of, small_log
 from log.cutting import CuttingDisk, PowerCut
 from log.support import NOW, append, durable, headers_of
 

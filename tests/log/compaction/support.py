@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 from log.support import NOW, PATH, append, open_log
 
-from pk.core.log.cleanable import CompactionConfig, cleanable, is_due, make_job, prepare
-from pk.core.log.compact import Cleaned, Done, clean
+from pk.core.log.compaction.compact import Cleaned, Done, clean
+from pk.core.log.compaction.job import CompactionConfig, cleanable, is_due, make_job, prepare
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import Disk
 from pk.core.log.log import Log

@@ -11,12 +11,12 @@ from collections import Counter
 from random import Random
 
 import pytest
-from log.compaction import SMALL, Write, compact, keyed, records_of
+from log.compaction.support import SMALL, Write, compact, keyed, records_of
 from log.cutting import CuttingDisk, cut_everywhere
 from log.support import NOW, TOPIC_ID, TP
 from log.test_crash_everywhere import open_dirs
 
-from pk.core.log.cleanable import first_dirty_offset
+from pk.core.log.compaction.job import first_dirty_offset
 from pk.core.log.dirs import LogDirs
 from pk.core.log.log import Log
 from pk.core.record.batch import read_header

@@ -7,8 +7,8 @@ from struct import Struct
 from typing import Any, Final
 
 from pk.core import cbor
-from pk.core.log.cleanable import Job
-from pk.core.log.compact import Cleaned, Done, Step, Worked
+from pk.core.log.compaction.compact import Cleaned, Done, Step, Worked
+from pk.core.log.compaction.job import Job
 from pk.core.log.segment import Part
 from pk.core.log.txnindex import AbortedTxn
 

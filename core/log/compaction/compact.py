@@ -23,10 +23,10 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import zip_longest
 from typing import Final, NamedTuple, TypeAlias
 
-from pk.core.log.cleanable import Job
+from pk.core.log.compaction.batch_filter import Entry, emptied, entries, filtered
+from pk.core.log.compaction.job import Job
+from pk.core.log.compaction.keymap import KeyMap
 from pk.core.log.files import Disk, File
-from pk.core.log.keymap import KeyMap
-from pk.core.log.rewrite import Entry, emptied, entries, filtered
 from pk.core.log.segment import (
     INDEX,
     LOG,

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from log.compaction import (
+from log.compaction.support import (
     ALWAYS,
     SMALL,
     Write,
@@ -16,8 +16,8 @@ from log.compaction import (
 )
 from log.support import NOW, append, end_transaction, headers_of, open_log
 
-from pk.core.log.cleanable import CompactionConfig, cleanable, make_job
-from pk.core.log.compact import Cleaned, clean
+from pk.core.log.compaction.compact import Cleaned, clean
+from pk.core.log.compaction.job import CompactionConfig, cleanable, make_job
 from pk.core.log.disk import MemoryDisk
 from pk.core.log.log import Origin
 from pk.core.record.batch import CorruptBatch
