@@ -13,7 +13,7 @@ from typing import Protocol
 import trio
 
 from pk.core.broker.offload import offload
-from pk.core.log.slices import FileSlice
+from pk.core.log.file_slices import FileSlice
 from pk.core.wire.types import Part
 from pk.net.frames import FrameBuffer
 

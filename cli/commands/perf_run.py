@@ -18,7 +18,7 @@ import trio
 
 from pk.cli.commands.perf_histogram import Histogram
 from pk.cli.commands.perf_payload import Payloads, Verifier
-from pk.core.record.slices import record_list, values
+from pk.core.record.bulk_read import record_list, values
 from pk.core.values import TopicPartition
 from pk.net.client.consumer import Consumer
 from pk.net.client.delivery import BatchDelivered

@@ -17,7 +17,7 @@ from pk.cli.exits import CommandError
 from pk.cli.record_source import Source
 from pk.core.errors import ErrorCode
 from pk.core.record.batch import Record
-from pk.core.record.slices import record_list, values
+from pk.core.record.bulk_read import record_list, values
 from pk.core.values import ZERO_UUID, TopicPartition, Uuid
 from pk.net.client.consumer import Consumer
 from pk.net.client.subscription import FetchedBatch

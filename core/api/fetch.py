@@ -40,10 +40,10 @@ from pk.core.broker.throttle import is_throttled
 from pk.core.config import RACK_AWARE_SELECTOR
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.failures import storage_errors
+from pk.core.log.file_slices import EMPTY, BytesSlice, Slice
 from pk.core.log.files import WouldWait
 from pk.core.log.log import Log
 from pk.core.log.lookup import FetchSlice
-from pk.core.log.slices import EMPTY, BytesSlice, Slice
 from pk.core.record.compress import Codec
 from pk.core.values import NO_EPOCH, ZERO_UUID
 from pk.core.wire.messages.fetch import (

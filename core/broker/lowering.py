@@ -8,8 +8,8 @@ from typing import Final
 
 from pk.core.broker.offload import offload
 from pk.core.log.failures import storage_errors
+from pk.core.log.file_slices import BytesSlice, FileSlice, Slice
 from pk.core.log.log import Log
-from pk.core.log.slices import BytesSlice, FileSlice, Slice
 from pk.core.record.convert import Lowered, lower
 
 INLINE_BYTES: Final = 16 * 1024

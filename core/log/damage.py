@@ -6,10 +6,10 @@ was once durable has been changed since, and cutting the log there would throw a
 
 from typing import Final
 
+from pk.core.log.checked_bytes import checked_batches
 from pk.core.log.files import Disk
 from pk.core.log.recovery import find
 from pk.core.log.segment import LOG, file_name
-from pk.core.log.sound import sound_batches
 from pk.core.record.batch import HEADER_BYTES, MAGIC, CorruptBatch, check_crc, read_header
 
 _MAGIC_AT: Final = 16
@@ -30,7 +30,7 @@ def damage_before_end(disk: Disk, directory: str) -> str | None:
         try:
             position, offset, why = 0, base, ""
             try:
-                for at, header in sound_batches(file, 0, size):
+                for at, header in checked_batches(file, 0, size):
                     if header.base_offset != offset:  # which no CRC covers
                         break
                     position, offset = at + header.size, header.next_offset

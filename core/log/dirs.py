@@ -26,9 +26,9 @@ from pk.core.log.failures import LogDirBroken, LogDirError, StorageError
 from pk.core.log.files import Disk
 from pk.core.log.log import Log
 from pk.core.log.logdir import LOG_NAME, LogDir, cluster_of, read_meta_properties
-from pk.core.log.noted import NOTE, format_note, mark_lost, sizes_of
 from pk.core.log.recovery import Progress
 from pk.core.log.segment import LOG
+from pk.core.log.txnindex_sizes import NOTE, format_note, mark_lost, sizes_of
 from pk.core.values import TopicPartition, Uuid
 
 __all__ = ["LogDir", "LogDirs", "cluster_of", "read_meta_properties"]

@@ -22,9 +22,9 @@ from collections.abc import Iterator
 
 from pk.core.log import page_cache
 from pk.core.log.failures import is_fault
+from pk.core.log.file_slices import FileSlice
 from pk.core.log.files import Data, Disk, Entry, File, Lock, LockHeld, nobody_told, patience
 from pk.core.log.memory_disk import MemoryDisk
-from pk.core.log.slices import FileSlice
 
 __all__ = [
     "Data",

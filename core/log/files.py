@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol, TypeAlias
 
-from pk.core.log.slices import Slice
+from pk.core.log.file_slices import Slice
 
 Data: TypeAlias = bytes | bytearray | memoryview
 """What can be written. A memoryview counts bytes (format B)."""

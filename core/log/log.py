@@ -23,13 +23,13 @@ from pk.core.log import aborted as aborted_txns
 from pk.core.log import lookup, swap
 from pk.core.log.epochs import EpochEnd, LeaderEpochs
 from pk.core.log.failures import StorageError, is_fault, storage_errors
+from pk.core.log.file_slices import EMPTY
 from pk.core.log.files import Data, WouldWait, at_once
 from pk.core.log.index import TIME_ENTRY
 from pk.core.log.lookup import FetchSlice, FoundTimestamp
 from pk.core.log.producers import check_replicated
 from pk.core.log.recovery import batches_between
 from pk.core.log.segment import BatchPlace, Part, Segment
-from pk.core.log.slices import EMPTY
 from pk.core.log.storage import INT32_MAX, StoredLog
 from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import (

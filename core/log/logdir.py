@@ -27,7 +27,7 @@ from pk.core.log.failures import (
     StorageError,
 )
 from pk.core.log.files import Disk, Lock, LockHeld
-from pk.core.log.noted import NOTE, Sizes, parse_note
+from pk.core.log.txnindex_sizes import NOTE, Sizes, parse_note
 from pk.core.values import METADATA_TOPIC, TopicPartition, Uuid
 
 logger = logging.getLogger("pk.log")

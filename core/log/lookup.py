@@ -7,9 +7,9 @@ from bisect import bisect_right
 from typing import Final, NamedTuple
 
 from pk.core.errors import KafkaError
-from pk.core.log import times
+from pk.core.log import time_search
+from pk.core.log.file_slices import EMPTY, Slice
 from pk.core.log.segment import Segment
-from pk.core.log.slices import EMPTY, Slice
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import CODEC_BITS, BatchHeader, Record, records
 
@@ -93,7 +93,7 @@ def read(
                     return nothing
                 length = first
         position = place.position
-        length = segment.sound_length(position, length, following, wary=wary)
+        length = segment.checked_length(position, length, following, wary=wary)
         return FetchSlice(
             segment.file.slice(position, length),
             place.base_offset,
@@ -108,9 +108,9 @@ def offset_for_time(
 ) -> FoundTimestamp | None:
     """The first record at or after `from_offset` that is not earlier than `timestamp`. Times need not grow."""
     for segment in segments[segment_index(segments, from_offset) :]:
-        if not segment.size or times.latest(segment).timestamp < timestamp:
+        if not segment.size or time_search.latest(segment).timestamp < timestamp:
             continue
-        for position, header in times.batches_from(segment, timestamp, from_offset):
+        for position, header in time_search.batches_from(segment, timestamp, from_offset):
             record = _first_record(segment, position, header, timestamp, from_offset)
             if record is not None:
                 return FoundTimestamp(record.offset, record.timestamp, header.leader_epoch)
@@ -122,7 +122,7 @@ def max_timestamp(segments: list[Segment]) -> FoundTimestamp | None:
     with_data = [segment for segment in segments if segment.size]
     if not with_data:
         return None
-    segment = max(with_data, key=lambda s: times.latest(s).timestamp)
+    segment = max(with_data, key=lambda s: time_search.latest(s).timestamp)
     timestamp, offset = segment.max_timestamp
     place = segment.locate(offset) if timestamp >= 0 else None
     if place is None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from pk.core.log.failures import is_fault
+from pk.core.log.file_slices import BytesSlice
 from pk.core.log.files import Data, Entry, Lock, LockHeld, nobody_told
-from pk.core.log.slices import BytesSlice
 
 HOLE_BYTES_MAX: Final = 1 << 16
 """Holes up to this length are made, of zeros: what a disk does with them shows. Larger ones would take the memory."""

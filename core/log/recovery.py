@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from pk.core.log.checked_bytes import checked_batches
 from pk.core.log.epochs import LeaderEpochs
 from pk.core.log.files import Disk
 from pk.core.log.producers import CorruptSnapshot, Producers
@@ -32,7 +33,6 @@ from pk.core.log.segment import (
     Segment,
     file_name,
 )
-from pk.core.log.sound import sound_batches
 from pk.core.log.txnindex import AbortedTxn
 from pk.core.record.batch import (
     CONTROL_BIT,
@@ -151,7 +151,7 @@ def check_segment(
     end_offset, end_position, told, size = segment.base_offset, 0, 0, segment.size
     offset_max = end_offset + OFFSETS_MAX if following is None else following - 1
     with contextlib.suppress(CorruptBatch):
-        for position, header in sound_batches(segment.file, 0, segment.size):
+        for position, header in checked_batches(segment.file, 0, segment.size):
             if header.base_offset < end_offset or header.last_offset > offset_max:
                 break
             place = BatchPlace(header.last_offset, header.base_offset, position)
@@ -165,7 +165,7 @@ def check_segment(
     cut = segment.size - end_position
     if cut:
         segment.truncate_bytes(end_position)
-    segment.sound.add(0, end_position)
+    segment.checked.add(0, end_position)
     segment.txn_index.clear()
     return Cut(end_offset, cut + outdated, 0)
 

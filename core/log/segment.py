@@ -18,6 +18,7 @@ from struct import error as StructError
 from typing import Final, NamedTuple, TypeVar
 
 from pk.core.log import reindex
+from pk.core.log.checked_bytes import CheckedBytes, checked_batches
 from pk.core.log.files import Data, Disk, File, WouldWait, patience
 from pk.core.log.index import (
     OFFSET_ENTRY,
@@ -28,7 +29,6 @@ from pk.core.log.index import (
     is_sane,
 )
 from pk.core.log.oldformat import holds_messages, rewrite
-from pk.core.log.sound import Sound, sound_batches
 from pk.core.log.txnindex import TxnIndex
 from pk.core.record.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader, CorruptBatch
 
@@ -123,7 +123,7 @@ class Segment:
         self.index_bytes = 0
         """The size of the larger index, while active: a full one is a reason to roll."""
         self.recent: list[BatchPlace] = []
-        self.sound = Sound(self.size)
+        self.checked = CheckedBytes(self.size)
         self._index_proved = not self.size
         """Whether the offset index was made, or held against the log, since this was opened."""
         self.times_proved = not self.size
@@ -307,7 +307,7 @@ class Segment:
         self.file.truncate(size)
         self.file.sync()
         self.size = size
-        self.sound.cut(size)
+        self.checked.cut(size)
 
     def truncate(self, place: BatchPlace) -> None:
         """Drop the batch at `place` and all behind it; the segment is active."""
@@ -387,42 +387,42 @@ class Segment:
             return (recent[i].position if i < len(recent) else self.size) - place.position
         return self.header_at(place.position).size
 
-    def sound_length(self, position: int, length: int, end_offset: int, *, wary: bool) -> int:
+    def checked_length(self, position: int, length: int, end_offset: int, *, wary: bool) -> int:
         """How many of the `length` bytes from `position`, where a batch begins, are batches that a reader may have.
 
         All of them, where their CRCs are known to be right (and, if `wary`, they did not leave the page cache). Else they
         are looked at: whole batches up to one that is damaged. Their offsets, which no CRC covers, must grow and lie below
         `end_offset`. Raises CorruptBatch where the first is damaged, and WouldWait.
         """
-        sound = self.sound
-        end = sound.end(position, self.size)
+        known = self.checked
+        end = known.end(position, self.size)
         if end > position:
             length = min(length, end - position)
             if not wary or self.active or self.file.resident(position, length):
                 return length
-            sound.forget(position, position + length)
-        if why := sound.damaged.get(position):
+            known.forget(position, position + length)
+        if why := known.damaged.get(position):
             raise CorruptBatch(why)
         if patience.spent:
             raise WouldWait
-        checked, offset = position, self.base_offset
+        checked_end, offset = position, self.base_offset
         try:
             if self.header_at(position).size > self.size - position:
                 raise self.no_batch(position)
-            for at, header in sound_batches(self.file, position, position + length):
+            for at, header in checked_batches(self.file, position, position + length):
                 if header.base_offset < offset or header.last_offset >= end_offset:
                     raise CorruptBatch(
                         f"{self.file.path} at position {at}: offsets {header.base_offset} to "
                         f"{header.last_offset}, {offset} to {end_offset - 1} could be"
                     )
-                checked, offset = at + header.size, header.next_offset
+                checked_end, offset = at + header.size, header.next_offset
         except CorruptBatch as e:
-            sound.damaged[checked] = e.message or str(e)
+            known.damaged[checked_end] = e.message or str(e)
             logger.error("%s", e.message)
-            if checked == position:
+            if checked_end == position:
                 raise
-        sound.add(position, checked)
-        return checked - position
+        known.add(position, checked_end)
+        return checked_end - position
 
     def is_recent(self, offset: int) -> bool:
         """Whether `locate` answers without I/O."""
@@ -512,7 +512,7 @@ class Segment:
         for file in self.files[:3]:
             file.close()  # they are of what was there before
         self.size = self.file.size()
-        self.sound = Sound(self.size)
+        self.checked = CheckedBytes(self.size)
         return cut
 
     def _rebuild(self) -> None:

@@ -8,7 +8,7 @@ take the whole file; where none was ever written there is no file.
 
 A reader who is told too little takes aborted records for committed ones. So an index that was removed, cut or overwritten
 is *lost*: nothing is read from it until the log has made it anew. That there was one is known while the log is open, where
-its segment's other indexes are missing too, and after an orderly stop (noted.py). One that was removed alone, after a
+its segment's other indexes are missing too, and after an orderly stop (txnindex_sizes.py). One that was removed alone, after a
 crash, is missed by nobody but `pk log verify`, as with Kafka.
 """
 

@@ -18,8 +18,8 @@ from pk.core.broker.partition import Partition
 from pk.core.broker.retainer import Retainer
 from pk.core.errors import ErrorCode
 from pk.core.log.disk import RealDisk, RealFile
+from pk.core.log.file_slices import FileSlice
 from pk.core.log.memory_disk import MemoryDisk
-from pk.core.log.slices import FileSlice
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic

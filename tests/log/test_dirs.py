@@ -26,7 +26,7 @@ from pk.core.log.failures import (
     StorageError,
 )
 from pk.core.log.files import Entry
-from pk.core.log.noted import NOTE
+from pk.core.log.txnindex_sizes import NOTE
 from pk.core.values import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("my-topic", 12)

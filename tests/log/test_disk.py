@@ -10,7 +10,7 @@ import pytest
 
 from pk.core.log import page_cache
 from pk.core.log.disk import Disk, LockHeld, MemoryDisk, RealDisk, this_process
-from pk.core.log.slices import BytesSlice, FileSlice
+from pk.core.log.file_slices import BytesSlice, FileSlice
 
 
 @pytest.fixture(params=["real", "memory"])

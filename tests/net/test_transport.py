@@ -12,7 +12,7 @@ import trio.testing
 from nodes import trio_test
 
 from pk.core.log.disk import RealDisk, RealFile
-from pk.core.log.slices import FileSlice
+from pk.core.log.file_slices import FileSlice
 from pk.net.transport import CHUNK_BYTES, READ_BYTES, SocketTransport, StreamTransport, Transport
 
 SMALL, LARGE = READ_BYTES // 2, 2 * CHUNK_BYTES

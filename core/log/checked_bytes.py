@@ -2,7 +2,7 @@
 
 A fetch goes from the file to the socket without a look at it, so somebody else must have looked. Whoever appends checks
 each batch's CRC, and recovery does; what lay in a segment when it was opened, and what comes from the disk again because
-the page cache had let it go, is checked when it is read for the first time (`Segment.sound_length`), in the thread that
+the page cache had let it go, is checked when it is read for the first time (`Segment.checked_length`), in the thread that
 waits for the disk anyway. Kafka's brokers look at none of it and leave a flipped bit to each consumer.
 
 Runs begin and end where batches do. A run is never wrong for being too short: what is not in one is looked at again.
@@ -33,7 +33,7 @@ RUNS_MAX: Final = 1000
 _make_header = BatchHeader._make
 
 
-def sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def checked_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch from `position` on that ends by `end`. Raises CorruptBatch at one that is
     damaged: a header that cannot be, a CRC that is wrong; OSError."""
     chunk, chunk_at = b"", 0
@@ -76,7 +76,7 @@ def _crc(file: File, position: int, size: int, chunk: bytes, at: int) -> int:
     return crc
 
 
-class Sound:
+class CheckedBytes:
     """What is known of one segment. The loop and threads call it without a lock: tuples are replaced whole, and a change
     that gets lost between two of them costs another look."""
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from log.support import NOW, append, make_batch, open_log
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.checked_bytes import CheckedBytes
 from pk.core.log.config import LogConfig
 from pk.core.log.disk import MemoryDisk, RealDisk
 from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
-from pk.core.log.sound import Sound
 from pk.core.log.tools.verify import PartitionCheck
 from pk.core.record.batch import iter_headers
 
@@ -34,7 +34,7 @@ END = 100
 def test_what_is_known_is_never_more_than_was_checked(
     size: int, steps: list[tuple[str, int, int]]
 ) -> None:
-    sound, known = Sound(size), set(range(size, SIZE))
+    sound, known = CheckedBytes(size), set(range(size, SIZE))
     for what, a, b in steps:
         a, b = min(a, b), max(a, b)
         if what == "add" and b > a:

@@ -11,8 +11,8 @@ from record.strategies import Row, stretches
 from pk.core.errors import KafkaError
 from pk.core.record.batch import HEADER_BYTES, Record, read_header, records
 from pk.core.record.build import build_batch
+from pk.core.record.bulk_read import record_list, values
 from pk.core.record.compress import Codec
-from pk.core.record.slices import record_list, values
 
 
 def answer(read: Callable[[], Any]) -> tuple[Any, str]:
