@@ -141,7 +141,7 @@ def _text(value: Any) -> str:
 
 def read_properties(path: str) -> dict[str, str]:
     """The entries of a Java properties file. Raises Unusable where it cannot be read."""
-    from pk.core.config_keys import ConfigError, parse_properties
+    from pk.core.config.keys import ConfigError, parse_properties
 
     try:
         with open(path, encoding="utf-8") as file:

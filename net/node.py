@@ -27,7 +27,7 @@ from pk.core.broker.controller_link import Locator
 from pk.core.broker.offload import is_inline
 from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig, unsupported_keys
-from pk.core.config_roles import EMBEDDED
+from pk.core.config.roles import EMBEDDED
 from pk.core.log.dirs import LogDirs
 from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.failures import LogDirError

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts" / "path"))
 
 from pk.cli.commands.completion import SCRIPTS
 from pk.core.config import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
-from pk.core.config_keys import Key, Type
+from pk.core.config.keys import Key, Type
 from pk.net.client.config import AdminConfig, ConsumerConfig, ProducerConfig, keys
 
 _KEYS: Mapping[str, Mapping[str, Key]] = {

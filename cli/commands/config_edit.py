@@ -38,7 +38,7 @@ from pk.cli.editor import check_editor, edit_file
 from pk.cli.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.failures import exit_code, exit_of_rows, sentence
 from pk.cli.paths import make_user_dir
-from pk.core.config_keys import ConfigError, parse_properties
+from pk.core.config.keys import ConfigError, parse_properties
 from pk.core.errors import KafkaError
 from pk.net.client.errors import ClientError
 from pk.net.client.results import (

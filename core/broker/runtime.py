@@ -42,7 +42,7 @@ from pk.core.broker.producer_ids import ProducerIds
 from pk.core.broker.retainer import Retainer
 from pk.core.broker.upkeep import Upkeep
 from pk.core.config import BrokerConfig
-from pk.core.config_roles import EMBEDDED
+from pk.core.config.roles import EMBEDDED
 from pk.core.errors import KafkaError
 from pk.core.log.dirs import LogDirs, cluster_of
 from pk.core.log.failures import LogDirBroken, LogDirOfAnother, StorageError

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from terminal import Terminal
 
 from pk.cli.commands.config_edit import as_property
-from pk.core.config_keys import parse_properties
+from pk.core.config.keys import parse_properties
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]

@@ -1,167 +1,29 @@
-"""Configuration: every broker, topic, group and client metrics key once, and typed views of them.
+"""What a broker and a topic run with, as typed views of their keys.
 
 `BrokerConfig` is what one broker runs with: its static keys (a file, options), above them what the
 cluster keeps for all brokers, above that what it keeps for this one. `TopicConfig` is what one
 topic's logs run with: its own keys above what its broker would do (`retention.ms` over
 `log.retention.ms`, `.minutes`, `.hours`). Attributes are parsed on first use and cost a plain
 attribute access afterwards; both views are immutable, so a change makes a new one.
-
-Keys of Kafka's whose feature does not exist here are accepted, described, and named in one warning
-(`unsupported_keys`); keys nobody knows are refused.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar, cast, overload
 
-from pk.core import (
-    config_broker,
-    config_coordinators,
-    config_log,
-    config_remote,
-    config_roles,
-    config_security,
+from pk.core.config import roles
+from pk.core.config.keys import ConfigError, Value, parse_properties
+from pk.core.config.roles import Listener
+from pk.core.config.tables import (
+    TOPIC_KEYS,
+    TOPIC_SYNONYMS,
+    broker_key,
 )
-from pk.core.config_keys import (
-    ConfigError,
-    Key,
-    Scope,
-    Type,
-    Value,
-    nearest,
-    parse_properties,
-    read_table,
-    value_text,
-    without_secrets,
-)
-from pk.core.config_missing import PLUGIN_KEYS, TOPIC_KEYS_NOT_ENFORCED, UNSUPPORTED
-from pk.core.config_roles import Listener
-from pk.core.config_topic import CLIENT_METRICS, GROUP, TOPIC
-
-__all__ = [
-    "BROKER_KEYS",
-    "CLIENT_METRICS_KEYS",
-    "DYNAMIC_ONLY_KEYS",
-    "GROUP_KEYS",
-    "GROUP_SYNONYMS",
-    "TOPIC_KEYS",
-    "TOPIC_KEYS_NOT_ENFORCED",
-    "TOPIC_SYNONYMS",
-    "BrokerConfig",
-    "ConfigError",
-    "Key",
-    "Listener",
-    "Scope",
-    "TopicConfig",
-    "Type",
-    "Value",
-    "base_name",
-    "broker_key",
-    "key_of",
-    "parse_properties",
-    "unsupported_keys",
-    "value_text",
-    "without_secrets",
-]
-
-BROKER_KEYS: Final = read_table(
-    config_broker.BROKER,
-    config_broker.OWN,
-    config_log.LOG,
-    config_coordinators.COORDINATORS,
-    config_security.SECURITY,
-    config_remote.QUORUM_AND_REMOTE,
-)
-DYNAMIC_ONLY_KEYS: Final = read_table(config_broker.DYNAMIC_ONLY)
-"""Keys that the cluster keeps for a broker and that are never in its file; described only where
-they are set."""
-
-TOPIC_KEYS: Final = read_table(TOPIC)
-GROUP_KEYS: Final = read_table(GROUP)
-CLIENT_METRICS_KEYS: Final = read_table(CLIENT_METRICS)
-
-TOPIC_SYNONYMS: Final = {
-    "cleanup.policy": ("log.cleanup.policy",),
-    "compression.gzip.level": ("compression.gzip.level",),
-    "compression.lz4.level": ("compression.lz4.level",),
-    "compression.type": ("compression.type",),
-    "compression.zstd.level": ("compression.zstd.level",),
-    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
-    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
-    "flush.messages": ("log.flush.interval.messages",),
-    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-    "index.interval.bytes": ("log.index.interval.bytes",),
-    "local.retention.bytes": ("log.local.retention.bytes",),
-    "local.retention.ms": ("log.local.retention.ms",),
-    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
-    "max.message.bytes": ("message.max.bytes",),
-    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
-    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
-    "message.timestamp.type": ("log.message.timestamp.type",),
-    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
-    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
-    "min.insync.replicas": ("min.insync.replicas",),
-    "preallocate": ("log.preallocate",),
-    "retention.bytes": ("log.retention.bytes",),
-    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-    "segment.bytes": ("log.segment.bytes",),
-    "segment.index.bytes": ("log.index.size.max.bytes",),
-    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-    "segment.ms": ("log.roll.ms", "log.roll.hours"),
-    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
-}
-"""Topic key -> the broker keys that give its default, the first that is set wins."""
-
-GROUP_SYNONYMS: Final = {
-    name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS
-}
-"""Group key -> the broker key that gives its default."""
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 REPLICA_SELECTORS: Final = (RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
 """What `replica.selector.class` may name (KIP-392): Kafka's own two."""
 
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
-
-
-def unsupported_keys(given: Iterable[str]) -> list[str]:
-    """Those of `given` that belong to a feature which does not exist here, for one warning at the
-    start."""
-    beginnings = tuple(start for starts in UNSUPPORTED.values() for start in starts)
-    return sorted(name for name in given if base_name(name).startswith(beginnings))
-
-
-def base_name(name: str) -> str:
-    """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: what a listener's own key
-    overrides."""
-    if name.startswith("listener.name."):
-        rest = name.split(".", 3)
-        if len(rest) == 4:
-            # `listener.name.L.scram-sha-256.sasl.jaas.config` carries a mechanism as well.
-            found = [k for k in BROKER_KEYS if rest[3] == k or rest[3].endswith(f".{k}")]
-            return max(found, key=len, default=name)
-    return name
-
-
-def broker_key(name: str) -> Key:
-    """The key `name`, also of one listener (`listener.name.L.KEY`). Raises ConfigError where there
-    is none."""
-    key = BROKER_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
-    if key is not None:
-        return key
-    if (extra := DYNAMIC_ONLY_KEYS.get(name)) is not None:
-        return extra
-    if name in PLUGIN_KEYS:
-        return Key(name, Type.STRING, None, "Read by the authorizer.")
-    raise ConfigError(nearest(name, BROKER_KEYS))
-
-
-def key_of(keys: Mapping[str, Key], name: str) -> Key:
-    """The key `name` of a table. Raises ConfigError, naming the nearest one, where there is
-    none."""
-    try:
-        return keys[name]
-    except KeyError:
-        raise ConfigError(nearest(name, keys)) from None
 
 
 T = TypeVar("T")
@@ -270,7 +132,7 @@ class BrokerConfig:
             raise ConfigError(f"advertised.listeners has {min(stray)}, which listeners has not")
         if any(li.host == "0.0.0.0" for li in self.advertised_listeners):
             raise ConfigError("advertised.listeners must name a host that clients can reach")
-        config_roles.check(cast(Any, self))
+        roles.check(cast(Any, self))
         if self.replica_selector_class not in (None, "", *REPLICA_SELECTORS):
             raise ConfigError(
                 f"replica.selector.class must be one of {', '.join(REPLICA_SELECTORS)}"
@@ -293,19 +155,19 @@ class BrokerConfig:
     advertised_listeners = Setting[tuple[Listener, ...]](lambda c: _advertised(c))
     inter_broker_listener_name = Setting[str](lambda c: _inter_broker_listener_name(c))
 
-    # Roles: broker, controller or both, and how they meet (`config_roles.py`)
-    process_roles = Setting[tuple[str, ...]](config_roles.roles)
-    is_broker = Setting[bool](lambda c: config_roles.BROKER in c.process_roles)
-    is_controller = Setting[bool](lambda c: config_roles.CONTROLLER in c.process_roles)
+    # Roles: broker, controller or both, and how they meet (`roles.py`)
+    process_roles = Setting[tuple[str, ...]](roles.roles)
+    is_broker = Setting[bool](lambda c: roles.BROKER in c.process_roles)
+    is_controller = Setting[bool](lambda c: roles.CONTROLLER in c.process_roles)
     broker_listeners = Setting[tuple[Listener, ...]](
         lambda c: tuple(li for li in c.listeners if li.name not in c.controller_listener_names)
     )
-    controller_listener_names = Setting[tuple[str, ...]](config_roles.listener_names)
+    controller_listener_names = Setting[tuple[str, ...]](roles.listener_names)
     controller_listeners = Setting[tuple[Listener, ...]](
-        lambda c: config_roles.controllers_of(c.listeners, c.controller_listener_names)
+        lambda c: roles.controllers_of(c.listeners, c.controller_listener_names)
     )
     controller_quorum_bootstrap_servers = Setting[tuple[tuple[str, int], ...]](
-        config_roles.bootstrap_servers
+        roles.bootstrap_servers
     )
     controller_quorum_fetch_max_bytes = Setting[int]("controller.quorum.fetch.max.bytes")
     controller_quorum_fetch_snapshot_max_bytes = Setting[int](
@@ -313,7 +175,7 @@ class BrokerConfig:
     )
     controller_quorum_request_timeout_ms = Setting[int]("controller.quorum.request.timeout.ms")
     controller_quorum_retry_backoff_ms = Setting[int]("controller.quorum.retry.backoff.ms")
-    controller_quorum_voters = Setting[tuple[config_roles.Voter, ...]](config_roles.voters)
+    controller_quorum_voters = Setting[tuple[roles.Voter, ...]](roles.voters)
     initial_broker_registration_timeout_ms = Setting[int]("initial.broker.registration.timeout.ms")
 
     # The server

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from pk.core.config_keys import ConfigError
+from pk.core.config.keys import ConfigError
 
 if TYPE_CHECKING:
     from pk.core.config import BrokerConfig

@@ -1,5 +1,5 @@
 """Broker keys of the server itself: identity, listeners, limits, replication, metrics (format:
-config_keys.py)."""
+keys.py)."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The keys of topics, of groups and of client metrics subscriptions (format: config_keys.py)."""
+"""The keys of topics, of groups and of client metrics subscriptions (format: keys.py)."""
 
 from typing import Final
 

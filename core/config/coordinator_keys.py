@@ -1,4 +1,4 @@
-"""Broker keys of groups, offsets, transactions and share groups (format: config_keys.py)."""
+"""Broker keys of groups, offsets, transactions and share groups (format: keys.py)."""
 
 from typing import Final
 

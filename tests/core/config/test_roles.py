@@ -3,7 +3,7 @@
 import pytest
 
 from pk.core.config import BrokerConfig, ConfigError, Listener
-from pk.core.config_roles import Voter
+from pk.core.config.roles import Voter
 
 CONTROLLER = {"controller.listener.names": "CONTROLLER"}
 BOTH = {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093", **CONTROLLER}

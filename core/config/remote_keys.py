@@ -1,4 +1,4 @@
-"""Broker keys of KRaft quorums and of remote storage (format: config_keys.py)."""
+"""Broker keys of KRaft quorums and of remote storage (format: keys.py)."""
 
 from typing import Final
 

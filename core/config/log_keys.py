@@ -1,5 +1,5 @@
 """Broker keys of logs: where they lie, how they roll, are flushed, kept and compacted (format:
-config_keys.py)."""
+keys.py)."""
 
 from typing import Final
 

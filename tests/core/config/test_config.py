@@ -29,7 +29,7 @@ from pk.core.config import (
     without_secrets,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WORDS = {
     word
     for folder in ("core/api", "core/broker", "core/group", "core/log", "core/meta", "net", "cli")

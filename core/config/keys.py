@@ -1,6 +1,6 @@
 """What a configuration key is: its type, default, bounds and scope; how its text becomes a value.
 
-The tables (`config_*.py`) are text, because a table of 340 keys should read as one: a line that
+The tables (`*_keys.py`) are text, because a table of 340 keys should read as one: a line that
 says what the key is,
 
     NAME TYPE DEFAULT [valid=BOUNDS] [dynamic=cluster|broker]

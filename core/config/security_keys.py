@@ -1,4 +1,4 @@
-"""Broker keys of TLS, SASL, authorization and delegation tokens (format: config_keys.py)."""
+"""Broker keys of TLS, SASL, authorization and delegation tokens (format: keys.py)."""
 
 from typing import Final
 

@@ -1,0 +1,114 @@
+"""Every broker, topic, group and client metrics key once, by name.
+
+A topic's or group's key that is not set takes its default from a broker key (its synonym). Keys of
+Kafka's whose feature does not exist here are accepted, described, and named in one warning
+(`unsupported_keys`); keys nobody knows are refused.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from pk.core.config import (
+    broker_keys,
+    coordinator_keys,
+    log_keys,
+    remote_keys,
+    security_keys,
+)
+from pk.core.config.keys import ConfigError, Key, Type, nearest, read_table
+from pk.core.config.topic_keys import CLIENT_METRICS, GROUP, TOPIC
+from pk.core.config.unsupported import PLUGIN_KEYS, UNSUPPORTED
+
+BROKER_KEYS: Final = read_table(
+    broker_keys.BROKER,
+    broker_keys.OWN,
+    log_keys.LOG,
+    coordinator_keys.COORDINATORS,
+    security_keys.SECURITY,
+    remote_keys.QUORUM_AND_REMOTE,
+)
+DYNAMIC_ONLY_KEYS: Final = read_table(broker_keys.DYNAMIC_ONLY)
+"""Keys that the cluster keeps for a broker and that are never in its file; described only where
+they are set."""
+
+TOPIC_KEYS: Final = read_table(TOPIC)
+GROUP_KEYS: Final = read_table(GROUP)
+CLIENT_METRICS_KEYS: Final = read_table(CLIENT_METRICS)
+
+TOPIC_SYNONYMS: Final = {
+    "cleanup.policy": ("log.cleanup.policy",),
+    "compression.gzip.level": ("compression.gzip.level",),
+    "compression.lz4.level": ("compression.lz4.level",),
+    "compression.type": ("compression.type",),
+    "compression.zstd.level": ("compression.zstd.level",),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms",),
+    "file.delete.delay.ms": ("log.segment.delete.delay.ms",),
+    "flush.messages": ("log.flush.interval.messages",),
+    "flush.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    "index.interval.bytes": ("log.index.interval.bytes",),
+    "local.retention.bytes": ("log.local.retention.bytes",),
+    "local.retention.ms": ("log.local.retention.ms",),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms",),
+    "max.message.bytes": ("message.max.bytes",),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms",),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms",),
+    "message.timestamp.type": ("log.message.timestamp.type",),
+    "min.cleanable.dirty.ratio": ("log.cleaner.min.cleanable.ratio",),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms",),
+    "min.insync.replicas": ("min.insync.replicas",),
+    "preallocate": ("log.preallocate",),
+    "retention.bytes": ("log.retention.bytes",),
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "segment.bytes": ("log.segment.bytes",),
+    "segment.index.bytes": ("log.index.size.max.bytes",),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable",),
+}
+"""Topic key -> the broker keys that give its default, the first that is set wins."""
+
+GROUP_SYNONYMS: Final = {
+    name: f"group.{name}" for name in GROUP_KEYS if f"group.{name}" in BROKER_KEYS
+}
+"""Group key -> the broker key that gives its default."""
+
+
+def unsupported_keys(given: Iterable[str]) -> list[str]:
+    """Those of `given` that belong to a feature which does not exist here, for one warning at the
+    start."""
+    beginnings = tuple(start for starts in UNSUPPORTED.values() for start in starts)
+    return sorted(name for name in given if base_name(name).startswith(beginnings))
+
+
+def base_name(name: str) -> str:
+    """`ssl.keystore.type` for `listener.name.internal.ssl.keystore.type`: what a listener's own key
+    overrides."""
+    if name.startswith("listener.name."):
+        rest = name.split(".", 3)
+        if len(rest) == 4:
+            # `listener.name.L.scram-sha-256.sasl.jaas.config` carries a mechanism as well.
+            found = [k for k in BROKER_KEYS if rest[3] == k or rest[3].endswith(f".{k}")]
+            return max(found, key=len, default=name)
+    return name
+
+
+def broker_key(name: str) -> Key:
+    """The key `name`, also of one listener (`listener.name.L.KEY`). Raises ConfigError where there
+    is none."""
+    key = BROKER_KEYS.get(name) or BROKER_KEYS.get(base_name(name))
+    if key is not None:
+        return key
+    if (extra := DYNAMIC_ONLY_KEYS.get(name)) is not None:
+        return extra
+    if name in PLUGIN_KEYS:
+        return Key(name, Type.STRING, None, "Read by the authorizer.")
+    raise ConfigError(nearest(name, BROKER_KEYS))
+
+
+def key_of(keys: Mapping[str, Key], name: str) -> Key:
+    """The key `name` of a table. Raises ConfigError, naming the nearest one, where there is
+    none."""
+    try:
+        return keys[name]
+    except KeyError:
+        raise ConfigError(nearest(name, keys)) from None
