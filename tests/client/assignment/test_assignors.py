@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from group.cases import Group, run
+from client.assignment.cases import Group, run
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pk.core.errors import ProtocolError
-from pk.core.group.assignors import ASSIGNORS, RebalanceProtocol
-from pk.core.group.subscription import (
+from pk.core.values import TopicPartition
+from pk.net.client.assignment.assignors import ASSIGNORS, RebalanceProtocol
+from pk.net.client.assignment.consumer_protocol import (
     Subscription,
     decode_assignment,
     decode_cooperative_user_data,
@@ -23,10 +24,9 @@ from pk.core.group.subscription import (
     encode_sticky_user_data,
     encode_subscription,
 )
-from pk.core.values import TopicPartition
 
 GOLDEN: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[1] / "golden" / "assignors.json").read_text()
+    (Path(__file__).parents[2] / "golden" / "assignors.json").read_text()
 )
 
 names = st.text("abcxyz", min_size=1, max_size=3)

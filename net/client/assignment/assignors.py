@@ -8,7 +8,7 @@
   that the others go on meanwhile (KIP-429).
 
 Pure, and ignorant of broker and client. Members of a group may run Java, and any of them may lead; so where Java's result
-depends on the order of its hash maps, ours does so too (java.py).
+depends on the order of its hash maps, ours does so too (core/group/java.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from enum import IntEnum
 from typing import Final, Protocol
 
 from pk.core.group.java import hash_map_order
-from pk.core.group.racks import PartitionRacks, rack_aware
-from pk.core.group.sticky import Constrained, General, Owned
-from pk.core.group.subscription import (
+from pk.core.values import TopicPartition
+from pk.net.client.assignment.consumer_protocol import (
     NO_GENERATION,
     Subscription,
     decode_cooperative_user_data,
@@ -28,7 +27,8 @@ from pk.core.group.subscription import (
     encode_cooperative_user_data,
     encode_sticky_user_data,
 )
-from pk.core.values import TopicPartition
+from pk.net.client.assignment.racks import PartitionRacks, rack_aware
+from pk.net.client.assignment.sticky import Constrained, General, Owned
 
 Assignment = dict[str, list[TopicPartition]]
 """Member id → its partitions."""

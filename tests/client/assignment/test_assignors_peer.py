@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client.assignment.cases import Group, run, subscription
 from clients.apache_kafka import jars
-from group.cases import Group, run, subscription
 
-from pk.core.group.assignors import ASSIGNORS
-from pk.core.group.subscription import encode_assignment, encode_subscription
 from pk.core.values import TopicPartition
+from pk.net.client.assignment.assignors import ASSIGNORS
+from pk.net.client.assignment.consumer_protocol import encode_assignment, encode_subscription
 
 pytestmark = pytest.mark.peer
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "assignors.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "assignors.json"
 
 
 class Java:

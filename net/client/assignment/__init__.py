@@ -1,0 +1,1 @@
+"""Who reads which partition in a classic group: the assignors of a consumer that leads, and the bytes they exchange."""
