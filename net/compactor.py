@@ -28,7 +28,7 @@ from typing import BinaryIO
 
 import trio
 
-from pk.core.broker.cleaner import CompactorLost
+from pk.core.broker.upkeep.cleaner import CompactorLost
 from pk.core.cbor import CborError
 from pk.core.errors import KafkaError
 from pk.core.log.compaction import job_cbor

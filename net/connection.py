@@ -23,8 +23,8 @@ import trio
 
 from pk.core.api.registry import NO_RESPONSE, Api, Holding, Large, error_response
 from pk.core.broker.broker import Broker
-from pk.core.broker.context import Context
 from pk.core.broker.offload import offload
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.wire.codec import decode
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header

@@ -23,7 +23,7 @@ import trio
 from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock, SystemClock
-from pk.core.broker.controller_link import Locator
+from pk.core.broker.controller.controller_link import Locator
 from pk.core.broker.offload import is_inline
 from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig, unsupported_keys

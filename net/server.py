@@ -12,7 +12,7 @@ import trio
 
 from pk.core.api.registry import Api
 from pk.core.broker.broker import Broker
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.log.disk import SHARE_OF_DESCRIPTORS
 from pk.net.connection import Connection, Limits

@@ -16,7 +16,7 @@ logger = logging.getLogger("pk.controller")
 
 
 class ZooKeeperLocator:
-    """Who the controller is (`core.broker.controller_link.Locator`): what a watch on one node tells. Between two changes
+    """Who the controller is (`core.broker.controller.controller_link.Locator`): what a watch on one node tells. Between two changes
     `find` costs nothing."""
 
     def __init__(self, session: ZooKeeperSession, root: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, ParamSpec
 import trio
 
 from pk.core.broker.broker import Broker
-from pk.core.broker.controller import Controller
+from pk.core.broker.controller.controller import Controller
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk
 from pk.core.log.memory_disk import MemoryDisk

@@ -21,7 +21,7 @@ from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.output import Column, Listing
 from pk.cli.resolve import now_ms
-from pk.core.broker.metadata_log import EmbeddedStore
+from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.offload import offload
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError

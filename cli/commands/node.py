@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from pk.cli.escapes import escaped_lines
 from pk.cli.exits import CommandError, Unusable
-from pk.core.broker import recovering
+from pk.core.broker.replication import recovery_progress
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.log.disk import RealDisk
 from pk.core.log.failures import LogDirError
@@ -59,7 +59,7 @@ def log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(InertFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    recovering.logger.setLevel(logging.INFO)
+    recovery_progress.logger.setLevel(logging.INFO)
 
 
 def ready_line(config: BrokerConfig, address: str, started: float, where: str) -> bytes:

@@ -13,7 +13,7 @@ from pk.core.api.incremental_alter_configs import (
     check_own_loggers,
 )
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import configs
 from pk.core.wire.messages.alter_configs import (

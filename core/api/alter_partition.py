@@ -3,7 +3,7 @@ of the brokers in it, so that one that was restarted meanwhile does not slip in 
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.meta import partitions
 from pk.core.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 

@@ -3,7 +3,7 @@ that the replication factor changes (KIP-860)."""
 
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.meta import reassignment
 from pk.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

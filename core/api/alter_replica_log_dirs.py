@@ -4,7 +4,7 @@ The answer says that the move has begun; DescribeLogDirs shows how far it is, as
 """
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

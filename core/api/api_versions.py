@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.features import SUPPORTED
 from pk.core.wire.messages.api_versions import (

@@ -7,8 +7,8 @@ and ours leaves that to the brokers.
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.office import Decide, Elsewhere
+from pk.core.broker.controller.active_controller import Decide, Elsewhere
+from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 

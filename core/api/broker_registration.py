@@ -7,8 +7,8 @@ The answer has the broker epoch: it names this incarnation in everything that it
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.office import Decide, Elsewhere
+from pk.core.broker.controller.active_controller import Decide, Elsewhere
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.meta.brokers import register_broker
 from pk.core.wire.messages.broker_registration import (

@@ -3,7 +3,7 @@
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.controller_registration import (
     ControllerRegistrationRequest,

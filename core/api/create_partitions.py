@@ -2,7 +2,7 @@
 
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import topics
 from pk.core.wire.messages.create_partitions import (

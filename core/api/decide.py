@@ -4,9 +4,9 @@ from typing import Any
 
 import trio
 
-from pk.core.broker.context import Context
-from pk.core.broker.controller import Controller
-from pk.core.broker.office import Decide
+from pk.core.broker.controller.active_controller import Decide
+from pk.core.broker.controller.controller import Controller
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 
 

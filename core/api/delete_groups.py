@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.coordinator import all_of
+from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.delete_groups import (
     DeletableGroupResult,

@@ -8,8 +8,8 @@ from collections.abc import Awaitable
 from typing import NamedTuple
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.partition import Partition
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import INTERNAL_TOPICS
 from pk.core.wire.messages.delete_records import (

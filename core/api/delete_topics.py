@@ -5,7 +5,7 @@ from typing import Final
 
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
 from pk.core.wire.messages.delete_topics import (

@@ -7,7 +7,7 @@ from typing import Final
 from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED
 from pk.core.api.metadata import controller_of
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_cluster import (
     DescribeClusterBroker,

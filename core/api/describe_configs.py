@@ -8,10 +8,10 @@ are null.
 
 from collections.abc import Iterable, Mapping
 
+from pk.core.api.long_requests import in_turns
 from pk.core.api.registry import Api, Operation
-from pk.core.api.turns import in_turns
-from pk.core.broker import loggers
-from pk.core.broker.context import Context
+from pk.core.broker.requests import loggers
+from pk.core.broker.requests.context import Context
 from pk.core.config import Type
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import configs, describe

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from pk.core.api.authorized import GROUP_OPERATIONS
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.coordinator import all_of
+from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_groups import (
     DescribedGroup,

@@ -1,8 +1,8 @@
 """DescribeLogDirs (35), versions 1–5: what lies in each log directory, and how full its disk is (KIP-113, KIP-827)."""
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
 from pk.core.broker.offload import offload
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

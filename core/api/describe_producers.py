@@ -1,7 +1,7 @@
 """DescribeProducers (61), version 0: who writes to a partition, and with which sequence (KIP-664)."""
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.describe_producers import (
     DescribeProducersRequest,

@@ -12,8 +12,8 @@ from typing import Final
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.controller import Controller
+from pk.core.broker.controller.controller import Controller
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.values import METADATA_TOPIC, ZERO_UUID, Uuid
 from pk.core.wire.messages.describe_quorum import (

@@ -10,7 +10,7 @@ from typing import Final
 
 from pk.core.api.authorized import TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.topic_names import check_name

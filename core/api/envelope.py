@@ -12,9 +12,9 @@ from inspect import isawaitable
 from typing import Any
 
 from pk.core.api.registry import Api, Operation, error_response
-from pk.core.broker.context import Context
-from pk.core.broker.controller_link import ASK_AGAIN
-from pk.core.broker.envelope import host_of, principal_of
+from pk.core.broker.controller.client_identity import host_of, principal_of
+from pk.core.broker.controller.controller_link import ASK_AGAIN
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.wire.codec import decode_whole, join
 from pk.core.wire.header import RequestHead, frame_response, parse_request_header

@@ -1,7 +1,7 @@
 """Fetch (1), versions 0–18: read whole batches from each partition named.
 
 KIP-73 (throttled replicas), KIP-74 (limits; the first batch goes out whole), KIP-98 (read_committed), KIP-227 (sessions:
-core/broker/sessions.py), KIP-320 (epochs), KIP-392 (racks), KIP-516 (v13: topics by id), KIP-595 (diverging epochs), KIP-903
+core/broker/replication/fetch_sessions.py), KIP-320 (epochs), KIP-392 (racks), KIP-516 (v13: topics by id), KIP-595 (diverging epochs), KIP-903
 (v15: the follower's broker epoch), KIP-951 (the new leader in the answer).
 
 A fetch that finds less than `min_bytes` waits up to `max_wait_ms`, and looks again whenever one of its partitions moves: for
@@ -12,7 +12,7 @@ What a follower fetches from is what it has: that is told to the partition befor
 the high watermark that follows from it.
 
 Records never pass through here: an answer carries slices of files, and the connection has the kernel send them. But for
-versions 0–3, which read messages of the formats v0 (0, 1) and v1 (2, 3), they are converted (core/broker/lowering.py).
+versions 0–3, which read messages of the formats v0 (0, 1) and v1 (2, 3), they are converted (core/broker/requests/down_conversion.py).
 """
 
 from __future__ import annotations
@@ -22,12 +22,8 @@ from functools import partial
 from typing import Any
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.lowering import lower_slice
-from pk.core.broker.nearest import nearest_replica
 from pk.core.broker.offload import offload
-from pk.core.broker.partition import READ_COMMITTED, Partition
-from pk.core.broker.sessions import (
+from pk.core.broker.replication.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
@@ -36,7 +32,11 @@ from pk.core.broker.sessions import (
     Partitions,
     forget,
 )
-from pk.core.broker.throttle import is_throttled
+from pk.core.broker.replication.partition import READ_COMMITTED, Partition
+from pk.core.broker.replication.replica_selector import nearest_replica
+from pk.core.broker.replication.replication_quotas import is_throttled
+from pk.core.broker.requests.context import Context
+from pk.core.broker.requests.down_conversion import lower_slice
 from pk.core.config import RACK_AWARE_SELECTOR
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.failures import storage_errors

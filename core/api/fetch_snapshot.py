@@ -6,7 +6,7 @@ may begin and end anywhere in it.
 
 from pk.core.api.metadata_fetch import leading, newest_image
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import METADATA_TOPIC
 from pk.core.wire.messages.fetch_snapshot import (

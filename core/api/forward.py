@@ -21,8 +21,8 @@ import trio
 
 from pk.core.api.asked_again import shows, suspects
 from pk.core.api.registry import Api
-from pk.core.broker.context import Context
-from pk.core.broker.controller_link import FateUnknown
+from pk.core.broker.controller.controller_link import FateUnknown
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage
 

@@ -7,7 +7,7 @@ session when that is done.
 from typing import Any
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

@@ -13,8 +13,8 @@ from typing import Final
 from pk.core.api import forward
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api, Operation
-from pk.core.broker import loggers
-from pk.core.broker.context import Context
+from pk.core.broker.requests import loggers
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import configs
 from pk.core.meta.events import BROKER, BROKER_LOGGER

@@ -53,7 +53,7 @@ from pk.core.api import (
     update_features,
 )
 from pk.core.api.registry import Api, error_response
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.index import MESSAGES
 

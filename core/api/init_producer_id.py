@@ -4,7 +4,7 @@ Ids come from blocks that the controller hands to brokers, so that no two produc
 """
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from pk.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, Final
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.group.settings import Client
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

@@ -6,7 +6,7 @@ KIP-345 (v3: several members, static ones by instance id), KIP-800 (v5: reasons)
 from typing import Any
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.leave_group import LeaveGroupRequest
 
 

@@ -4,7 +4,7 @@ of client metrics subscriptions, v1 lists any type (KIP-1142)."""
 from typing import Final
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
 from pk.core.wire.messages.list_config_resources import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.coordinator import all_of
+from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 

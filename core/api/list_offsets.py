@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from pk.core.api.long_requests import in_turns
 from pk.core.api.registry import Api, Operation
-from pk.core.api.turns import in_turns
-from pk.core.broker.context import Context
 from pk.core.broker.offload import offload
-from pk.core.broker.partition import Partition
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log import recovery
 from pk.core.log.failures import StorageError

@@ -2,7 +2,7 @@
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.meta import reassignment
 from pk.core.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

@@ -17,9 +17,9 @@ import trio
 
 from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Large, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.creation import create_missing
 from pk.core.broker.offload import offload
+from pk.core.broker.requests.auto_topic_creation import create_missing
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
 from pk.core.meta.topic_names import check_name

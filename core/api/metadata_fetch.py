@@ -1,7 +1,7 @@
 """Fetch (1) on a controller's listener, versions 4–18: the metadata log, topic `__cluster_metadata` (KIP-595).
 
 By name, from v13 on by id. Sessions are not kept (the answer's session id is 0): a follower names one partition. What is there
-is answered at once, whole appends (core/broker/metadata_feed.py); at the end of the log the fetch waits for more. The high
+is answered at once, whole appends (core/broker/controller/metadata_feed.py); at the end of the log the fetch waits for more. The high
 watermark is the log's end: nothing is sent that is not durable.
 
 Who is too far back gets the id of a snapshot (v12, KIP-630), or OFFSET_OUT_OF_RANGE; whose log is another than ours gets a
@@ -14,9 +14,9 @@ from collections.abc import Awaitable
 from typing import Final
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.controller import Controller
-from pk.core.broker.metadata_log import TOPIC_ID
+from pk.core.broker.controller.controller import Controller
+from pk.core.broker.controller.embedded_store import TOPIC_ID
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage
 from pk.core.values import METADATA_TOPIC, NO_EPOCH

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.group.machine import GroupMachine
 from pk.core.machine import Decision

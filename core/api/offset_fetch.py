@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.coordinator import all_of
+from pk.core.broker.coordinator.coordinator import all_of
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import NO_EPOCH, NO_OFFSET, ZERO_UUID
 from pk.core.wire.messages.offset_fetch import (

@@ -5,9 +5,9 @@ A consumer asks to find out whether the log was truncated below its position, a 
 
 from collections.abc import Iterator
 
+from pk.core.api.long_requests import in_turns
 from pk.core.api.registry import Api, Operation
-from pk.core.api.turns import in_turns
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,

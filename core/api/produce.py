@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 import trio
 
 from pk.core.api.registry import NO_RESPONSE, Api, Holding, Operation
-from pk.core.broker.context import Context
-from pk.core.broker.intake import (
+from pk.core.broker.offload import offload
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.requests.context import Context
+from pk.core.broker.requests.record_validation import (
     INLINE_RECORDS,
     Admitted,
     admit,
@@ -29,8 +31,6 @@ from pk.core.broker.intake import (
     is_small_set,
     read_one_batch,
 )
-from pk.core.broker.offload import offload
-from pk.core.broker.partition import Partition
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.log.log import Origin

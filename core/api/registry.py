@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 
 Handler = Callable[[Context, Any], Any]

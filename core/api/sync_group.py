@@ -7,7 +7,7 @@ their record to be safe (core/group/classic.py).
 from typing import Any
 
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.sync_group import SyncGroupRequest
 
 

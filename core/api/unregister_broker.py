@@ -5,7 +5,7 @@ from typing import Final
 
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,

@@ -3,7 +3,7 @@ in place of a flag, and can validate only (KIP-778); v2 answers for the whole (K
 
 from pk.core.api.decide import decided
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import features
 from pk.core.wire.messages.update_features import (

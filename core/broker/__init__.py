@@ -1,1 +1,1 @@
-
+"""The broker: what runs between the sockets and the logs."""

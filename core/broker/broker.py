@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pk.core.broker.clock import Clock
-from pk.core.broker.directories import DirectoryReports
-from pk.core.broker.fetchers import Fetchers
-from pk.core.broker.isr import IsrManager
-from pk.core.broker.mover import Mover
-from pk.core.broker.producer_ids import ProducerIds
+from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.purgatory import Purgatory
-from pk.core.broker.replicas import Replicas
-from pk.core.broker.sessions import FetchSessions
-from pk.core.broker.throttle import ReplicationQuotas
+from pk.core.broker.replication.alter_log_dirs import Mover
+from pk.core.broker.replication.alter_partition_manager import IsrManager
+from pk.core.broker.replication.assign_replicas_to_dirs import DirectoryReports
+from pk.core.broker.replication.fetch_sessions import FetchSessions
+from pk.core.broker.replication.replica_fetcher_manager import Fetchers
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.replication.replication_quotas import ReplicationQuotas
 from pk.core.config import BrokerConfig
 from pk.core.meta import events
 from pk.core.meta.events import BROKER
 from pk.core.meta.image import Changes, MetadataImage, changes
 
 if TYPE_CHECKING:
-    from pk.core.broker.controller import Controller
-    from pk.core.broker.controller_link import ControllerLink
-    from pk.core.broker.coordinators import GroupCoordinators
+    from pk.core.broker.controller.controller import Controller
+    from pk.core.broker.controller.controller_link import ControllerLink
+    from pk.core.broker.coordinator.coordinator_runtime import GroupCoordinators
     from pk.core.broker.peers import Peers
     from pk.core.log.dirs import LogDirs
 

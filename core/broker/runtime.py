@@ -26,21 +26,21 @@ from random import Random
 import trio
 
 from pk.core.broker.broker import Broker
-from pk.core.broker.cleaner import Cleaner, Compactor, InThread
 from pk.core.broker.clock import Clock
-from pk.core.broker.controller import Controller
-from pk.core.broker.controller_link import ControllerLink, Dispatch, Locator
-from pk.core.broker.coordinators import GroupCoordinators
-from pk.core.broker.locator import StaticLocator
-from pk.core.broker.membership import Membership, RegistrationFailed
-from pk.core.broker.metadata_follower import MetadataFollower
-from pk.core.broker.metadata_log import DIRECTORY as METADATA_DIRECTORY
-from pk.core.broker.metadata_log import EmbeddedStore
+from pk.core.broker.controller.broker_lifecycle import Membership, RegistrationFailed
+from pk.core.broker.controller.controller import Controller
+from pk.core.broker.controller.controller_link import ControllerLink, Dispatch, Locator
+from pk.core.broker.controller.embedded_store import DIRECTORY as METADATA_DIRECTORY
+from pk.core.broker.controller.embedded_store import EmbeddedStore
+from pk.core.broker.controller.metadata_follower import MetadataFollower
+from pk.core.broker.controller.static_locator import StaticLocator
+from pk.core.broker.coordinator.coordinator_runtime import GroupCoordinators
+from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.offload import THREADS_PER_DIRECTORY, is_inline, offload
 from pk.core.broker.peers import Peers
-from pk.core.broker.producer_ids import ProducerIds
-from pk.core.broker.retainer import Retainer
-from pk.core.broker.upkeep import Upkeep
+from pk.core.broker.upkeep.cleaner import Cleaner, Compactor, InThread
+from pk.core.broker.upkeep.retention import Retainer
+from pk.core.broker.upkeep.scheduled_tasks import Upkeep
 from pk.core.config import BrokerConfig
 from pk.core.config.roles import EMBEDDED
 from pk.core.errors import KafkaError

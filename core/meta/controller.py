@@ -2,7 +2,7 @@
 are first needed.
 
 Every function is pure: (image, request, …) → `Decision` of events and an answer.
-`core/broker/controller.py` appends the events to the log and replays them; nothing here changes
+`core/broker/controller/controller.py` appends the events to the log and replays them; nothing here changes
 anything.
 """
 

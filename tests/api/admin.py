@@ -25,7 +25,7 @@ from pk.core.api import (
 )
 from pk.core.api.registry import Api, error_response
 from pk.core.broker.broker import Broker
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event

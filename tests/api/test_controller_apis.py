@@ -14,8 +14,8 @@ from nodes import Caller, make_topic, refusing, trio_test
 from wire.values import Maker
 
 from pk.core.api.index import CONTROLLER_APIS
-from pk.core.broker.envelope import address_bytes, principal_bytes
-from pk.core.broker.metadata_log import TOPIC_ID
+from pk.core.broker.controller.client_identity import address_bytes, principal_bytes
+from pk.core.broker.controller.embedded_store import TOPIC_ID
 from pk.core.errors import ErrorCode, ProtocolError
 from pk.core.meta import brokers, snapshot
 from pk.core.meta.events import decode
@@ -722,7 +722,7 @@ def test_an_envelope_that_cannot_be_opened(changed: dict[str, Any], code: ErrorC
 
 
 def test_principals_and_addresses_come_back_as_they_went() -> None:
-    from pk.core.broker.envelope import host_of, principal_of
+    from pk.core.broker.controller.client_identity import host_of, principal_of
 
     for principal in ("User:ANONYMOUS", "User:a:b", "Group:ü"):
         assert principal_of(principal_bytes(principal)) == principal

@@ -8,7 +8,7 @@ import trio
 from log.support import append, end_transaction, make_batch
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
-from pk.core.broker.partition import READ_COMMITTED
+from pk.core.broker.replication.partition import READ_COMMITTED
 from pk.core.errors import ErrorCode
 from pk.core.record.batch import iter_headers, records
 from pk.core.record.build import build_batch

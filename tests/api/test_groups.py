@@ -16,7 +16,7 @@ from clients.fixtures import Kafka
 from group.brokers import APIS, TestBroker, running, simulated
 from group.conversation import SCRIPTS, Script, hold
 
-from pk.core.broker.coordinator import State
+from pk.core.broker.coordinator.coordinator import State
 from pk.core.errors import ErrorCode
 from pk.core.record.batch import iter_headers, records
 from pk.core.values import OFFSETS_TOPIC, coordinator_partition

@@ -10,7 +10,7 @@ from many_nodes import Cluster, caller, running_cluster
 from nodes import trio_test
 from zookeeper_server import ZooKeeperServer
 
-from pk.core.broker.controller import Controller
+from pk.core.broker.controller.controller import Controller
 from pk.core.meta.image import MetadataImage
 from pk.core.values import METADATA_TOPIC
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

@@ -7,7 +7,7 @@ import pytest
 import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
-from pk.core.broker.replicas import Replicas
+from pk.core.broker.replication.replicas import Replicas
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.log import Origin
 from pk.core.record.batch import iter_headers, records

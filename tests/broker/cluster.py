@@ -21,10 +21,10 @@ from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.registry import error_response
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
-from pk.core.broker.context import Context
-from pk.core.broker.coordinators import GroupCoordinators
-from pk.core.broker.partition import Partition
+from pk.core.broker.coordinator.coordinator_runtime import GroupCoordinators
 from pk.core.broker.peers import PeerLost
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.dirs import LogDirs

@@ -13,9 +13,9 @@ import pytest
 import trio
 from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
-from pk.core.broker.cleaner import Cleaner, InThread
-from pk.core.broker.partition import Partition
-from pk.core.broker.retainer import Retainer
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.upkeep.cleaner import Cleaner, InThread
+from pk.core.broker.upkeep.retention import Retainer
 from pk.core.errors import ErrorCode
 from pk.core.log.disk import RealDisk, RealFile
 from pk.core.log.file_slices import FileSlice

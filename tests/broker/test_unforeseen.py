@@ -13,9 +13,9 @@ from log.compaction.support import ALWAYS, put, small_log
 from log.support import NOW
 from nodes import caller_of, make_topic, running_node, trio_test
 
-from pk.core.broker.cleaner import Cleaner, CompactorLost, InThread
-from pk.core.broker.partition import Partition
-from pk.core.broker.retainer import Retainer
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.upkeep.cleaner import Cleaner, CompactorLost, InThread
+from pk.core.broker.upkeep.retention import Retainer
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.compaction.job import cleanable, make_job
 from pk.core.log.disk import RealDisk

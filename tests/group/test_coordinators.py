@@ -11,8 +11,8 @@ import trio.lowlevel
 from group.brokers import TestBroker, running, simulated
 from nodes import controller_of
 
-from pk.core.broker.coordinator import Coordinator, State
-from pk.core.broker.coordinator_timers import Timers
+from pk.core.broker.coordinator.coordinator import Coordinator, State
+from pk.core.broker.coordinator.timers import Timers
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.machine import Decision

@@ -14,7 +14,7 @@ import trio
 from zookeeper_server import ZooKeeperServer
 from zookeeper_stores import ZooKeeperStores
 
-from pk.core.broker.metadata_log import EmbeddedStore
+from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.offload import inline
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.meta.events import (

@@ -209,7 +209,7 @@ async def test_brokers_go_on_while_the_controller_is_away() -> None:
 async def test_a_broker_that_was_away_for_long_loads_a_snapshot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pk.core.broker.metadata_feed.TAIL_BYTES", 1)
+    monkeypatch.setattr("pk.core.broker.controller.metadata_feed.TAIL_BYTES", 1)
     async with running_cluster() as cluster:
         await cluster.stop(3)
         async with caller_of(cluster.nodes[1]) as caller:

@@ -21,8 +21,8 @@ from nodes import (
 
 from pk.core.api import produce
 from pk.core.api.registry import Holding
-from pk.core.broker.context import Context
 from pk.core.broker.offload import offload
+from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch

@@ -27,7 +27,7 @@ from pk.core.values import NO_LEADER, Uuid
 
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
-    from pk.core.broker.partition import Partition
+    from pk.core.broker.replication.partition import Partition
 
 READ_BYTES = 1 << 22
 

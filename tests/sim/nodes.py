@@ -22,7 +22,7 @@ from pk.core.api.index import APIS, CONTROLLER_APIS, dispatch
 from pk.core.api.registry import Api
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
-from pk.core.broker.context import Context
+from pk.core.broker.requests.context import Context
 from pk.core.broker.runtime import Runtime, hold_directories
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from sim.simulation import run_seed
 
-from pk.core.broker.fetcher import Fetcher
-from pk.core.broker.partition import Partition
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replica_fetcher import Fetcher
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.meta import partitions as meta_partitions

@@ -28,9 +28,9 @@ from sim.processes import OWNER, abandon_run, child, deterministic, owned_by
 from sim.stores import Ensemble, ObservedStore
 
 from pk.core.broker import runtime as runtime_module
-from pk.core.broker.metadata_log import EmbeddedStore
+from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.offload import inline
-from pk.core.broker.partition import Partition
+from pk.core.broker.replication.partition import Partition
 
 START_S: Final = 60.0
 """How long a cluster may take to come up, or to make its topics."""

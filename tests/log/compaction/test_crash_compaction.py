@@ -47,7 +47,7 @@ def append(log: Log, told: Told, random: Random) -> None:
 
 
 def clean(dirs: LogDirs, log: Log, told: Told, random: Random) -> None:
-    """A round as core/broker/cleaner.py does it."""
+    """A round as core/broker/upkeep/cleaner.py does it."""
     log.flush()
     told.promised = log.log_end_offset
     directory = dirs.directories[0]

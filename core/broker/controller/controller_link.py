@@ -1,0 +1,294 @@
+"""The way to the active controller, wherever it is: in this process, at a known address, or with whoever ZooKeeper names.
+
+Two kinds of requests take it. A broker's own (`request`: registration, heartbeats, ISR changes, producer ids) mean the
+same however often they arrive, because they carry epochs; so they are sent again, to whoever is the controller then, until
+one is answered or the time is over. A client's (`forward`, in an Envelope, KIP-590) may not mean the same twice: a topic
+that the first try created makes the second fail. So `forward` goes on by itself only where nothing can have happened
+(nobody reached, or NOT_CONTROLLER), and otherwise raises `FateUnknown`; `core/api/forward.py` knows what to do then.
+
+Of a controller's answers, NOT_CONTROLLER says that nothing happened and nothing will, REQUEST_TIMED_OUT that it may have.
+
+Where the active controller is in this process, no socket is involved: `dispatch`, which knows the handlers, is called.
+There are two channels, so that a heartbeat never waits behind a client's request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import trio
+
+from pk.core.broker.controller.client_identity import address_bytes, principal_bytes
+from pk.core.broker.peers import Channel, PeerLost
+from pk.core.broker.requests.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.meta.events import Endpoint
+from pk.core.wire.codec import decode_whole
+from pk.core.wire.header import frame_request, parse_response_header
+from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+
+logger = logging.getLogger("pk.controller")
+
+Dispatch = Callable[[Context, Any], Awaitable[Any]]
+"""(context, request) → the response of this process's controller. Errors are made into responses, but for those after which
+it is to be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+
+OWN_TRY_MS: Final = 5_000
+"""How long one try of a node's own request waits for its answer. A controller's machine that lost its power after it took
+the request never answers, and nothing on our side would ever break: the request is sent again, which means the same."""
+
+CONNECT_MS: Final = 2_000
+"""A controller that does not take a connection for so long is looked for again."""
+
+PAUSE_S_MIN: Final = 0.02
+PAUSE_S_MAX: Final = 0.25
+"""Between two tries, doubling: somebody takes the office soon, or a process restarts."""
+
+ASK_AGAIN: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT)
+"""What a controller says that cannot say more: nothing happened; it may have happened."""
+
+ENVELOPE_BYTES: Final = 4096
+"""What an envelope may add to the request in it: its header, and the client's principal and address."""
+
+LOOK_AGAIN_S: Final = 0.5
+"""How often, while an answer is due, it is asked whether somebody else is the controller by now."""
+
+
+class FateUnknown(KafkaError):
+    """The request reached a controller, and no answer came: it may have happened. For clients it is
+    REQUEST_TIMED_OUT."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class Locator(Protocol):
+    """Knows who the controller is."""
+
+    async def find(self) -> tuple[int, Endpoint] | None:
+        """(node id, where its controller listener is); None while nobody is. It may be out of date: the one it names says
+        NOT_CONTROLLER then, or is gone. -1 where only the address is known."""
+        ...
+
+
+class _NobodyThere(Exception):
+    """No controller was asked."""
+
+
+class _Line:
+    """One channel to the controller, made when it is first needed and whenever somebody else holds the office."""
+
+    def __init__(self, link: ControllerLink) -> None:
+        self._link = link
+        self._channel: Channel | None = None
+        self.to: tuple[int, Endpoint] | None = None
+        self._connecting = trio.Lock()
+
+    async def channel(self) -> Channel:
+        """The channel to whom the locator names. Raises _NobodyThere."""
+        async with self._connecting:
+            wanted = await self._link.find_remote()
+            if self._channel is not None and self._channel.usable and wanted == self.to:
+                return self._channel
+            self.close()
+            _, endpoint = wanted
+            try:
+                self._channel = await self._link.broker.peers.connect(
+                    endpoint.host, endpoint.port, timeout_ms=CONNECT_MS
+                )
+            except PeerLost as e:
+                raise _NobodyThere(f"the controller cannot be reached: {e}") from e
+            self.to = wanted
+            return self._channel
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = self.to = None
+
+
+class ControllerLink:
+    """See the top of this file. One for each process; `close` when it ends."""
+
+    def __init__(self, broker: Broker, locator: Locator, dispatch: Dispatch) -> None:
+        """`broker.peers` makes the connections; `broker.controller`, where there is one, is asked through `dispatch` while
+        it is active."""
+        self.broker = broker
+        self._locator = locator
+        self._dispatch = dispatch
+        self._own = _Line(self)
+        self._clients = _Line(self)
+
+    async def request(self, request: Any, *, timeout_ms: float) -> Any:
+        """The active controller's answer to a request of this node's, which is the same however often it is sent.
+
+        An answer that says NOT_CONTROLLER is not given back but asked for again. Raises KafkaError: REQUEST_TIMED_OUT when
+        the time is over (whether it happened is unknown), UNSUPPORTED_VERSION.
+        """
+
+        async def ask(local: bool) -> Any:
+            if local:
+                try:
+                    return await self._dispatch(self._context(request), request)
+                except FateUnknown as e:  # of another process it would be an answer like any other
+                    raise KafkaError(e.code, e.message) from e
+            return await self._ask(self._own, request, min(timeout_ms, OWN_TRY_MS))
+
+        return await self._persist(request, ask, timeout_ms)
+
+    async def forward(self, context: Context, request: Any, *, timeout_ms: float) -> Any:
+        """The active controller's answer to a client's request, asked with the client's principal and address, in the
+        version that the client spoke.
+
+        Raises FateUnknown where the request was sent and not answered, or answered REQUEST_TIMED_OUT;
+        KafkaError(REQUEST_TIMED_OUT) where no controller was found in time; KafkaError for what the envelope itself met.
+        """
+
+        async def ask(local: bool) -> Any:
+            try:
+                if local:
+                    response = await self._dispatch(context, request)
+                else:
+                    envelope = _envelope(context, request)
+                    answer = await self._ask(self._clients, envelope, timeout_ms)
+                    response = _opened(answer, context, request)
+            except PeerLost as e:
+                raise FateUnknown(f"the controller was lost before it answered: {e}") from e
+            except KafkaError as e:
+                if e.code == ErrorCode.REQUEST_TIMED_OUT:
+                    raise FateUnknown(e.message or "the controller gave no answer in time") from e
+                raise
+            if says(response, ErrorCode.REQUEST_TIMED_OUT):
+                raise FateUnknown("the controller could not say whether it happened")
+            return response
+
+        return await self._persist(request, ask, timeout_ms)
+
+    def close(self) -> None:
+        """End the connections. What is under way fails and finds nobody."""
+        self._own.close()
+        self._clients.close()
+
+    async def find_remote(self) -> tuple[int, Endpoint]:
+        """Who the controller is, where that is another process. Raises _NobodyThere."""
+        found = await self._locator.find()
+        if found is None:
+            raise _NobodyThere("nobody is the controller just now")
+        own = self.broker.controller
+        if own is not None and found[0] == own.controller_id:
+            raise _NobodyThere("this node is taking the controller's office")
+        return found
+
+    async def _persist(
+        self, request: Any, ask: Callable[[bool], Awaitable[Any]], timeout_ms: float
+    ) -> Any:
+        pause_s, why = PAUSE_S_MIN, "no controller was asked"
+        with trio.move_on_after(timeout_ms / 1000):
+            while True:
+                controller = self.broker.controller
+                try:
+                    response = await ask(controller is not None and controller.active)
+                    if not says(response, *ASK_AGAIN):
+                        return response
+                    why = "nobody is the controller just now"
+                except (_NobodyThere, PeerLost) as e:
+                    why = str(e)
+                except KafkaError as e:
+                    if isinstance(e, FateUnknown) or e.code not in ASK_AGAIN:
+                        raise
+                    why = str(e)
+                await trio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        name = MESSAGES[request.API_KEY].name
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, f"no answer to {name} in {timeout_ms:.0f} ms: {why}"
+        )
+
+    async def _ask(self, line: _Line, request: Any, timeout_ms: float) -> Any:
+        """The answer of a controller in another process. Raises _NobodyThere, PeerLost, KafkaError."""
+        channel = await line.channel()
+        asked = line.to
+        response: Any = None
+        async with trio.open_nursery() as nursery:
+
+            async def watch() -> None:
+                # A process that is paused keeps its connections and says nothing: who has its office now is asked instead.
+                while True:
+                    await trio.sleep(LOOK_AGAIN_S)
+                    found = await self._locator.find()
+                    if found is not None and found != asked:
+                        nursery.cancel_scope.cancel()
+
+            nursery.start_soon(watch)
+            response = await _answer_of(channel, request, timeout_ms)
+            nursery.cancel_scope.cancel()
+        if response is None:
+            raise PeerLost("somebody else became the controller")
+        if isinstance(response, Exception):
+            raise response
+        if says(response, ErrorCode.NOT_CONTROLLER):
+            line.close()
+        return response
+
+    def _context(self, request: Any) -> Context:
+        api = MESSAGES[request.API_KEY]
+        return Context(self.broker, api.key, api.versions[1], client_id="")
+
+
+async def _answer_of(channel: Channel, request: Any, timeout_ms: float) -> Any:
+    """The answer, or the exception that was raised: a nursery would wrap it in a group."""
+    try:
+        return await channel.request(request, timeout_ms=timeout_ms)
+    except (PeerLost, KafkaError) as e:
+        return e
+
+
+def says(response: Any, *codes: ErrorCode) -> bool:
+    """Whether a response has one of these error codes: for the whole, or, where it has no such place, for something that
+    it lists. What is asked about here befalls a request whole, so one of the list is enough."""
+    if getattr(response, "error_code", 0) in codes:
+        return True
+    for name in getattr(response, "FIELDS", ()):
+        listed = getattr(response, name)
+        if isinstance(listed, list) and any(
+            getattr(one, "error_code", 0) in codes for one in listed
+        ):
+            return True
+    return False
+
+
+def _envelope(context: Context, request: Any) -> EnvelopeRequest:
+    """Raises KafkaError(INVALID_REQUEST) where the controller could not take it: it bounds its requests as we do ours, and an
+    envelope is the larger."""
+    frame = frame_request(request, context.api_version, context.correlation_id, context.client_id)
+    limit = context.broker.config.socket_request_max_bytes - ENVELOPE_BYTES
+    if len(frame) > limit:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"a request of {len(frame)} bytes cannot be passed on to the controller (at most {limit})",
+        )
+    return EnvelopeRequest(
+        request_data=frame[4:],
+        request_principal=principal_bytes(context.principal),
+        client_host_address=address_bytes(context.client_host),
+    )
+
+
+def _opened(answer: EnvelopeResponse, context: Context, request: Any) -> Any:
+    """The response inside; the envelope itself where it says NOT_CONTROLLER. Raises KafkaError."""
+    if answer.error_code == ErrorCode.NOT_CONTROLLER:
+        return answer
+    if answer.error_code or answer.response_data is None:
+        raise KafkaError(
+            answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR,
+            "the controller did not take what was passed on to it",
+        )
+    data, key, version = answer.response_data, request.API_KEY, context.api_version
+    _, position = parse_response_header(data, key, version)
+    return decode_whole(MESSAGES[key].response, data, version, position)

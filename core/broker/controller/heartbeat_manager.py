@@ -1,0 +1,295 @@
+"""Which brokers are alive, as the active controller sees it; who is not is fenced.
+
+A broker has a session that each heartbeat prolongs by `broker.session.timeout.ms`, counted by trio's clock. Waiting for its
+end is the last resort: a process that dies breaks its connections at once. So when the connection breaks that a broker's
+last heartbeat came by, the broker's own listener is tried. Refused means that nobody is there any more, and the broker is
+fenced on the spot, which is always safe: were it alive after all, its next heartbeat would unfence it. A connection that
+merely broke leaves a broker that answers, and no harm is done. Silence is not refusal: a machine or a network that is slow
+gets the rest of its session.
+
+A new controller has heard of nobody. It gives every broker a whole session, and tries all of them at once, because one may
+have died together with the controller before. The broker of that controller's own node gets less: its process was silent
+towards the store for so long that it lost the office, so one try that it leaves unanswered is enough. (Without this a node
+that is stopped costs its partitions two sessions, the store's and then the broker's.)
+
+A controller that was itself stopped for a while (SIGSTOP, a suspended machine) would find every session at an end, with the
+heartbeats that prolong them still unread. So when its own timer comes far too late, every session begins anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pk.core.broker.controller.active_controller import Elsewhere, Office
+from pk.core.broker.peers import PeerLost
+from pk.core.config import BrokerConfig
+from pk.core.errors import KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.brokers import fence_broker
+from pk.core.meta.events import Endpoint, Event
+from pk.core.meta.image import BrokerImage, MetadataImage
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+
+logger = logging.getLogger("pk.controller")
+
+PROBE_S: Final = 1.0
+"""How long one try of a broker whose connection broke may take."""
+
+PROBE_AGAIN_S: Final = 0.002
+"""Between the first tries of one that neither answers nor refuses, doubling up to `PROBE_ALIVE_S`: what is dying may still
+take a connection, and drop it."""
+
+PROBE_ALIVE_S: Final = 0.5
+"""Between tries of one that answers, until it is heard of."""
+
+ASLEEP_S: Final = 1.0
+"""A timer that comes so late means that this process did not run."""
+
+FENCE_AGAIN_S: Final = 1.0
+"""After a fencing for which the metadata log had no room."""
+
+TOLD_S: Final = 1.0
+"""How long a broker that shuts down waits for the others to know who leads now."""
+
+NO_CONNECTION: Final = -1
+
+
+@dataclass(slots=True, eq=False)
+class _Session:
+    broker_id: int
+    broker_epoch: int
+    deadline: float
+    connection_id: int = NO_CONNECTION
+    """By which the last heartbeat came; -1 before the first, and after it broke."""
+    probing: bool = False
+    suspect: bool = False
+    """It was the controller before this one, and has not been heard of since."""
+
+
+@dataclass(slots=True)
+class _Leaving:
+    offset: int
+    """Where the log ended with the event that took what it led."""
+    since: float
+
+
+class Liveness:
+    """See the top of this file. One for each controller; `run` is one of its duties."""
+
+    def __init__(self, controller: Office, broker: Broker) -> None:
+        self._controller = controller
+        self._broker = broker
+        self._sessions: dict[int, _Session] = {}
+        self._leaving: dict[int, _Leaving] = {}
+        self._nursery: trio.Nursery | None = None
+        self._changed = trio.Event()
+        controller.committed.append(self._follow)
+        broker.disconnected.append(self._disconnected)
+
+    async def run(self) -> None:
+        """Watch over the brokers until cancelled."""
+        image = self._controller.image
+        self._sessions.clear()
+        self._leaving.clear()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                self._follow(MetadataImage(), image)
+                for session in list(self._sessions.values()):
+                    session.suspect = session.broker_id == self._controller.predecessor
+                    self._probe_soon(session)
+                while True:
+                    await self._expire(await self._wait_for_the_first())
+        finally:
+            self._nursery = None
+
+    def heard(self, broker_id: int, broker_epoch: int, connection_id: int) -> None:
+        """A broker sent a heartbeat, with the epoch that is its own."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.broker_epoch != broker_epoch:
+            session = self._begin(broker_id, broker_epoch)
+        session.deadline = trio.current_time() + self._timeout_s
+        session.connection_id = connection_id
+
+    def alive(self, broker_id: int) -> bool:
+        """Whether a broker was heard of within its session, by a connection that still stands: nobody else may register
+        under its id."""
+        session = self._sessions.get(broker_id)
+        if session is None or session.connection_id == NO_CONNECTION:
+            return False
+        return session.deadline > trio.current_time()
+
+    def may_shut_down(self, broker_id: int) -> bool:
+        """Whether the others know by now that somebody else leads what this broker led; in any case after `TOLD_S`."""
+        leaving = self._leaving.get(broker_id)
+        if leaving is None or trio.current_time() >= leaving.since + TOLD_S:
+            return True
+        controller = self._controller
+        for broker in controller.image.brokers.values():
+            if broker.fenced or broker.broker_id == broker_id:
+                continue
+            if broker.broker_id == controller.controller_id:
+                offset = self._broker.image.offset
+            else:
+                observer = controller.observers.get(broker.broker_id)
+                offset = observer.offset if observer is not None else -1
+            if offset < leaving.offset:
+                return False
+        return True
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._broker.config.broker_session_timeout_ms / 1000
+
+    def _begin(self, broker_id: int, broker_epoch: int) -> _Session:
+        deadline = trio.current_time() + self._timeout_s
+        session = self._sessions[broker_id] = _Session(broker_id, broker_epoch, deadline)
+        self._changed.set()
+        return session
+
+    def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
+        """Whoever may lead has a session; the broker of this very process needs none: it lives as long as we do."""
+        if self._nursery is None or before.brokers is image.brokers:
+            return
+        for node, broker in image.brokers.items():
+            session = self._sessions.get(node)
+            if session is not None and session.broker_epoch != broker.broker_epoch:
+                del self._sessions[node]
+                session = None
+            if not broker.fenced and session is None and node != self._controller.controller_id:
+                self._begin(node, broker.broker_epoch)
+            if broker.in_controlled_shutdown and not broker.fenced:
+                if node not in self._leaving:
+                    self._leaving[node] = _Leaving(image.offset, trio.current_time())
+            else:
+                self._leaving.pop(node, None)
+        for node in [n for n in self._sessions if n not in image.brokers]:
+            del self._sessions[node]
+
+    async def _wait_for_the_first(self) -> float:
+        """Wait until a session may be over; by how much this process has slept meanwhile, in seconds."""
+        while True:
+            self._changed = trio.Event()
+            first = min((s.deadline for s in self._sessions.values()), default=float("inf"))
+            with trio.CancelScope(deadline=first):
+                await self._changed.wait()
+                continue
+            late = trio.current_time() - first
+            return late if late > ASLEEP_S else 0.0
+
+    async def _expire(self, slept_s: float) -> None:
+        """Fence all whose time is over, in one decision."""
+        now = trio.current_time()
+        if slept_s:
+            logger.warning(
+                "this controller did not run for %.1f s; nobody is fenced for it", slept_s
+            )
+            for session in self._sessions.values():
+                session.deadline = now + self._timeout_s
+            return
+        over = [s for s in self._sessions.values() if s.deadline <= now]
+        for session in over:
+            del self._sessions[session.broker_id]
+        if over:
+            await self._fence(over, "no heartbeat came within broker.session.timeout.ms")
+
+    async def _fence(self, sessions: Sequence[_Session], why: str) -> None:
+        gone = [(s.broker_id, s.broker_epoch) for s in sessions]
+        config = self._broker.config
+        try:
+            fenced = await self._controller.submit(
+                Elsewhere(lambda: lambda image: fence_all(image, gone, config)), shown=False
+            )
+        except KafkaError as e:
+            logger.info("brokers %s could not be fenced: %s", [i for i, _ in gone], e)
+            for session in sessions:  # to be tried again, where this is the controller yet
+                self._sessions.setdefault(session.broker_id, session)
+                session.deadline = trio.current_time() + FENCE_AGAIN_S
+            self._changed.set()
+            return
+        for broker_id in fenced:
+            logger.warning("broker %d is fenced: %s", broker_id, why)
+
+    # --- probes ---
+
+    def _disconnected(self, connection_id: int) -> None:
+        """A connection of this process's listeners has ended."""
+        for session in self._sessions.values():
+            if session.connection_id == connection_id:
+                session.connection_id = NO_CONNECTION
+                self._probe_soon(session)
+
+    def _probe_soon(self, session: _Session) -> None:
+        nursery = self._nursery
+        if nursery is None or session.probing:
+            return
+        if not nursery.cancel_scope.cancel_called:  # connections end while the process does
+            session.probing = True
+            nursery.start_soon(self._probe, session)
+
+    async def _probe(self, session: _Session) -> None:
+        """Try the broker's listener until something is known of it."""
+        try:
+            if await self._gone(session):
+                await self._fence([session], "it could not be reached at its address")
+        finally:
+            session.probing = False
+
+    async def _gone(self, session: _Session) -> bool:
+        """Whether nobody listens there, or a suspect does not answer; False when it is heard of again, or its session ends some other way."""
+        pause_s = PROBE_AGAIN_S
+        while (endpoint := self._endpoint(session)) is not None:
+            try:
+                channel = await self._broker.peers.connect(
+                    endpoint.host, endpoint.port, timeout_ms=PROBE_S * 1000
+                )
+            except PeerLost as e:
+                if e.refused or session.suspect:
+                    return self._endpoint(session) is not None
+            else:
+                # It lives, and may still die before its next heartbeat gives us a connection to watch.
+                channel.close()
+                session.suspect = False
+                pause_s = PROBE_ALIVE_S
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, PROBE_ALIVE_S)
+        return False
+
+    def _endpoint(self, session: _Session) -> Endpoint | None:
+        """Where to try it; None where there is no reason any more: heard of again, fenced, registered anew."""
+        if self._sessions.get(session.broker_id) is not session:
+            return None
+        broker = self._controller.image.brokers.get(session.broker_id)
+        known = broker is not None and broker.broker_epoch == session.broker_epoch
+        if broker is None or not known or broker.fenced or session.connection_id != NO_CONNECTION:
+            return None
+        return probed_endpoint(broker, self._broker.config)
+
+
+def probed_endpoint(broker: BrokerImage, config: BrokerConfig) -> Endpoint | None:
+    """By which of its listeners a broker is tried: that for brokers, else the first."""
+    wanted = broker.endpoint(config.inter_broker_listener_name)
+    return wanted or next(iter(broker.endpoints), None)
+
+
+def fence_all(
+    image: MetadataImage, gone: Iterable[tuple[int, int]], config: BrokerConfig
+) -> Decision[Event]:
+    """Fence all these brokers, (id, epoch) each, in one decision; the reply is the ids of those that were not fenced yet."""
+    decision: Decision[Event] = Decision(reply=[])
+    applied = 0
+    for broker_id, broker_epoch in gone:
+        image = image.apply(decision.records[applied:])
+        applied = len(decision.records)
+        one = fence_broker(image, broker_id, broker_epoch, config)
+        decision.records += one.records
+        if one.reply:
+            decision.reply.append(broker_id)
+    return decision

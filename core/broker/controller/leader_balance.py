@@ -1,0 +1,91 @@
+"""What the active controller sees to of its own accord, besides liveness: leadership goes back to the preferred replicas, and
+partitions without a leader get one when a config allows it now.
+
+Every `leader.imbalance.check.interval.seconds`, with `auto.leader.rebalance.enable`, partitions whose preferred replica is in
+sync but does not lead are given to it. Where `unclean.leader.election.enable` was changed, for a topic, a broker or all of
+them, partitions without a leader are looked at anew at once; so they are when a controller takes office, because the one
+before may have died in between.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pk.core.broker.controller.active_controller import Elsewhere, Office
+from pk.core.errors import KafkaError
+from pk.core.meta.elections import elect_offline, rebalance_leaders
+from pk.core.meta.image import MetadataImage, changes
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+
+logger = logging.getLogger("pk.controller")
+
+UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+class LeaderBalance:
+    """See the top of this file. One for each controller; `run` is one of its duties."""
+
+    def __init__(self, controller: Office, broker: Broker) -> None:
+        self._controller = controller
+        self._broker = broker
+        self._allowed = trio.Event()
+        controller.committed.append(self._follow)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self._allowed.set()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._elect_offline)
+            await self._rebalance()
+
+    async def _rebalance(self) -> None:
+        while True:
+            config = self._broker.config
+            await trio.sleep(config.leader_imbalance_check_interval_seconds)
+            more = self._broker.config.auto_leader_rebalance_enable
+            while more:
+                more = await self._balance_once()
+
+    async def _balance_once(self) -> bool:
+        """One decision; whether there is more to move."""
+        config = self._broker.config
+        try:
+            return await self._controller.submit(
+                Elsewhere(lambda: lambda image: rebalance_leaders(image, config)), shown=False
+            )
+        except KafkaError as e:
+            logger.info("leaders were not balanced: %s", e)
+            return False
+
+    async def _elect_offline(self) -> None:
+        while True:
+            await self._allowed.wait()
+            self._allowed = trio.Event()
+            config = self._broker.config
+            try:
+                count = await self._controller.submit(
+                    lambda image, config=config: elect_offline(image, config), shown=False
+                )
+            except KafkaError as e:
+                logger.info("no leaders were elected for offline partitions: %s", e)
+                continue
+            if count:
+                logger.warning("%d partitions without a leader have one by the configs", count)
+
+    def _follow(self, before: MetadataImage, image: MetadataImage) -> None:
+        if before.configs is image.configs:
+            return
+        for resource in changes(before, image).configs:
+            if _own(before, resource) != _own(image, resource):
+                self._allowed.set()
+
+
+def _own(image: MetadataImage, resource: tuple[int, str]) -> str | None:
+    own: Mapping[str, str] = image.config(*resource)
+    return own.get(UNCLEAN)

@@ -1,0 +1,354 @@
+"""Following the metadata log: what the active controller committed, fetched and replayed in this process.
+
+The log is fetched as Kafka's brokers fetch it: topic `__cluster_metadata`, long polls to the controller's listener, whole
+batches of CBOR events; where the controller has no longer what comes next, a snapshot by FetchSnapshot (KIP-630). All that
+a controller sends is durable, so nothing here is ever taken back, and an answer that asks for that is refused: a batch that
+does not follow on what we have, an event that contradicts it, a snapshot from before it, another cluster's id. A refused
+answer costs the connection and is asked for again after a pause; the image stays as it was.
+
+The controller moves: where the locator names somebody else, the connection ends and the next one goes there. While the
+controller is active in this very process it hands its images over itself, and nothing is fetched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
+
+import trio
+
+from pk.core import cbor
+from pk.core.broker.controller.embedded_store import TOPIC_ID
+from pk.core.broker.offload import offload
+from pk.core.broker.peers import Channel, PeerLost, Peers
+from pk.core.config import BrokerConfig
+from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.meta import snapshot
+from pk.core.meta.events import Endpoint, Event, decode
+from pk.core.meta.image import MetadataImage
+from pk.core.record.batch import check_crc, iter_headers, records
+from pk.core.values import METADATA_TOPIC, NO_EPOCH
+from pk.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from pk.core.wire.messages.fetch import PartitionData as FetchedPartition
+from pk.core.wire.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    PartitionSnapshot,
+    ResponsePartitionSnapshot,
+    SnapshotId,
+    TopicSnapshot,
+)
+
+if TYPE_CHECKING:
+    from pk.core.broker.controller.controller_link import Locator
+
+logger = logging.getLogger("pk.metadata")
+
+FETCH: Final = 1
+VERSION_WITHOUT_REPLICA_ID: Final = 15
+"""From here on a Fetch names its replica in `replica_state` (KIP-903)."""
+
+POLL_MS: Final = 2_000
+"""How long a fetch may wait at the controller when nothing happens."""
+
+LOOK_AGAIN_S: Final = 0.5
+"""How often it is asked whether somebody else is the controller by now: one that is paused says nothing itself."""
+
+REPLAYED_INLINE_BYTES: Final = 16 * 1024
+"""So much of the log is replayed on the loop, some hundred events; the rest in a thread."""
+
+AT_WORK: Final = "metadata"
+"""Threads of their own: no disk that is slow holds up the news."""
+
+BACKOFF_S_MAX: Final = 0.5
+SNAPSHOT_BYTES_MAX: Final = 1 << 31
+
+Publish = Callable[[MetadataImage], Awaitable[None]]
+Args = TypeVarTuple("Args")
+
+
+class MetadataBroken(Exception):
+    """The controller's answer cannot be what follows on what this node has."""
+
+
+class MetadataFollower:
+    """See the top of this file. `run` must run while the node follows."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        locator: Locator,
+        peers: Peers,
+        random: Random,
+        newest: Callable[[], MetadataImage],
+        publish: Publish,
+        leads: Callable[[], bool],
+        refused: Callable[[int, Endpoint], None],
+    ) -> None:
+        """`newest` is the image to go on from, `publish` takes each new one; `leads` says whether the active controller is in
+        this process: then nothing is fetched. `refused` is told where nobody listens at a controller's address."""
+        self._config = config
+        self._locator = locator
+        self._peers = peers
+        self._random = random
+        self._newest = newest
+        self._publish = publish
+        self._leads = leads
+        self._refused = refused
+        self._channel: Channel | None = None
+        self.complaint = ""
+        """Why the log cannot be followed just now; empty where it can."""
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        least_s = self._config.controller_quorum_retry_backoff_ms / 1000
+        backoff_s = least_s
+        while True:
+            offset = self._newest().offset
+            try:
+                if not self._leads():
+                    await self._follow()
+            except (PeerLost, KafkaError, MetadataBroken) as e:
+                self._complain(e)
+            if self._newest().offset > offset:
+                backoff_s = least_s
+            await trio.sleep(backoff_s * (0.5 + self._random.random()))
+            backoff_s = min(2 * backoff_s, BACKOFF_S_MAX)
+
+    def stop(self) -> None:
+        """End the connection under way: somebody else, or this process, is the controller now."""
+        if self._channel is not None:
+            self._channel.close()
+
+    def _complain(self, error: Exception) -> None:
+        """Once for each reason: a controller that is gone is tried often."""
+        text = str(error)
+        if text != self.complaint:
+            self.complaint = text
+            loud = logging.ERROR if isinstance(error, MetadataBroken) else logging.INFO
+            logger.log(loud, "the metadata log cannot be followed: %s", text)
+
+    async def _follow(self) -> None:
+        """One connection's life. Raises PeerLost, KafkaError, MetadataBroken."""
+        found = await self._locator.find()
+        if found is None:
+            raise PeerLost("nobody is the controller just now")
+        controller_id, endpoint = found
+        timeout_ms = self._config.controller_quorum_request_timeout_ms
+        try:
+            channel = self._channel = await self._peers.connect(
+                endpoint.host, endpoint.port, timeout_ms=timeout_ms
+            )
+        except PeerLost as e:
+            if e.refused:
+                self._refused(controller_id, endpoint)
+            raise
+        failure: Exception | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, channel, found)
+                try:
+                    while not self._leads():
+                        await self._step(channel)
+                except (PeerLost, KafkaError, MetadataBroken) as e:
+                    failure = e
+                nursery.cancel_scope.cancel()
+        finally:
+            self._channel = None
+            channel.close()
+        if failure is not None:
+            raise failure
+
+    async def _watch(self, channel: Channel, followed: tuple[int, Endpoint]) -> None:
+        """Close the connection when somebody else is the controller."""
+        while True:
+            await trio.sleep(LOOK_AGAIN_S)
+            found = await self._locator.find()
+            if self._leads() or (found is not None and found != followed):
+                channel.close()
+
+    async def _step(self, channel: Channel) -> None:
+        """Fetch once, and publish what came."""
+        image = self._newest()
+        answer = await channel.request(
+            self._request(channel.version_of(FETCH), image),
+            timeout_ms=POLL_MS + self._config.controller_quorum_request_timeout_ms,
+        )
+        fetched = _only_partition(answer)
+        self._check_epoch(fetched.current_leader.leader_epoch, image)
+        if fetched.snapshot_id.end_offset >= 0:
+            wanted = fetched.snapshot_id
+            found = await self._snapshot(
+                channel, SnapshotId(end_offset=wanted.end_offset, epoch=wanted.epoch)
+            )
+        elif fetched.diverging_epoch.end_offset >= 0:
+            raise MetadataBroken(
+                f"its log ends at {fetched.diverging_epoch.end_offset} where this node has epoch"
+                f" {image.controller_epoch} up to {image.offset}: it has lost events"
+            )
+        else:
+            data = fetched.records or b""
+            found = await _at_work(len(data), replay, image, bytes(data))
+        if found is image or self._leads():
+            return
+        self._check_cluster(found)
+        self.complaint = ""
+        await self._publish(found)
+
+    def _request(self, version: int, image: MetadataImage) -> FetchRequest:
+        node_id = self._config.node_id
+        request = FetchRequest(
+            cluster_id=image.cluster_id or None,
+            max_wait_ms=POLL_MS,
+            max_bytes=self._config.controller_quorum_fetch_max_bytes,
+            topics=[
+                FetchTopic(
+                    topic=METADATA_TOPIC,
+                    topic_id=TOPIC_ID,
+                    partitions=[
+                        FetchPartition(
+                            fetch_offset=image.offset,
+                            last_fetched_epoch=image.controller_epoch,
+                            partition_max_bytes=self._config.controller_quorum_fetch_max_bytes,
+                        )
+                    ],
+                )
+            ],
+        )
+        if version < VERSION_WITHOUT_REPLICA_ID:
+            request.replica_id = node_id
+        else:
+            request.replica_state = ReplicaState(replica_id=node_id)
+        return request
+
+    async def _snapshot(self, channel: Channel, wanted: SnapshotId) -> MetadataImage:
+        """The image that the controller keeps for `wanted`. Raises MetadataBroken, PeerLost, KafkaError."""
+        image = self._newest()
+        if wanted.end_offset <= image.offset:
+            raise MetadataBroken(
+                f"it offers a snapshot of {wanted.end_offset} events where this node has seen"
+                f" {image.offset}: it has lost events"
+            )
+        logger.info("loading the snapshot of %d events", wanted.end_offset)
+        data, size = bytearray(), 1
+        while len(data) < size:
+            part = await self._part(channel, wanted, len(data))
+            size, piece = part.size, part.unaligned_records
+            if part.position != len(data) or not piece or size > SNAPSHOT_BYTES_MAX:
+                raise MetadataBroken(
+                    f"{len(piece or b'')} bytes at {part.position} of a snapshot of {size},"
+                    f" where those at {len(data)} were due"
+                )
+            data += piece
+        try:
+            found = await _at_work(size, snapshot.load, bytes(data))
+        except cbor.CborError as e:
+            raise MetadataBroken(f"its snapshot cannot be read: {e}") from e
+        if found.offset != wanted.end_offset:
+            raise MetadataBroken(
+                f"its snapshot has {found.offset} events, not {wanted.end_offset} as it said"
+            )
+        return found
+
+    async def _part(
+        self, channel: Channel, wanted: SnapshotId, position: int
+    ) -> ResponsePartitionSnapshot:
+        image = self._newest()
+        request = FetchSnapshotRequest(
+            cluster_id=image.cluster_id or None,
+            replica_id=self._config.node_id,
+            max_bytes=self._config.controller_quorum_fetch_snapshot_max_bytes,
+            topics=[
+                TopicSnapshot(
+                    name=METADATA_TOPIC,
+                    partitions=[
+                        PartitionSnapshot(
+                            current_leader_epoch=NO_EPOCH, snapshot_id=wanted, position=position
+                        )
+                    ],
+                )
+            ],
+        )
+        timeout_ms = self._config.controller_quorum_request_timeout_ms
+        answer = await channel.request(request, timeout_ms=timeout_ms)
+        return _only_snapshot(answer)
+
+    def _check_epoch(self, epoch: int, image: MetadataImage) -> None:
+        """A controller of an older epoch than one whose events we have was replaced and does not know it."""
+        if NO_EPOCH < epoch < image.controller_epoch:
+            raise KafkaError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"it is the controller of epoch {epoch}, and {image.controller_epoch} has begun",
+            )
+
+    def _check_cluster(self, found: MetadataImage) -> None:
+        known = self._newest().cluster_id
+        if known and found.cluster_id != known:
+            raise MetadataBroken(f"it is that of cluster {found.cluster_id}, this is {known}")
+
+
+async def _at_work(
+    size: int, work: Callable[[*Args], MetadataImage], *args: *Args
+) -> MetadataImage:
+    """`work(*args)`, for `size` bytes of the log: in a thread where they are many. What it works on are values that nobody
+    changes, and an image that is not the newest any more when it is made is not published."""
+    if size <= REPLAYED_INLINE_BYTES:
+        return work(*args)
+    return await offload(work, *args, directory=AT_WORK)
+
+
+def replay(image: MetadataImage, data: bytes | memoryview) -> MetadataImage:
+    """`image` after the events of whole batches; itself where there are none that it lacks.
+
+    Raises MetadataBroken where they do not follow on it, or are damaged.
+    """
+    events: list[Event] = []
+    offset = image.offset
+    view = memoryview(data)
+    try:
+        for position, header in iter_headers(view):
+            check_crc(view, position, header)
+            if header.leader_epoch < image.controller_epoch and header.next_offset > image.offset:
+                raise MetadataBroken(
+                    f"events of epoch {header.leader_epoch} behind those of {image.controller_epoch}"
+                )
+            for record in records(view[position : position + header.size], header):
+                if record.offset < offset:
+                    continue
+                if record.offset > offset:
+                    raise MetadataBroken(f"an event at {record.offset} where {offset} was due")
+                events.append(decode(record.value or b""))
+                offset += 1
+        return image.apply(events) if events else image
+    except (KafkaError, cbor.CborError) as e:
+        raise MetadataBroken(f"events from {image.offset} on cannot be read: {e}") from e
+    except (AssertionError, LookupError) as e:
+        raise MetadataBroken(
+            f"events from {image.offset} on contradict what was before them: {e!r}"
+        ) from e
+
+
+def _only_partition(answer: Any) -> FetchedPartition:
+    """The one partition that was asked for. Raises KafkaError with what the controller says is wrong, MetadataBroken."""
+    _refuse(answer.error_code)
+    found = [partition for topic in answer.responses for partition in topic.partitions]
+    if len(found) != 1 or found[0].partition_index != 0:
+        raise MetadataBroken("its answer is not about the metadata log")
+    _refuse(found[0].error_code)
+    return found[0]
+
+
+def _only_snapshot(answer: Any) -> ResponsePartitionSnapshot:
+    _refuse(answer.error_code)
+    found = [partition for topic in answer.topics for partition in topic.partitions]
+    if len(found) != 1 or found[0].index != 0:
+        raise MetadataBroken("its answer is not about the snapshot of the metadata log")
+    _refuse(found[0].error_code)
+    return found[0]
+
+
+def _refuse(code: int) -> None:
+    if code:
+        raise KafkaError(code, f"the controller answers {error_name(code)}")

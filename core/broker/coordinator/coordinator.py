@@ -1,0 +1,414 @@
+"""One coordinator: a state machine, and the partition of an internal topic that is its log.
+
+A request comes to a decision without an await: decide, append what it decides as one batch, replay it, set timers. Its
+answer is held until the high watermark passes everything written so far, for what it says may rest on records that
+are not yet safe, its own or an earlier request's. With one replica the watermark has passed by the time of asking, and the
+answer goes out without a checkpoint.
+
+A leader that is new reads the partition to its end first, in slices, off the loop; meanwhile COORDINATOR_LOAD_IN_PROGRESS.
+When leadership goes, so does the state, and who waits is told NOT_COORDINATOR. When an append fails, nothing was
+replayed; a machine that has gone ahead of its log all the same (`keeps_state_when_refused` is False) is dropped and loaded
+again, and so is any in which something went wrong that nobody foresaw.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.machine import Decision
+from pk.core.record.batch import iter_headers, records
+from pk.core.record.build import BATCH_BYTES_MAX, BatchBuilder, control_type
+from pk.core.record.compress import Codec
+
+if TYPE_CHECKING:
+    from pk.core.broker.clock import Clock
+    from pk.core.broker.coordinator.timers import Timers
+    from pk.core.broker.replication.partition import Partition
+    from pk.core.log.log import Log
+
+logger = logging.getLogger("pk.coordinator")
+
+REPLAYED_AT_ONCE = 1000
+"""Records of a loading partition that are replayed between two checkpoints."""
+
+ABORT_MARKER = 0
+COMMIT_MARKER = 1
+
+
+class Machine(Protocol):
+    """What a coordinator runs. Beside this it has the methods that decide what requests ask."""
+
+    keeps_state_when_refused: ClassVar[bool]
+    """Whether the state is still right when an append was refused, although the decision was made."""
+
+    def encode(self, record: Any, /) -> tuple[bytes, bytes | None]: ...
+    def decode(self, key: bytes, value: bytes | None, /) -> Any | None: ...
+    def replay(self, record: Any, record_offset: int, producer_id: int) -> None: ...
+    def replay_end_marker(self, producer_id: int, *, committed: bool) -> None: ...
+    def loaded(self, now_ms: int) -> Decision[Any]: ...
+    def fire(self, key: Any, now_ms: int) -> Decision[Any]: ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class State(Enum):
+    """What a coordinator can do."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    CLOSED = "closed"
+    """It is not the coordinator any more, or could not be loaded."""
+
+
+class Waiter:
+    """The token of a request that may have to wait for its answer."""
+
+    __slots__ = ("_answered", "answer", "error", "offset", "ready")
+
+    def __init__(self) -> None:
+        self.ready = False
+        self.answer: Any = None
+        self.error: KafkaError | None = None
+        self.offset = 0
+        """How far the high watermark must be before the answer may go out."""
+        self._answered: trio.Event | None = None
+
+    def give(self, answer: Any, offset: int, error: KafkaError | None = None) -> None:
+        """Answer it; the first answer counts."""
+        if not self.ready:
+            self.ready, self.answer, self.offset, self.error = True, answer, offset, error
+            if self._answered is not None:
+                self._answered.set()
+
+    async def wait(self) -> None:
+        """Until it is answered."""
+        if not self.ready:
+            self._answered = trio.Event()
+            await self._answered.wait()
+
+
+class _Loaded(NamedTuple):
+    """A slice of the log: what to replay, and where the next one begins."""
+
+    items: list[tuple[int, int, Any]]
+    """(offset, producer id, record); for the end of a transaction, a bool: whether it was committed."""
+    next_offset: int
+
+
+class Surroundings(NamedTuple):
+    """What a coordinator needs of its broker."""
+
+    clock: Clock
+    timers: Timers[Any]
+    start_soon: Callable[..., None]
+    commit_timeout_ms: int
+    """How long an answer may be held for the high watermark."""
+    load_bytes: int
+    """How much of the log is read at once while loading."""
+    codec: Codec
+
+
+class Coordinator(Generic[M]):
+    """The coordinator of one partition, for as long as this broker leads it in one epoch."""
+
+    def __init__(
+        self, partition: Partition, make_machine: Callable[[], M], around: Surroundings
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.machine = make_machine()
+        self.state = State.LOADING
+        self.written = 0
+        """Everything below is replayed: what an answer rests on."""
+        self._make_machine = make_machine
+        self._around = around
+        self._waiting: set[Waiter] = set()
+        self._loading: trio.CancelScope | None = None
+        self._after_load: list[Callable[[M, int], Decision[Any]]] = []
+
+    # Requests
+
+    def submit(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> Any:
+        """Have `decide(machine, token, now_ms)` decided, and its records appended and replayed.
+
+        Returns the answer, or an awaitable of it. Both may raise KafkaError: what `decide` raises,
+        COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE (the append was refused, or not
+        replicated in time).
+        """
+        if self.state is not State.ACTIVE:
+            raise self._unavailable()
+        waiter = Waiter()
+        reply = self._run(decide, waiter)
+        if reply is None:
+            if not waiter.ready:
+                self._waiting.add(waiter)
+                return self._answer(waiter)
+            if waiter.error is not None:
+                raise waiter.error
+            reply = waiter.answer
+        offset = self.written
+        if self.partition.high_watermark >= offset:
+            return reply
+        return self._held(reply, offset)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it serves."""
+        return self.state is State.ACTIVE
+
+    def when_active(self, decide: Callable[[M, int], Decision[Any]]) -> None:
+        """Have `decide(machine, now_ms)` decided now, or after loading; nobody waits for it."""
+        if self.state is State.LOADING:
+            self._after_load.append(decide)
+        elif self.state is State.ACTIVE:
+            self._run_quietly(lambda machine, _, now_ms: decide(machine, now_ms))
+
+    def fire(self, key: Hashable) -> None:
+        """A timer has run out."""
+        if self.state is State.ACTIVE:
+            self._run_quietly(lambda machine, _, now_ms: machine.fire(key, now_ms))
+
+    def _run_quietly(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> None:
+        try:
+            self._run(decide, None)
+        except KafkaError as e:
+            logger.warning("%s: %s", self.partition.tp, e)
+        except Exception:
+            logger.exception("%s: a coordinator's own decision failed", self.partition.tp)
+
+    def _run(self, decide: Callable[[M, Hashable, int], Decision[Any]], token: Hashable) -> Any:
+        """The reply. No await between here and the end: nothing else sees the machine half way."""
+        now_ms = self._around.clock.now_ms()
+        try:
+            decision = decide(self.machine, token, now_ms)
+            self._commit(decision, now_ms)
+        except KafkaError:
+            raise
+        except Exception:
+            self._restart()
+            raise
+        return decision.reply
+
+    def _commit(self, decision: Decision[Any], now_ms: int) -> None:
+        """Append, replay, set timers, answer who waited. Raises KafkaError where the log refused the records."""
+        refusal = self._append(decision, now_ms) if decision.records else None
+        for waiter, answer in decision.answers:
+            if isinstance(waiter, Waiter):
+                waiter.give(answer, self.written, refusal)
+        if refusal is not None and not self.machine.keeps_state_when_refused:
+            self._restart()
+            raise refusal
+        if refusal is not None and decision.take_back is not None:
+            decision.take_back()
+            raise refusal
+        self._set_timers(decision, now_ms)
+        if refusal is not None:
+            raise refusal
+
+    def _append(self, decision: Decision[Any], now_ms: int) -> KafkaError | None:
+        """Write and replay. Returns why the log refused, in which case nothing is written; of a decision that is not
+        atomic, nothing but the batches before."""
+        machine = self.machine
+        encoded = [machine.encode(record) for record in decision.records]
+        bytes_max = BATCH_BYTES_MAX if decision.atomic else self.partition.config.max_message_bytes
+        first = 0
+        try:
+            while first < len(encoded):
+                batch = BatchBuilder(self._around.codec, bytes_max=bytes_max)
+                for key, value in encoded[first:]:
+                    if not batch.append(now_ms, key, value):
+                        break
+                end = first + batch.count
+                appended = self.partition.append(batch.build(), now_ms=now_ms)
+                for offset, record in enumerate(decision.records[first:end], appended.base_offset):
+                    machine.replay(record, offset, -1)
+                self.written = appended.last_offset + 1
+                first = end
+        except KafkaError as e:
+            return told(e)
+        return None
+
+    def _set_timers(self, decision: Decision[Any], now_ms: int) -> None:
+        timers = self._around.timers
+        if decision.timers:
+            now = self._around.clock.time()
+            for key, when_ms in decision.timers:
+                if when_ms is None:
+                    timers.cancel(self, key)
+                else:
+                    timers.set(self, key, now + (when_ms - now_ms) / 1000)
+
+    async def _answer(self, waiter: Waiter) -> Any:
+        try:
+            await waiter.wait()
+        finally:
+            self._waiting.discard(waiter)
+        if waiter.error is not None:
+            raise waiter.error
+        return await self._held(waiter.answer, waiter.offset)
+
+    async def _held(self, reply: Any, offset: int) -> Any:
+        """`reply`, once the high watermark has passed what it rests on, in the epoch in which that was written."""
+        clock = self._around.clock
+        deadline = clock.time() + self._around.commit_timeout_ms / 1000
+        try:
+            if await self.partition.wait_for_high_watermark(offset, deadline, self.leader_epoch):
+                return reply
+        except KafkaError as e:
+            raise told(e) from e
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.partition.tp} was not replicated in time"
+        )
+
+    def _unavailable(self) -> KafkaError:
+        if self.state is State.LOADING:
+            return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    # Its life
+
+    async def load(self) -> None:
+        """Read the partition to its end, then serve. One that cannot be read is closed, and the reason logged."""
+        with trio.CancelScope() as self._loading:
+            try:
+                await self._load()
+            except Exception:
+                logger.exception("%s cannot be loaded", self.partition.tp)
+                self.close()
+
+    async def _load(self) -> None:
+        partition, machine = self.partition, self.machine
+        log = partition.log
+        directory = log.log_dir.path
+        offset, end = log.log_start_offset, log.log_end_offset
+        while offset < end and self.state is State.LOADING:
+            args = (log, machine.decode, offset, end, self._around.load_bytes)
+            try:
+                items, offset = await offload(_read, *args, directory=directory)
+            except KafkaError as e:
+                if e.code != ErrorCode.OFFSET_OUT_OF_RANGE or offset >= log.log_start_offset:
+                    raise
+                offset = log.log_start_offset  # compacted or trimmed while we read
+                continue
+            for start in range(0, len(items), REPLAYED_AT_ONCE):
+                _replay(machine, items[start : start + REPLAYED_AT_ONCE])
+                await trio.lowlevel.checkpoint()
+        if self.state is not State.LOADING:
+            return  # closed, perhaps before this began
+        self.written = end
+        self.state = State.ACTIVE
+        now_ms = self._around.clock.now_ms()
+        try:
+            self._commit(machine.loaded(now_ms), now_ms)
+        except KafkaError as e:
+            logger.warning("%s: %s", partition.tp, e)
+        pending, self._after_load = self._after_load, []
+        for decide in pending:
+            self.when_active(decide)
+
+    def close(self) -> None:
+        """Not the coordinator any more: drop the state, and send everybody who waits elsewhere."""
+        self.state = State.CLOSED
+        self._drop()
+        # Timers that were to come up much later still name this coordinator: they need not keep its state.
+        self.machine = self._make_machine()
+
+    def _restart(self) -> None:
+        """The state may not be what the log says: read it again."""
+        self._drop()
+        self.machine = self._make_machine()
+        self.state = State.LOADING
+        self._around.start_soon(self.load)
+
+    def _drop(self) -> None:
+        if self._loading is not None:
+            self._loading.cancel()
+        self._around.timers.forget(self)
+        waiting, self._waiting = self._waiting, set()
+        for waiter in waiting:
+            waiter.give(None, 0, KafkaError(ErrorCode.NOT_COORDINATOR))
+
+
+def _read(
+    log: Log,
+    decode: Callable[[bytes, bytes | None], Any | None],
+    offset: int,
+    end: int,
+    bytes_max: int,
+) -> _Loaded:
+    """In a thread: the records of the next slice of the log."""
+    data = log.read_bytes(offset, bytes_max, end)
+    items: list[tuple[int, int, Any]] = []
+    view = memoryview(data)
+    next_offset = offset
+    for position, header in iter_headers(data):
+        next_offset = header.next_offset
+        for record in records(view[position : position + header.size], header):
+            if record.offset < offset:
+                continue
+            if header.is_control:
+                marker = control_type(record)
+                if marker in (ABORT_MARKER, COMMIT_MARKER):
+                    items.append((record.offset, header.producer_id, marker == COMMIT_MARKER))
+                continue
+            if record.key is None:
+                raise ProtocolError(f"offset {record.offset}: a record without a key")
+            decoded = decode(record.key, record.value)
+            if decoded is not None:
+                producer_id = header.producer_id if header.is_transactional else -1
+                items.append((record.offset, producer_id, decoded))
+    if next_offset == offset:
+        raise ProtocolError(f"offset {offset}: no whole batch where one should be")
+    return _Loaded(items, next_offset)
+
+
+def _replay(machine: Machine, items: list[tuple[int, int, Any]]) -> None:
+    for offset, producer_id, item in items:
+        if isinstance(item, bool):
+            machine.replay_end_marker(producer_id, committed=item)
+        else:
+            machine.replay(item, offset, producer_id)
+
+
+def told(error: KafkaError) -> KafkaError:
+    """What a client is told when its coordinator's log fails it with `error`, as Kafka translates it."""
+    match error.code:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            code = ErrorCode.NOT_COORDINATOR
+        case (
+            ErrorCode.MESSAGE_TOO_LARGE
+            | ErrorCode.RECORD_LIST_TOO_LARGE
+            | ErrorCode.INVALID_FETCH_SIZE
+        ):
+            code = ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return error
+    return KafkaError(code, error.message)
+
+
+async def all_of(answers: list[Any]) -> list[Any]:
+    """Answers of several coordinators: those that must be waited for are, one after another. Raises the first error."""
+    results: list[Any] = []
+    try:
+        for answer in answers:
+            results.append(await answer if isinstance(answer, Awaitable) else answer)
+    finally:
+        for answer in answers[len(results) :]:
+            if isinstance(answer, Coroutine):
+                answer.close()
+    return results

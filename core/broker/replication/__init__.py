@@ -1,0 +1,1 @@
+"""Partitions and their replicas: what leads, what follows, how far each has come, and where its log lies."""

@@ -1,0 +1,242 @@
+"""Making a follower's log a prefix of its leader's: cutting it, or beginning it anew (see truncation.py).
+
+What a cut or a new begin does to the disk is done in a thread, with the partition marked as busy; where several are due they
+are done together, and the checkpoint of recovery points, where one has fallen, is written once, before any of them is let go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.broker.peers import Channel
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.truncation import cut_at
+from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.log.failures import StorageError
+from pk.core.values import TopicIdPartition
+from pk.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from pk.core.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+
+logger = logging.getLogger("pk.replication")
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+Wish = tuple[int, int, int, int]
+"""(leader epoch, offset, epoch of the last record, log start) of a partition as its leader was told."""
+
+
+class Followed:
+    """A partition that this broker follows, as its fetcher sees it."""
+
+    __slots__ = (
+        "backoff_s",
+        "checked",
+        "in_sync",
+        "key",
+        "leader_epoch",
+        "partition",
+        "paused_until",
+        "since",
+        "told",
+    )
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.key = TopicIdPartition(partition.topic_id, partition.tp.partition)
+        self.leader_epoch = partition.leader_epoch
+        self.since = 0
+        """The number of the first request that may speak of it: answers to earlier ones are about its past."""
+        self.told: Wish | None = None
+        """What the leader's session knows; None where it does not know the partition."""
+        self.paused_until = 0.0
+        self.backoff_s = 0.0
+        self.checked = False
+        """Whether the log is known to be a prefix of the leader's, for a leader that does not check it by itself."""
+        self.in_sync = False
+        """Whether it had all that is committed, at its last answer: then no throttle holds it back."""
+
+
+Divergence = tuple[Followed, int, int]
+"""(what, epoch, end offset): the leader's answer to where the log leaves its own."""
+
+
+class Alignment:
+    """Aligns logs with those of one leader."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        leader: int,
+        is_current: Callable[[Followed], bool],
+        fail: Callable[[Followed, str], None],
+    ) -> None:
+        """`is_current(followed)` tells whether a log is still fetched from that leader, `fail(followed, why)` has it tried
+        again later."""
+        self._broker = broker
+        self._leader = leader
+        self._is_current = is_current
+        self._fail = fail
+
+    async def cut(self, cuts: list[Divergence]) -> None:
+        """Cut logs where the leader's answers say; whether they agree now shows in the next answer."""
+        due: list[tuple[Partition, int]] = []
+        for followed, epoch, end_offset in cuts:
+            if self._is_current(followed):
+                log = followed.partition.log
+                cut = cut_at(log.epochs, log.log_end_offset, epoch, end_offset)
+                followed.checked = cut is None or cut.agreed
+                at = followed.partition.high_watermark if cut is None else cut.offset
+                due.append((followed.partition, at))
+        async with self._held([partition for partition, _ in due]), trio.open_nursery() as nursery:
+            for partition, offset in due:
+                nursery.start_soon(self._truncate, partition, offset)
+
+    @asynccontextmanager
+    async def _held(self, partitions: list[Partition]) -> AsyncIterator[None]:
+        """Nobody else touches these logs from here on, also before the first task runs that cuts one. Where one was cut below
+        its recovery point that is noted before they are let go: nothing is appended to them sooner, whoever leads them then."""
+        before = [partition.log.recovery_point for partition in partitions]
+        for partition in partitions:
+            partition.busy = True
+        try:
+            yield
+        finally:
+            if before != [partition.log.recovery_point for partition in partitions]:
+                await self._note_recovery_points()
+            for partition in partitions:
+                partition.busy = False
+                partition.touch()
+
+    async def _note_recovery_points(self) -> None:
+        with trio.CancelScope(shield=True):
+            try:
+                await offload(self._broker.replicas.write_recovery_points)
+            except StorageError as e:
+                self._broker.replicas.storage_failed(e)
+
+    async def _truncate(self, partition: Partition, offset: int) -> None:
+        if offset >= partition.log.log_end_offset:
+            try:
+                partition.log.truncate_to(offset)  # epochs at most, of which nothing was written
+            except StorageError as e:
+                self._broker.replicas.failed(partition, e)
+            return
+        logger.log(
+            logging.WARNING if offset < partition.high_watermark else logging.INFO,
+            "%s is cut from %d to %d, as in the log of its leader %d; high watermark %d",
+            partition.tp, partition.log.log_end_offset, offset, self._leader, partition.high_watermark,
+        )  # fmt: skip
+        await self._broker.replicas.off_loop(partition, partition.log.truncate_to, offset)
+
+    async def restart(self, followed: Followed, offset: int) -> None:
+        """Begin the log anew, empty, at `offset`."""
+        partition = followed.partition
+        logger.info(
+            "%s begins anew at %d: its leader %d has nothing of what is behind %d any more",
+            partition.tp, offset, self._leader, partition.log.log_end_offset,
+        )  # fmt: skip
+        now_ms = self._broker.clock.now_ms()
+        async with self._held([partition]):
+            await self._broker.replicas.off_loop(
+                partition, partition.log.restart_at, offset, now_ms
+            )
+
+    async def begin_anew(self, channel: Channel, followed: Followed) -> None:
+        """The leader does not have the offset asked for: its log ends before ours, or begins behind it."""
+        if not self._is_current(followed):
+            return
+        try:
+            end = await self._leader_offset(channel, followed, LATEST)
+            start = await self._leader_offset(channel, followed, EARLIEST)
+        except KafkaError as e:
+            self._fail(followed, f"asked where the log ends: {e}")
+            return
+        if not self._is_current(followed):
+            return
+        ours = followed.partition.log.log_end_offset
+        if end < ours:
+            async with self._held([followed.partition]):
+                await self._truncate(followed.partition, end)
+        elif start > ours:
+            await self.restart(followed, start)
+        else:
+            self._fail(followed, "out of range, though the leader has it")
+
+    async def _leader_offset(self, channel: Channel, followed: Followed, when: int) -> int:
+        """Raises PeerLost, KafkaError."""
+        topic, number = followed.partition.tp
+        wish = ListOffsetsPartition(
+            partition_index=number, current_leader_epoch=followed.leader_epoch, timestamp=when
+        )
+        answer = await channel.request(
+            ListOffsetsRequest(
+                replica_id=self._broker.node_id,
+                topics=[ListOffsetsTopic(name=topic, partitions=[wish])],
+            ),
+            timeout_ms=self._broker.config.replica_socket_timeout_ms,
+        )
+        for data in (one for topic in answer.topics for one in topic.partitions):
+            if data.error_code:
+                raise KafkaError(data.error_code)
+            return data.offset
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the leader does not speak of it")
+
+    async def ask(self, channel: Channel, logs: Iterable[Followed]) -> None:
+        """For a leader whose Fetch does not tell of diverging epochs: ask it where those of `logs` end, and cut, until every
+        log agrees with its. Raises PeerLost, KafkaError."""
+        logs = list(logs)
+        while due := [f for f in logs if self._is_current(f) and self._is_to_check(f)]:
+            topics: dict[str, OffsetForLeaderTopic] = {}
+            for followed in due:
+                name, number = followed.partition.tp
+                topics.setdefault(name, OffsetForLeaderTopic(topic=name)).partitions.append(
+                    OffsetForLeaderPartition(
+                        partition=number,
+                        current_leader_epoch=followed.leader_epoch,
+                        leader_epoch=followed.partition.log.latest_epoch,
+                    )
+                )
+            request = OffsetForLeaderEpochRequest(
+                replica_id=self._broker.node_id, topics=list(topics.values())
+            )
+            timeout_ms = self._broker.config.replica_socket_timeout_ms
+            answer = await channel.request(request, timeout_ms=timeout_ms)
+            ends = {
+                (topic.topic, end.partition): end
+                for topic in answer.topics
+                for end in topic.partitions
+            }
+            cuts: list[Divergence] = []
+            for followed in due:
+                end = ends.get(followed.partition.tp)
+                if end is None or end.error_code:
+                    self._fail(followed, error_name(end.error_code if end is not None else -1))
+                    logs.remove(followed)
+                else:
+                    cuts.append((followed, end.leader_epoch, end.end_offset))
+            await self.cut(cuts)
+
+    @staticmethod
+    def _is_to_check(followed: Followed) -> bool:
+        """Not a log without epochs, which is empty, or older than they are."""
+        if followed.partition.log.latest_epoch < 0:
+            followed.checked = True
+        return not followed.checked

@@ -1,0 +1,248 @@
+"""Moving a partition's log to another log directory while it is read and written (AlterReplicaLogDirs, KIP-113).
+
+A *future* log in the other directory is filled from the current one, off the loop, until little is missing. Then, in one
+turn of the loop, the rest is copied and the directories are renamed: from one batch to the next the partition has another
+log. The old one is removed `file.delete.delay.ms` later, since readers may be at it. A future log that a stop or a crash
+left is gone on with. What was synced where it came from (`flush.messages`) is synced where it goes before it counts.
+
+How fast it goes is bounded by `replica.alter.log.dirs.io.max.bytes.per.second`. Where the log is cut meanwhile, because its
+leader's has other records, the copy is cut with it: it may have grown past that place since.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+import trio.lowlevel
+
+from pk.core.broker.offload import offload
+from pk.core.broker.replication.partition import Partition
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.failures import StorageError
+from pk.core.values import TopicPartition
+
+if TYPE_CHECKING:
+    from pk.core.broker.replication.replicas import Replicas
+    from pk.core.broker.replication.replication_quotas import Quota
+    from pk.core.log.dirs import LogDir, LogDirs
+    from pk.core.log.log import Log
+
+logger = logging.getLogger("pk.broker")
+
+COPY_BYTES = 1 << 20
+"""Copied in one turn through a thread, and the most that the loop copies itself at the end."""
+PATIENCE_S = 0.001
+LOOK_AGAIN_S = 0.5
+"""The longest wait for the quota: it may be raised meanwhile."""
+NOT_HERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+NEVER = 1 << 62
+"""A `flush.messages` from here on, as its default is, asks for no sync."""
+
+
+class Move:
+    """One log on its way."""
+
+    def __init__(self, partition: Partition, directory: LogDir) -> None:
+        self.partition = partition
+        self.directory = directory
+        self.future: Log | None = None
+        self.cut: int | None = None
+        """Where the log was cut since the last piece was copied: what the copy has from there on may be something else."""
+        self.scope = trio.CancelScope()
+
+
+class Mover:
+    """All moves of a broker."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        dirs: LogDirs,
+        start_soon: Callable[..., None],
+        quota: Quota,
+        moved: Callable[[Partition], None],
+    ) -> None:
+        """`quota` bounds how fast is copied; `moved(partition)` is called when a log has come to its new directory."""
+        self._replicas = replicas
+        self._dirs = dirs
+        self._start_soon = start_soon
+        self._quota = quota
+        self._moved = moved
+        replicas.on_cut = self._cut
+        self._moves: dict[TopicPartition, Move] = {}
+
+    def moves(self, directory: LogDir) -> list[Move]:
+        """The moves into a directory, without one that has just come to its end."""
+        return [
+            move
+            for move in self._moves.values()
+            if move.directory is directory and move.future is not move.partition.log
+        ]
+
+    def move(self, topic: str, number: int, path: str) -> None:
+        """Begin to move a partition's log to the directory at `path`; a move under way to another one ends, and one to
+        where the log is already means that it stays. Where the broker does not hold the partition (yet), its log will be
+        made in that directory: REPLICA_NOT_AVAILABLE says so. Raises LOG_DIR_NOT_FOUND, INVALID_REPLICA_ASSIGNMENT for a
+        directory that is cordoned, KAFKA_STORAGE_ERROR, and what `Replicas.partition` does."""
+        directory = next((d for d in self._dirs.directories if d.path == path.rstrip("/")), None)
+        if directory is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is none of log.dirs")
+        if directory.failed:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} has failed")
+        if directory.cordoned:
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{path} is cordoned")
+        try:
+            partition = self._replicas.partition(topic, number)
+        except KafkaError as e:
+            if e.code in NOT_HERE:
+                self._dirs.wish(TopicPartition(topic, number), directory)
+            if e.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE) from None
+            raise
+        if partition.offline is not None:
+            raise partition.offline
+        current = self._moves.get(partition.tp)
+        if current is not None:
+            if current.directory is directory:
+                return
+            current.scope.cancel()
+        if partition.log.log_dir is not directory:
+            self._begin(Move(partition, directory))
+
+    def resume(self) -> None:
+        """Go on with the moves that a stop of this broker interrupted."""
+        for directory in self._dirs.usable:
+            for tp in list(directory.futures):
+                partition = self._replicas.find(*tp)
+                if partition is not None and partition.log.log_dir is not directory:
+                    self._begin(Move(partition, directory))
+
+    def _cut(self, partition: Partition, offset: int) -> None:
+        """The partition's log ends at `offset` now, or is empty there."""
+        move = self._moves.get(partition.tp)
+        if move is not None and move.partition is partition:
+            move.cut = offset if move.cut is None else min(move.cut, offset)
+
+    def _begin(self, move: Move) -> None:
+        self._moves[move.partition.tp] = move
+        self._start_soon(self._run, move)
+
+    async def _run(self, move: Move) -> None:
+        partition, damaged = move.partition, False
+        try:
+            with move.scope:
+                await self._copy(move)
+        except StorageError as e:
+            logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
+            self._replicas.storage_failed(e)
+        except KafkaError as e:  # a batch is damaged: it stays where `pk log verify` will find it
+            logger.error("%s stays in %s: %s", partition.tp, partition.log.log_dir.path, e)
+            damaged = True
+        finally:
+            if self._moves.get(partition.tp) is move:
+                del self._moves[partition.tp]
+            if move.future is not None and partition.log is not move.future:
+                wanted = damaged or move.scope.cancelled_caught or not self._is_here(partition)
+                with trio.CancelScope(shield=True):
+                    await self._leave(move.future, remove=wanted)
+
+    async def _leave(self, future: Log, *, remove: bool) -> None:
+        """Take a future log away, or leave it for the next start."""
+        try:
+            await offload(self._dirs.give_up if remove else _abandon, future)
+        except StorageError as e:
+            logger.error("%s could not be removed: %s", future.directory, e)
+
+    async def _copy(self, move: Move) -> None:
+        partition, now_ms = move.partition, self._replicas.clock.now_ms
+        log = partition.log
+        future = move.future = await offload(self._dirs.open_future, log, move.directory, now_ms())
+        while self._is_here(partition):
+            if partition.busy or self._quota.exceeded:
+                await trio.sleep(min(max(self._quota.wait_s, PATIENCE_S), LOOK_AGAIN_S))
+                continue
+            if move.cut is not None:
+                await self._cut_copy(move, future)
+                continue
+            if log.log_end_offset - future.log_end_offset and await self._catch_up(move, future):
+                continue
+            await offload(future.flush, directory=move.directory.path)
+            if partition.busy or move.cut is not None:
+                continue
+            missing = log.read_bytes(
+                max(future.log_end_offset, log.log_start_offset), COPY_BYTES, log.log_end_offset
+            )
+            if len(missing) >= COPY_BYTES:
+                continue
+            if self._switch(partition, future, missing):
+                await offload(move.directory.write_recovery_points)
+                return
+
+    async def _cut_copy(self, move: Move, future: Log) -> None:
+        """Cut the copy where the log was cut."""
+        offset, move.cut = move.cut, None
+        assert offset is not None
+        await offload(future.truncate_to, offset, directory=move.directory.path)
+
+    async def _catch_up(self, move: Move, future: Log) -> bool:
+        """Copy what is missing; whether so much that more has come meanwhile."""
+        partition = move.partition
+        try:
+            copied = await offload(_copy_some, partition.log, future, self._replicas.clock.now_ms())
+        except KafkaError:
+            if partition.busy or move.cut is not None:
+                return True  # the log was cut under our hands
+            raise
+        self._quota.passed(copied)
+        await trio.lowlevel.checkpoint()
+        return copied >= COPY_BYTES
+
+    def _switch(self, partition: Partition, future: Log, rest: bytes) -> bool:
+        """Copy the rest and change over, without a checkpoint: nobody appends or reads in between. False where the rest
+        was not all."""
+        log = partition.log
+        if rest:
+            future.append_as_follower(rest, self._replicas.clock.now_ms())
+        elif future.log_end_offset < log.log_end_offset:
+            # Compaction left nothing of what lies before an active segment that is empty.
+            future.roll_to(log.log_end_offset, self._replicas.clock.now_ms())
+        if future.log_end_offset != log.log_end_offset:
+            return False
+        future.log_start_offset = log.log_start_offset
+        if partition.config.flush_messages < NEVER:
+            future.flush()
+        future.config = log.config
+        path = self._dirs.promote(future, log)
+        partition.log = future
+        self._replicas.removed(path, partition.config.file_delete_delay_ms)
+        self._moved(partition)
+        logger.info("%s is in %s now", partition.tp, future.log_dir.path)
+        return True
+
+    def _is_here(self, partition: Partition) -> bool:
+        return self._replicas.find(*partition.tp) is partition and partition.offline is None
+
+
+def _abandon(future: Log) -> None:
+    future.abandon()
+
+
+def _copy_some(log: Log, future: Log, now_ms: int) -> int:
+    """In a thread: copy up to COPY_BYTES; how many it was."""
+    start = log.log_start_offset
+    if future.log_end_offset < start:
+        future.restart_at(start, now_ms)
+    if future.log_end_offset > log.log_end_offset:
+        future.truncate_to(log.log_end_offset)
+    try:
+        data = log.read_bytes(future.log_end_offset, COPY_BYTES, log.log_end_offset)
+    except KafkaError as e:
+        if e.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+        return COPY_BYTES  # retention took it meanwhile: again from where the log begins now
+    if data:
+        future.append_as_follower(data, now_ms)
+    return len(data)

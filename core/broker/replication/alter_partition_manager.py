@@ -1,0 +1,188 @@
+"""Asking the controller for changes of in-sync replicas (AlterPartition, KIP-497).
+
+A partition that this broker leads holds at most one proposal at a time; who has one is entered here. One request is under
+way at a time, for all partitions that are due, so a broker that lost a follower of a thousand partitions asks once. Nothing
+counts before the controller has said so, but that a replica which is to be added already holds the high watermark back.
+
+What an answer means, as Kafka has it: committed, or it was so already → the partition goes on from there. A member is not
+eligible → the partition takes the proposal back and tries again later (an earlier copy of it, whose answer did not come,
+does not count any more: the refusal began a partition epoch). The partition's epoch, its leader's epoch or the
+topic is not what the controller knows → it knows more than we do: the proposal stays until the image tells the rest. All
+else, and no answer at all → the same again, until an image makes it pointless.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.partition_environment import Proposal
+from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.values import Uuid
+from pk.core.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    PartitionData,
+    ResponsePartitionData,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+
+logger = logging.getLogger("pk.replication")
+
+RETRY_S: Final = 0.05
+"""After a request that failed, before the next."""
+TIMEOUT_MS: Final = 5_000
+"""How long one request may look for its controller. The next one asks for what is due by then."""
+LOOKED_AT_ONCE: Final = 256
+"""Partitions whose followers are looked at between two checkpoints."""
+
+NOT_DONE: Final = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
+"""The controller knows the partition as we do, and did nothing."""
+WAIT_FOR_IMAGE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    }
+)
+"""The controller knows the partition otherwise than we do."""
+
+Due = list[tuple[Partition, Proposal]]
+
+
+class IsrManager:
+    """Keeps the in-sync replicas of the partitions that this broker leads what they should be."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._due: dict[Partition, None] = {}
+        self._proposed = trio.Event()
+
+    def propose(self, partition: Partition) -> None:
+        """The partition has a `proposal`: ask for it soon."""
+        self._due[partition] = None
+        self._proposed.set()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            nursery.start_soon(self._ask_for_all)
+
+    async def _watch(self) -> None:
+        """Look for followers that have fallen behind, twice in `replica.lag.time.max.ms` as Kafka does."""
+        replicas = self._broker.replicas
+        while True:
+            await trio.sleep(replicas.lag_s / 2)
+            for i, partition in enumerate(list(replicas)):
+                if i % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                    await trio.lowlevel.checkpoint()
+                if partition.leads and partition.followers and partition.offline is None:
+                    self._look_at(partition)
+
+    def _look_at(self, partition: Partition) -> None:
+        slow = partition.shrink(self._broker.clock.time())
+        if slow:
+            logger.info(
+                "%s: %s not in sync any more; log end %d, high watermark %d",
+                partition.tp,
+                ", ".join(_state(partition, node) for node in slow),
+                partition.log.log_end_offset,
+                partition.high_watermark,
+            )
+        # One that was about to join, and held the watermark back, may have gone away; another may be let in by now.
+        partition.advance_high_watermark()
+        partition.expand()
+
+    async def _ask_for_all(self) -> None:
+        while True:
+            await self._proposed.wait()
+            self._proposed = trio.Event()
+            asked, self._due = list(self._due), {}
+            due = [(p, p.proposal) for p in asked if p.proposal is not None and p.leads]
+            if due and (again := await self._ask(due)):
+                await trio.sleep(RETRY_S)
+                for partition in again:
+                    self.propose(partition)
+
+    async def _ask(self, due: Due) -> list[Partition]:
+        """Ask for what is due; those that are to be asked for again."""
+        request = request_of(self._broker.node_id, self._broker.broker_epoch, due)
+        try:
+            answer: AlterPartitionResponse = await self._broker.link.request(
+                request, timeout_ms=TIMEOUT_MS
+            )
+        except KafkaError as e:
+            logger.warning("the controller was not told of %d ISRs: %s", len(due), e)
+            return [partition for partition, _ in due]
+        if answer.error_code:
+            logger.warning(
+                "the controller refused changes of ISRs: %s", error_name(answer.error_code)
+            )
+            return [partition for partition, _ in due]
+        answers = {
+            (topic.topic_id, data.partition_index): data
+            for topic in answer.topics
+            for data in topic.partitions
+        }
+        again: list[Partition] = []
+        for partition, proposal in due:
+            data = answers.get((partition.topic_id, partition.tp.partition))
+            if data is None or not take(partition, proposal, data):
+                again.append(partition)
+        return again
+
+
+def request_of(node_id: int, broker_epoch: int, due: Due) -> AlterPartitionRequest:
+    """One request for all of `due`."""
+    topics: dict[Uuid, TopicData] = {}
+    for partition, proposal in due:
+        topic = topics.get(partition.topic_id)
+        if topic is None:
+            topic = topics[partition.topic_id] = TopicData(topic_id=partition.topic_id)
+        topic.partitions.append(
+            PartitionData(
+                partition_index=partition.tp.partition,
+                leader_epoch=proposal.leader_epoch,
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=node, broker_epoch=epoch) for node, epoch in proposal.isr
+                ],
+                partition_epoch=proposal.partition_epoch,
+            )
+        )
+    return AlterPartitionRequest(
+        broker_id=node_id, broker_epoch=broker_epoch, topics=list(topics.values())
+    )
+
+
+def take(partition: Partition, proposal: Proposal, data: ResponsePartitionData) -> bool:
+    """Take the answer for one partition; False where it has to be asked for again."""
+    code = data.error_code
+    if code == ErrorCode.NONE:
+        logger.info("%s: in sync are %s", partition.tp, ", ".join(map(str, data.isr)))
+        partition.accepted(proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch)
+        return True
+    if code in NOT_DONE:
+        logger.info("%s: its ISR stays what it is: %s", partition.tp, error_name(code))
+        partition.refused(proposal)
+        return True
+    if code in WAIT_FOR_IMAGE:
+        logger.debug("%s: its ISR was not changed: %s", partition.tp, error_name(code))
+        return True
+    logger.warning("%s: its ISR was not changed: %s; asking again", partition.tp, error_name(code))
+    return False
+
+
+def _state(partition: Partition, node: int) -> str:
+    follower = partition.followers.get(node)
+    return f"{node} (at {follower.log_end_offset})" if follower is not None else str(node)

@@ -1,0 +1,144 @@
+"""Telling the controller in which log directory each replica of this broker lies (KIP-858).
+
+The controller places replicas on brokers, not in directories; where a broker has several, it says afterwards which it chose,
+and again when a replica has moved. A directory that fails is told by the heartbeat (`Replicas.offline_directories`): then the
+controller knows which replicas went with it. A broker with one directory has nothing to tell, unless it had others once: the
+controller waits for what lay there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from pk.core.broker.replication.partition import Partition
+from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.meta.image import Changes
+from pk.core.meta.partitions import SOMEWHERE
+from pk.core.values import Uuid
+from pk.core.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    DirectoryData,
+    PartitionData,
+    TopicData,
+)
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+
+logger = logging.getLogger("pk.replication")
+
+RETRY_S: Final = 0.5
+TIMEOUT_MS: Final = 5_000
+COMPARED_AT_ONCE: Final = 512
+"""Partitions of an image that are looked at between two checkpoints."""
+PARTITIONS_MAX: Final = 2250
+"""In one request, as Kafka's broker has it."""
+
+FINAL: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+"""The replica is not this broker's any more."""
+
+
+class DirectoryReports:
+    """What the controller is still to be told."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._due: dict[Partition, None] = {}
+        self._more = trio.Event()
+
+    async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
+        """An image is in force: report what it has in another directory than it is in."""
+        replicas = self._broker.replicas
+        changed = [partition.tp for partition in opened] + [c.tp for c in found.partitions]
+        for looked, tp in enumerate(dict.fromkeys(changed), 1):
+            partition = replicas.find(*tp)
+            if partition is not None:
+                self._compare(partition)
+            if not looked % COMPARED_AT_ONCE:
+                await trio.lowlevel.checkpoint()
+
+    def moved(self, partition: Partition) -> None:
+        """A replica lies in another directory now."""
+        self._compare(partition)
+
+    def _compare(self, partition: Partition) -> None:
+        if self._is_due(partition):
+            self._due[partition] = None
+            self._more.set()
+
+    def _is_due(self, partition: Partition) -> bool:
+        image, node_id = partition.image, self._broker.node_id
+        replicas = self._broker.replicas
+        if image is None or node_id not in image.replicas:
+            return False
+        known = image.directory(node_id)
+        if known in SOMEWHERE and len(replicas.directories) < 2:
+            return False
+        return (
+            known != partition.log.log_dir.directory_id
+            and replicas.find(*partition.tp) is partition
+        )
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            await self._more.wait()
+            self._more = trio.Event()
+            due = [partition for partition in self._due if self._is_due(partition)]
+            due, rest = due[:PARTITIONS_MAX], due[PARTITIONS_MAX:]
+            self._due = dict.fromkeys(rest)
+            if rest:
+                self._more.set()
+            if due and not await self._report(due):
+                await trio.sleep(RETRY_S)
+                for partition in due:
+                    self._compare(partition)
+
+    async def _report(self, due: list[Partition]) -> bool:
+        """Whether the controller knows now."""
+        request = self._request(due)
+        try:
+            answer: AssignReplicasToDirsResponse = await self._broker.link.request(
+                request, timeout_ms=TIMEOUT_MS
+            )
+        except KafkaError as e:
+            logger.warning("the controller was not told of %d directories: %s", len(due), e)
+            return False
+        codes = {
+            one.error_code
+            for directory in answer.directories
+            for topic in directory.topics
+            for one in topic.partitions
+        }
+        refused = [code for code in (answer.error_code, *codes) if code and code not in FINAL]
+        if refused:
+            logger.warning(
+                "the controller did not take %d directories: %s", len(due), error_name(refused[0])
+            )
+        return not refused
+
+    def _request(self, due: list[Partition]) -> AssignReplicasToDirsRequest:
+        directories: dict[Uuid, dict[Uuid, TopicData]] = {}
+        for partition in due:
+            topics = directories.setdefault(partition.log.log_dir.directory_id, {})
+            topic = topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id))
+            topic.partitions.append(PartitionData(partition_index=partition.tp.partition))
+        return AssignReplicasToDirsRequest(
+            broker_id=self._broker.node_id,
+            broker_epoch=self._broker.broker_epoch,
+            directories=[
+                DirectoryData(id=directory, topics=list(topics.values()))
+                for directory, topics in directories.items()
+            ],
+        )

@@ -1,0 +1,105 @@
+"""A follower as its leader knows it: what its fetches said, and when it last had everything.
+
+Kafka's rule for "in sync" is about time, not about records: a follower is caught up at the moment of a fetch that asks from
+the leader's log end, or from where that end was at its fetch before (then it had everything at that earlier moment). A
+follower that never quite reaches an end that moves on stays in sync so, as long as it is not further behind than the time
+between two of its fetches.
+
+A partition that does not move is not looked at in every fetch of its followers' sessions (fetch_sessions.py): one that had
+everything when it was looked at last had it still at the session's last request.
+"""
+
+from typing import Final
+
+from pk.core.broker.replication.fetch_sessions import FetchedPartition
+
+UNKNOWN_OFFSET: Final = -1
+NO_BROKER_EPOCH: Final = -1
+"""Of a Fetch that is too old to carry one, and of a broker that has not fetched yet: not checked by anybody."""
+NEVER: Final = float("-inf")
+
+
+class Follower:
+    """One follower of one partition. Times are seconds of trio's clock."""
+
+    __slots__ = (
+        "_caught_up_at",
+        "_fetched",
+        "_fetched_at",
+        "_leader_end",
+        "broker_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "node_id",
+    )
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.broker_epoch: int | None = None
+        """Of the registration under which it fetches, -1 where its Fetch is too old to say; None before its first."""
+        self.log_end_offset = UNKNOWN_OFFSET
+        self.log_start_offset = UNKNOWN_OFFSET
+        self._caught_up_at = NEVER
+        self._fetched_at = NEVER
+        self._fetched: FetchedPartition | None = None
+        """Its place in the session in which it fetches."""
+        self._leader_end = UNKNOWN_OFFSET
+        """The leader's log end at its last fetch."""
+
+    def reset(self, now: float, leader_end: int, *, new_leader: bool, in_sync: bool) -> None:
+        """A leader epoch begins: whoever is in sync by the controller's word gets the benefit of the doubt, and the
+        broker epoch has to be told anew."""
+        if new_leader:
+            self.log_end_offset = self.log_start_offset = self._leader_end = UNKNOWN_OFFSET
+            self._fetched_at = NEVER
+        else:
+            self._leader_end = leader_end
+            self._fetched_at = now if in_sync else NEVER
+        self._caught_up_at = now if in_sync else NEVER
+        self._fetched = None
+        self.broker_epoch = None
+
+    def fetched(
+        self,
+        offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        leader_end: int,
+        now: float,
+        fetched: FetchedPartition | None = None,
+        before: float = NEVER,
+    ) -> None:
+        """It fetches from `offset`: all below it has. `fetched` is its place in a session, if there is one, and `before`
+        when that session's request before this one came, if the partition was part of it."""
+        self._fetched_at = max(self._fetched_at, before)
+        if offset >= leader_end:
+            self._caught_up_at = now
+        elif offset >= self._leader_end:
+            self._caught_up_at = max(self._caught_up_at, self._fetched_at)
+        self.log_end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.broker_epoch = broker_epoch
+        self._leader_end = max(self._leader_end, leader_end)
+        self._fetched_at = now
+        self._fetched = fetched
+
+    @property
+    def caught_up_at(self) -> float:
+        """When it last had all that the leader had, as far as its fetches tell."""
+        fetched = self._fetched
+        if (
+            fetched is not None
+            and fetched.session is not None
+            and self.log_end_offset >= self._leader_end
+        ):
+            return max(self._caught_up_at, fetched.session.used_at)
+        return self._caught_up_at
+
+    def is_caught_up(self, leader_end: int, now: float, lag_s: float) -> bool:
+        """Whether it has all, or had it `lag_s` ago or later."""
+        return self.log_end_offset == leader_end or now - self.caught_up_at <= lag_s
+
+    @property
+    def told_epoch(self) -> int:
+        """Its broker epoch for AlterPartition: -1 where it is not known."""
+        return NO_BROKER_EPOCH if self.broker_epoch is None else self.broker_epoch

@@ -1,0 +1,599 @@
+"""A partition as its broker sees it: the log, who leads it, how far its readers may read.
+
+The leader's high watermark is the least log end of the *maximal* ISR: the replicas that the controller committed as in
+sync, and those it was asked to add (KIP-497). Counting one more can only hold the watermark back; a replica that is to go
+counts until the controller has said so. It does not move while fewer than `min.insync.replicas` are in sync (KIP-966), and
+never falls within a leader epoch. Where `flush.messages` asks for it, it does not pass what is synced here either: Kafka
+syncs inside the append, so nobody reads what a power cut could take back. Here the append returns at once and the watermark
+waits; one sync serves every produce that waits for it (group commit). A follower syncs before it fetches on, so what its
+fetch offset claims is as durable as its leader's log.
+
+A follower's high watermark is its leader's, as far as its own log goes. It starts where the checkpoint left it, and a new
+leader starts with what it has, which may be behind what the last leader told (`epoch_start_offset`, KIP-207).
+
+With one replica there are no followers, no proposals and nothing to wait for: nothing below costs such a partition more
+than a look at an empty dictionary.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from pk.core.broker.purgatory import Held, Purgatory
+from pk.core.broker.replication.fetch_sessions import FetchedPartition, FetchSession
+from pk.core.broker.replication.follower_state import NEVER, NO_BROKER_EPOCH, Follower
+from pk.core.broker.replication.partition_environment import Owner, Proposal
+from pk.core.config import TopicConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.failures import StorageError
+from pk.core.log.files import Data
+from pk.core.log.log import Appended, Log, Origin, Replicated
+from pk.core.meta.image import PartitionImage
+from pk.core.record.batch import BatchHeader, Timestamps, read_header
+from pk.core.values import NO_EPOCH, NO_LEADER, TopicPartition, Uuid
+
+READ_COMMITTED = 1
+PROPOSAL_BACKOFF_S = 0.1
+"""After the controller has refused a member for the ISR, how long the partition asks for nobody."""
+DROPPED_AT_ONCE = 32
+"""Segments whose files are renamed between two checkpoints."""
+
+
+class LogEnd:
+    """The purgatory's key for whoever waits for a log to grow, which is not the same as its watermark's moving."""
+
+    __slots__ = ()
+
+
+class Partition:
+    """One replica of one partition, on this broker. Also the purgatory's key for whoever waits for its high watermark."""
+
+    __slots__ = (
+        "_flushing",
+        "_held",
+        "_maximal",
+        "_owner",
+        "_patient_until",
+        "_purgatory",
+        "busy",
+        "config",
+        "end_key",
+        "epoch_start_offset",
+        "followers",
+        "high_watermark",
+        "image",
+        "isr",
+        "leader_epoch",
+        "leads",
+        "log",
+        "node_id",
+        "offline",
+        "partition_epoch",
+        "proposal",
+        "synced_offset",
+        "topic_id",
+        "tp",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        topic_id: Uuid,
+        log: Log,
+        config: TopicConfig,
+        *,
+        node_id: int,
+        purgatory: Purgatory,
+        owner: Owner[Partition],
+        high_watermark: int | None = None,
+    ) -> None:
+        """`high_watermark` is what the checkpoint says."""
+        self.tp = tp
+        self.topic_id = topic_id
+        self.log = log
+        self.config = config
+        self.node_id = node_id
+        self.image: PartitionImage | None = None
+        self.leader_epoch = NO_EPOCH
+        self.partition_epoch = NO_EPOCH
+        self.isr: tuple[int, ...] = ()
+        """The in-sync replicas, as the controller committed them last: the image may be a little behind."""
+        self.epoch_start_offset = log.log_end_offset
+        """Where our leadership began: below it, what the last leader acknowledged (KIP-207)."""
+        self.leads = False
+        self.busy = False
+        """Whether the log is being cut in a thread: nobody reads or appends meanwhile."""
+        self.offline: KafkaError | None = None
+        noted = log.log_start_offset if high_watermark is None else high_watermark
+        self.high_watermark = min(max(noted, log.log_start_offset), log.log_end_offset)
+        self.synced_offset = log.recovery_point
+        self.followers: dict[int, Follower] = {}
+        """The other replicas by node id, while we lead."""
+        self.proposal: Proposal | None = None
+        """The change of the ISR that is under way."""
+        self.end_key = LogEnd()
+        self.watchers: dict[FetchedPartition, FetchSession] = {}
+        """The sessions of followers that are to be told when something has moved."""
+        self._maximal: frozenset[int] = frozenset()
+        self._purgatory = purgatory
+        self._owner = owner
+        self._patient_until = 0.0
+        self._flushing = False
+        self._held = Held()
+        """Who waits for the high watermark."""
+
+    # --- what the controller says ---
+
+    def apply(self, image: PartitionImage) -> None:
+        """Take what the controller committed: who leads, in which epoch, who is in sync. Nothing happens where its
+        answers to AlterPartition have told more than `image` already.
+
+        A new epoch of our own leadership is written to the log's epochs before its first append (KIP-101).
+        """
+        if image.partition_epoch < self.partition_epoch:
+            return
+        self.image = image
+        leads = image.leader == self.node_id
+        led, old_epoch = self.leads, self.leader_epoch
+        if leads and image.leader_epoch != old_epoch:
+            self.log.assign_epoch_start(image.leader_epoch)
+            self.epoch_start_offset = self.log.log_end_offset
+        if image.partition_epoch > self.partition_epoch or image.leader_epoch != old_epoch:
+            # Else an answer has told of it before, and what was proposed since then may be committed already.
+            self._committed(image.isr)
+        self.leader_epoch = image.leader_epoch
+        self.leads = leads
+        self.partition_epoch = image.partition_epoch
+        if leads:
+            if len(image.replicas) > 1 or self.followers:
+                self._follow(image, new_epoch=image.leader_epoch != old_epoch, new_leader=not led)
+            self.appended()
+            self.expand()
+        elif self.followers:
+            self.followers = {}
+        self._wake_all()
+
+    def _follow(self, image: PartitionImage, *, new_epoch: bool, new_leader: bool) -> None:
+        """Keep an eye on the other replicas."""
+        known = {} if new_leader else self.followers
+        self.followers = {
+            node: known.get(node) or Follower(node)
+            for node in image.replicas
+            if node != self.node_id
+        }
+        if new_epoch:
+            now, end = self._owner.now(), self.log.log_end_offset
+            for node, follower in self.followers.items():
+                follower.reset(now, end, new_leader=new_leader, in_sync=node in image.isr)
+
+    def _committed(self, isr: tuple[int, ...]) -> None:
+        self.isr = isr
+        self.proposal = None
+        self._maximal = frozenset(isr)
+
+    # --- who may ask ---
+
+    def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """Raise what a client is told when it asks the wrong broker, or asks with an old or a future epoch (KIP-320)."""
+        if self.offline is not None:
+            raise self.offline
+        if not self.leads:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            self.check_epoch(current_leader_epoch)
+
+    def check_readable(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """Raise what keeps anybody from reading from this replica, leader or not."""
+        if self.offline is not None:
+            raise self.offline
+        self.check_epoch(current_leader_epoch)
+        if self.busy:
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{self.tp} is being truncated")
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Raise FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH; an epoch of -1 is not checked."""
+        if current_leader_epoch == NO_EPOCH or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+
+    @property
+    def leader(self) -> int:
+        """The node that leads the partition, or -1."""
+        return self.image.leader if self.image is not None else NO_LEADER
+
+    def follows(self, node_id: int) -> bool:
+        """Whether `node_id` is a replica of the partition."""
+        return self.image is not None and node_id in self.image.replicas
+
+    @property
+    def min_in_sync(self) -> int:
+        """`min.insync.replicas`, or as many as there are replicas, if that is less."""
+        return min(self.config.min_insync_replicas, len(self.followers) + 1)
+
+    @property
+    def under_min_isr(self) -> bool:
+        """Whether too few replicas are in sync for a promise."""
+        return len(self.isr) < self.min_in_sync
+
+    def check_in_sync(self) -> None:
+        """Raise NOT_ENOUGH_REPLICAS where acks=all could not be promised (`min.insync.replicas`)."""
+        if self.followers and len(self.isr) < self.min_in_sync:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, self._too_few())
+
+    def _too_few(self) -> str:
+        return (
+            f"{self.tp}: {len(self.isr)} of the replicas are in sync, "
+            f"min.insync.replicas is {self.config.min_insync_replicas}"
+        )
+
+    # --- the leader's log ---
+
+    def delete_before(self, offset: int) -> None:
+        """Drop what lies before `offset`, which is not above the high watermark (DeleteRecords). Nobody reads it from now on;
+        files are renamed a few segments at a time."""
+        if self.log.delete_before(offset, DROPPED_AT_ONCE):
+            self._owner.dropped(self)
+        self.touch()
+
+    def append(
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader | None = None,
+        *,
+        now_ms: int,
+        acks_all: bool = True,
+        origin: Origin = Origin.COORDINATOR,
+        timestamps: Timestamps | None = None,
+    ) -> Appended:
+        """Append one batch as the leader. A client's has passed `record_validation.admit`, which found its `timestamps`.
+
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, what the log finds wrong, KAFKA_STORAGE_ERROR.
+        """
+        self.check_leader()
+        if acks_all:
+            self.check_in_sync()
+        if header is None:
+            header = read_header(batch, 0)
+        try:
+            appended = self.log.append_as_leader(
+                batch, header, self.leader_epoch, now_ms, origin=origin, timestamps=timestamps
+            )
+        except StorageError as e:
+            if not e.undone:
+                self._owner.failed(self, e)
+            raise
+        if not appended.duplicate:
+            self.appended(appended.rolled)
+        return appended
+
+    def appended(self, rolled: bool = False) -> None:
+        """The log has grown: start the sync that `flush.messages` asks for, else let readers see it.
+
+        A segment that is full is synced too, as Kafka does; nobody waits for that.
+        """
+        log = self.log
+        if self.followers:
+            self._purgatory.touch(self.end_key)
+            self._tell_watchers(wake=True)
+        if self._flushing:
+            return
+        if log.log_end_offset - log.durable_offset >= self.config.flush_messages:
+            self._flushing = True
+            self._owner.flush(self)
+            return
+        self.advance_high_watermark()
+        if rolled:
+            self._owner.flush(self)
+
+    def flushed(self, offset: int) -> None:
+        """The log is synced below `offset`: go on syncing if more has come that asks for it, else let readers see it."""
+        self.synced_offset = max(self.synced_offset, offset)
+        self._purgatory.touch(self)
+        if not self._flushing:
+            return
+        log = self.log
+        unsynced = log.log_end_offset - self.synced_offset
+        if unsynced >= self.config.flush_messages and self.offline is None:
+            self.advance_high_watermark()
+            self._owner.flush(self)
+            return
+        self._flushing = False
+        self.advance_high_watermark()
+
+    @property
+    def flushing(self) -> bool:
+        """Whether a sync is under way that produces wait for."""
+        return self._flushing
+
+    def advance_high_watermark(self) -> None:
+        """Move the leader's high watermark to where it may be; wake who waits for it."""
+        if not self.leads:
+            return
+        end = self.synced_offset if self._flushing else self.log.log_end_offset
+        if end > self.high_watermark:
+            if self.followers:
+                end = self._least_end(end)
+            if end > self.high_watermark:
+                self._moved(end)
+
+    def _least_end(self, end: int) -> int:
+        """The least log end of the maximal ISR and of those that may be about to join it (waiting for these lets them
+        catch up), at most `end`; none where too few are in sync."""
+        if len(self.isr) < self.min_in_sync:
+            return self.high_watermark
+        maximal = self._maximal
+        for node, follower in self.followers.items():
+            if follower.log_end_offset < end and (node in maximal or self._may_join_soon(follower)):
+                end = follower.log_end_offset
+        return end
+
+    def _may_join_soon(self, follower: Follower) -> bool:
+        owner = self._owner
+        return follower.is_caught_up(
+            self.log.log_end_offset, owner.now(), owner.lag_s
+        ) and self._is_eligible(follower)
+
+    def _moved(self, high_watermark: int) -> None:
+        self.high_watermark = high_watermark
+        self._purgatory.touch(self)
+        if self.watchers:
+            self._tell_watchers(wake=False)
+        self._held.release(high_watermark)
+
+    def end_offset(self, isolation_level: int) -> int:
+        """Where a reader of this isolation level has to stop."""
+        if isolation_level == READ_COMMITTED:
+            return self.log.last_stable_offset(self.high_watermark)
+        return self.high_watermark
+
+    # --- followers, as the leader sees them ---
+
+    def watch(self, fetched: FetchedPartition, session: FetchSession) -> None:
+        """Tell a follower's session from now on when something has moved here."""
+        if fetched not in self.watchers:
+            self.watchers = {f: s for f, s in self.watchers.items() if f.session is s}
+            self.watchers[fetched] = session
+
+    def _tell_watchers(self, *, wake: bool) -> None:
+        """Something has moved; with `wake`, something that a request which waits is to be answered for."""
+        for fetched, session in self.watchers.items():
+            if fetched.session is session:
+                session.dirty[fetched.key] = fetched
+                if wake:
+                    self._purgatory.touch(session)
+
+    def follower_fetched(
+        self,
+        node_id: int,
+        broker_epoch: int,
+        fetch_offset: int,
+        log_start_offset: int,
+        now: float,
+        fetched: FetchedPartition | None = None,
+        before: float = NEVER,
+    ) -> None:
+        """A follower fetches from `fetch_offset`, so it has what lies below. Its `log_start_offset` is its own log's;
+        `fetched` and `before` as in `Follower.fetched`.
+
+        Raises KafkaError(NOT_LEADER_OR_FOLLOWER) for one that is no replica here, or whose broker epoch is not its last.
+        """
+        follower = self.followers.get(node_id)
+        if follower is None:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{node_id} is no replica of {self.tp}"
+            )
+        if broker_epoch != NO_BROKER_EPOCH:
+            broker = self._owner.broker(node_id)
+            if broker is not None and broker.broker_epoch > broker_epoch:
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"broker {node_id} fetches {self.tp} under epoch {broker_epoch}, "
+                    f"but has registered again with {broker.broker_epoch}",
+                )
+        had, started = follower.log_end_offset, follower.log_start_offset
+        end = self.log.log_end_offset
+        follower.fetched(fetch_offset, log_start_offset, broker_epoch, end, now, fetched, before)
+        if node_id not in self._maximal:
+            self._expand(follower)
+        if fetch_offset != had:
+            self.advance_high_watermark()
+        if log_start_offset != started:
+            self._purgatory.touch(self)
+
+    def _is_eligible(self, follower: Follower) -> bool:
+        """Whether the controller would take it into the ISR: alive, and the incarnation that it knows (KIP-841, 903)."""
+        broker = self._owner.broker(follower.node_id)
+        return (
+            broker is not None
+            and broker.may_lead
+            and follower.broker_epoch in (NO_BROKER_EPOCH, broker.broker_epoch)
+        )
+
+    def _expand(self, follower: Follower) -> None:
+        """Ask for a follower to be taken into the ISR, once it has all that is committed and has reached our epoch."""
+        if (
+            self.proposal is None
+            and follower.log_end_offset >= self.high_watermark
+            and follower.log_end_offset >= self.epoch_start_offset
+            and self._is_eligible(follower)
+            and self._owner.now() >= self._patient_until
+        ):
+            self._propose((*self.isr, follower.node_id), follower.node_id)
+
+    def expand(self) -> None:
+        """Ask for a follower that has everything and may join by now: while a proposal was under way, none could be asked
+        for. (Others have to fetch once more: who stays away must not come and go.)"""
+        if self.followers and len(self._maximal) <= len(self.followers):
+            end, now = self.log.log_end_offset, self._owner.now()
+            for node, follower in self.followers.items():
+                if node not in self._maximal and follower.is_caught_up(end, now, self._owner.lag_s):
+                    self._expand(follower)
+
+    def shrink(self, now: float) -> list[int]:
+        """Ask for the members of the ISR to be removed that have not been caught up for `replica.lag.time.max.ms`;
+        which those are."""
+        if self.proposal is not None or not self.leads or len(self.isr) < 2:
+            return []
+        end, lag_s, followers = self.log.log_end_offset, self._owner.lag_s, self.followers
+        slow = [
+            node
+            for node in self.isr
+            if node != self.node_id
+            and (node not in followers or not followers[node].is_caught_up(end, now, lag_s))
+        ]
+        if slow:
+            self._propose(tuple(node for node in self.isr if node not in slow), None)
+        return slow
+
+    def _propose(self, isr: tuple[int, ...], joining: int | None) -> None:
+        told = {node: follower.told_epoch for node, follower in self.followers.items()}
+        if (ourselves := self._owner.broker(self.node_id)) is not None:
+            told[self.node_id] = ourselves.broker_epoch
+        members = tuple((node, told.get(node, NO_BROKER_EPOCH)) for node in isr)
+        self.proposal = Proposal(members, self.leader_epoch, self.partition_epoch, joining)
+        if joining is not None:
+            self._maximal = frozenset(isr)
+        self._owner.propose(self)
+
+    def accepted(
+        self, proposal: Proposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+    ) -> None:
+        """The controller has committed what was proposed, or says that it was so already."""
+        if (
+            self.proposal is proposal
+            and leader_epoch == self.leader_epoch
+            and partition_epoch >= self.partition_epoch
+        ):
+            self.partition_epoch = partition_epoch
+            self._committed(isr)
+            self.advance_high_watermark()
+            self.expand()
+            self._wake_all()
+
+    def refused(self, proposal: Proposal) -> None:
+        """The controller has said that it did not do what was proposed, and never will: things are as they were."""
+        if self.proposal is proposal:
+            self._committed(self.isr)
+            self._patient_until = self._owner.now() + PROPOSAL_BACKOFF_S
+            self.advance_high_watermark()
+
+    @property
+    def low_watermark(self) -> int:
+        """The least log start of all replicas that are alive: what DeleteRecords waits for."""
+        low = self.log.log_start_offset
+        for node, follower in self.followers.items():
+            if follower.log_start_offset < low:
+                broker = self._owner.broker(node)
+                if broker is not None and not broker.fenced:
+                    low = follower.log_start_offset
+        return low
+
+    # --- as a follower ---
+
+    def append_as_follower(self, data: Data, leader_epoch: int, now_ms: int) -> Replicated:
+        """Append the whole batches that the leader of `leader_epoch` gave; a batch of a later epoch and what is behind
+        it are left out. Raises CorruptBatch, KafkaError, StorageError as `Log.append_as_follower` does."""
+        try:
+            replicated = self.log.append_as_follower(data, now_ms, epoch_max=leader_epoch)
+        except StorageError as e:
+            if not e.undone:
+                self._owner.failed(self, e)
+            raise
+        if replicated.rolled:
+            self._owner.flush(self)
+        self._purgatory.touch(self.end_key)
+        return replicated
+
+    def follow_high_watermark(self, high_watermark: int) -> None:
+        """Take the leader's high watermark, as far as the log goes."""
+        high_watermark = min(high_watermark, self.log.log_end_offset)
+        if high_watermark > self.high_watermark:
+            self._moved(high_watermark)
+
+    def follow_log_start(self, offset: int) -> bool:
+        """Drop what the leader has dropped; whether that was anything."""
+        offset = min(offset, self.log.log_end_offset)
+        if offset <= self.log.log_start_offset:
+            return False
+        self.high_watermark = max(self.high_watermark, offset)
+        self.delete_before(offset)
+        return True
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether `flush.messages` asks for a sync before the leader may count on what was appended last."""
+        log = self.log
+        return log.log_end_offset - log.durable_offset >= self.config.flush_messages
+
+    def truncated(self) -> None:
+        """The log was cut, or begun anew: nothing may be claimed beyond its end."""
+        end, start = self.log.log_end_offset, self.log.log_start_offset
+        self.high_watermark = max(min(self.high_watermark, end), start)
+        self.synced_offset = min(self.synced_offset, end)
+        self.touch()
+
+    # --- waiting ---
+
+    async def wait_for_high_watermark(self, offset: int, deadline: float, epoch: int) -> bool:
+        """Wait until the high watermark has reached `offset`; False when `deadline` (trio's clock) passes first.
+
+        `epoch` is the leader epoch in which was appended what lies below: in a later one something else may lie there, and
+        the watermark tells nothing of it. Raises NOT_LEADER_OR_FOLLOWER when that is over, NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        when fewer than `min.insync.replicas` stayed in sync, KAFKA_STORAGE_ERROR when the disk is gone.
+        """
+        with trio.CancelScope(deadline=deadline):
+            while self.high_watermark < offset and self._holds(epoch):
+                await self._held.wait(offset)
+        if self.offline is not None:
+            raise self.offline
+        if self.leader_epoch != epoch or not self.leads:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self.high_watermark < offset and self.under_min_isr:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self._too_few())
+        return self.high_watermark >= offset
+
+    def _holds(self, epoch: int) -> bool:
+        """Whether what was appended in `epoch` can still be promised."""
+        return (
+            self.leads
+            and self.leader_epoch == epoch
+            and self.offline is None
+            and not (self.followers and self.under_min_isr)
+        )
+
+    async def wait_for_flush(self, offset: int, deadline: float) -> bool:
+        """Wait until what lies below `offset` is synced, or no sync is asked for any more. Raises as the above."""
+
+        def ready() -> bool:
+            return self.synced_offset >= offset or not self._flushing
+
+        await self._purgatory.until(ready, (self,), deadline)
+        if self.offline is not None:
+            raise self.offline
+        return ready()
+
+    def touch(self) -> None:
+        """Have everyone look again who waits for the partition, in whatever way."""
+        self._purgatory.touch(self)
+        self._purgatory.touch(self.end_key)
+        if self.watchers:
+            self._tell_watchers(wake=True)
+
+    def _wake_all(self) -> None:
+        """The same, and those who wait for the high watermark."""
+        self._held.release_all()
+        self.touch()
+
+    def fail(self, error: KafkaError) -> None:
+        """The disk below is gone: everyone who waits is told, and whoever comes."""
+        self.offline = error
+        self._flushing = False
+        self._wake_all()
+
+    def stop(self) -> None:
+        """The partition is deleted or moved away."""
+        self.leads = False
+        self._wake_all()

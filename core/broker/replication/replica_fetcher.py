@@ -1,0 +1,530 @@
+"""Fetching from one leader: all partitions that this broker follows there, in one fetch session (KIP-227).
+
+A fetcher is a task with a channel of its own to the leader, since an answer that waits for records holds what is behind it.
+A request names the partitions whose position has changed since the one before; the leader remembers the others. It carries
+the epoch of the last record each log has, and the leader answers with where the logs part if they do (KIP-595): then the log
+is cut (core/broker/replication/truncation.py) and asked for again.
+
+One request waits at the leader for records to come. When partitions come meanwhile (their leader is new), the next request
+follows at once; the leader then answers the first, so nobody waits for the end of a long poll to be replicated again.
+
+What comes is whole batches, checked by their CRC and written as they are. Nothing is awaited between looking at a
+partition's state and appending to its log; where the loop was left meanwhile, the state is looked at again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import trio
+
+from pk.core.broker.peers import Channel, PeerLost
+from pk.core.broker.replication.alignment import Alignment, Divergence, Followed, Wish
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replication_quotas import is_throttled
+from pk.core.errors import ErrorCode, KafkaError, error_name
+from pk.core.log.failures import StorageError
+from pk.core.record.batch import HEADER_BYTES, iter_headers
+from pk.core.values import ZERO_UUID, TopicIdPartition, Uuid
+from pk.core.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+
+logger = logging.getLogger("pk.replication")
+
+CONNECT_MS: Final = 5_000
+UNREGISTERED_S: Final = 0.05
+"""How often a broker that is not registered looks whether it is."""
+BACKOFF_S_MIN: Final = 0.01
+"""The first wait after a failure; it doubles up to `replica.fetch.backoff.ms`. The leader may only be a little behind with
+the image that makes it one."""
+AN_INSTANT_S: Final = 1e-6
+"""A wait that is shorter is none: added to the time it may not change it, and would never end."""
+APPENDED_AT_ONCE: Final = 1 << 20
+"""Bytes that are appended between two checkpoints."""
+VERSION_DIVERGING_EPOCH: Final = 12
+VERSION_REPLICA_STATE: Final = 15
+FETCH: Final = 1
+
+SESSION_ERRORS: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+PASSING: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""One of us has not heard yet what the other has: the image tells."""
+
+
+class _Asked:
+    """A request under way."""
+
+    __slots__ = ("answer", "error", "full", "number")
+
+    def __init__(self, number: int, full: bool) -> None:
+        self.number = number
+        self.full = full
+        self.answer: FetchResponse | None = None
+        self.error: Exception | None = None
+
+
+class Fetcher:
+    """Everything this broker fetches from one leader by one channel. `run` is its task."""
+
+    def __init__(self, broker: Broker, leader: int, index: int) -> None:
+        self.leader = leader
+        self.index = index
+        """Which of `num.replica.fetchers` it is."""
+        self.scope = trio.CancelScope()
+        self._broker = broker
+        self._followed: dict[TopicIdPartition, Followed] = {}
+        self._dirty: dict[TopicIdPartition, Followed] = {}
+        """Those whose position the leader may not know."""
+        self._forgotten: dict[TopicIdPartition, str] = {}
+        """Those that the leader's session knows and that are not fetched any more."""
+        self._paused: dict[TopicIdPartition, Followed] = {}
+        self._to_flush: dict[Partition, None] = {}
+        """Those that came with records that are to be synced before the leader counts on them."""
+        self._moved = trio.Event()
+        """Set when something happened that the task may wait for."""
+        self._urgent = False
+        """Whether partitions came that the request under way does not name."""
+        self._number = 0
+        self._session_id = 0
+        self._session_epoch = 0
+        self._refused = False
+        """Whether the leader had no place for a session."""
+        self._backoff_s = 0.0
+        self._alignment = Alignment(broker, leader, self._is_current, self._fail)
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def add(self, partition: Partition) -> None:
+        """Fetch a partition from here on; one that is fetched already begins anew, in its new leader epoch."""
+        followed = Followed(partition)
+        followed.since = self._number + 1
+        old = self._followed.pop(followed.key, None)
+        if old is not None:
+            self._drop(old)
+        self._followed[followed.key] = self._dirty[followed.key] = followed
+        if partition.must_flush:
+            self._to_flush[partition] = None
+        self._urgent = True
+        self._backoff_s = 0.0
+        self._moved.set()
+
+    def remove(self, partition: Partition) -> None:
+        """Fetch it no more; what is being cut is cut to the end."""
+        followed = self._followed.pop(
+            TopicIdPartition(partition.topic_id, partition.tp.partition), None
+        )
+        if followed is not None:
+            self._drop(followed)
+
+    def _drop(self, followed: Followed) -> None:
+        self._dirty.pop(followed.key, None)
+        self._paused.pop(followed.key, None)
+        if followed.told is not None:
+            self._forgotten[followed.key] = followed.partition.tp.topic
+
+    def _is_current(self, followed: Followed) -> bool:
+        """Whether it is still fetched, in the epoch in which it was asked for."""
+        return self._followed.get(followed.key) is followed and followed.partition.offline is None
+
+    # --- the task ---
+
+    async def run(self) -> None:
+        """Fetch until cancelled (`scope`)."""
+        with self.scope:
+            while True:
+                try:
+                    lost = await self._fetch_over(await self._connect())
+                except (PeerLost, KafkaError) as e:
+                    lost = e
+                logger.info("fetching from broker %d: %s", self.leader, lost)
+                self._backoff_s = min(max(self._backoff_s * 2, BACKOFF_S_MIN), self._backoff_s_max)
+                self._moved = trio.Event()
+                await self._wait(self._backoff_s)
+
+    @property
+    def _backoff_s_max(self) -> float:
+        return max(self._broker.config.replica_fetch_backoff_ms / 1000, BACKOFF_S_MIN)
+
+    async def _connect(self) -> Channel:
+        while not self._followed or self._broker.broker_epoch < 0:
+            await self._wait(UNREGISTERED_S if self._followed else float("inf"))
+        endpoint = self._broker.inter_broker_endpoint(self.leader)
+        if endpoint is None:
+            raise PeerLost(f"no address of broker {self.leader} is known")
+        return await self._broker.peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
+
+    async def _fetch_over(self, channel: Channel) -> Exception:
+        """Fetch over one channel until it breaks, or the leader refuses; returns why."""
+        self._reset_session()
+        channel.when_lost(lambda: self._broker.suspect(self.leader))
+        try:
+            async with trio.open_nursery() as nursery:
+                try:
+                    await self._go_on(channel, nursery)
+                except (PeerLost, KafkaError) as e:
+                    nursery.cancel_scope.cancel()
+                    return e
+        finally:
+            channel.close()
+        raise AssertionError("unreachable")
+
+    async def _go_on(self, channel: Channel, nursery: trio.Nursery) -> None:
+        """Request after request, until one fails."""
+        under_way: deque[_Asked] = deque()
+        while True:
+            if channel.version_of(FETCH) < VERSION_DIVERGING_EPOCH:
+                await self._alignment.ask(channel, self._dirty.values())
+            if self._to_flush:
+                to_flush, self._to_flush = self._to_flush, {}
+                await self._flush(to_flush)
+            if not under_way or (len(under_way) == 1 and self._may_overtake(under_way[0])):
+                request = self._request(channel.version_of(FETCH))
+                if request is not None:
+                    asked = _Asked(self._number, request.session_epoch == 0)
+                    under_way.append(asked)
+                    nursery.start_soon(self._ask, channel, request, asked)
+            if not under_way:
+                await self._wait(self._paused_for())
+                continue
+            first = under_way[0]
+            while first.answer is None and not (len(under_way) == 1 and self._may_overtake(first)):
+                if first.error is not None:
+                    raise first.error
+                # Whose pause is over has to wait all the same where no other request may follow.
+                may_follow = len(under_way) == 1 and self._has_session(first)
+                await self._wait(self._paused_for() if may_follow else float("inf"))
+            if first.answer is not None:
+                self._backoff_s = 0.0
+                await self._take(channel, under_way.popleft(), first.answer)
+
+    def _may_overtake(self, asked: _Asked) -> bool:
+        """Whether another request is to follow before this one is answered: not where this one opens the session."""
+        if not self._has_session(asked):
+            return False
+        return self._urgent or (bool(self._paused) and not self._paused_for())
+
+    def _has_session(self, asked: _Asked) -> bool:
+        return not asked.full and self._session_id != 0
+
+    async def _ask(self, channel: Channel, request: FetchRequest, asked: _Asked) -> None:
+        timeout_ms = request.max_wait_ms + self._broker.config.replica_socket_timeout_ms
+        try:
+            asked.answer = await channel.request(request, timeout_ms=timeout_ms)
+        except (PeerLost, KafkaError) as e:
+            asked.error = e
+        self._moved.set()
+
+    async def _wait(self, timeout_s: float) -> None:
+        """Until something happens, or the time is up."""
+        with trio.move_on_after(timeout_s):
+            await self._moved.wait()
+        self._moved = trio.Event()
+
+    # --- what is asked ---
+
+    def _reset_session(self) -> None:
+        """The leader's session is not what we think: the next request opens a new one, and names everything."""
+        self._session_epoch = 0
+        self._forgotten.clear()
+        for followed in self._followed.values():
+            followed.told = None
+            if followed.key not in self._paused:
+                self._dirty[followed.key] = followed
+
+    def _request(self, version: int) -> FetchRequest | None:
+        """The next request; None where there is nothing to fetch."""
+        self._resume()
+        config, broker = self._broker.config, self._broker
+        topics: dict[str, FetchTopic] = {}
+        throttled = self._broker.quotas.follower.exceeded
+        for key, followed in list(self._dirty.items()):
+            partition = followed.partition
+            if throttled and not followed.in_sync and self._is_throttled(partition):
+                self._pause(followed, self._broker.quotas.follower.wait_s)
+                continue
+            log = partition.log
+            wish = (
+                followed.leader_epoch,
+                log.log_end_offset,
+                log.latest_epoch,
+                log.log_start_offset,
+            )
+            if wish != followed.told:
+                self._name(topics, followed, wish, version)
+            del self._dirty[key]
+        fetched = len(self._followed) - len(self._paused)
+        if not fetched and (not self._forgotten or self._session_epoch == 0):
+            return None
+        forgotten: dict[Uuid, ForgottenTopic] = {}
+        for (topic_id, number), name in self._forgotten.items():
+            entry = forgotten.setdefault(topic_id, ForgottenTopic(topic=name, topic_id=topic_id))
+            entry.partitions.append(number)
+        self._forgotten.clear()
+        self._urgent = False
+        self._number += 1
+        opening = self._session_epoch == 0
+        request = FetchRequest(
+            # A session is opened at once: only behind that answer may another request follow.
+            max_wait_ms=0 if opening and not self._refused else config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=[] if opening else list(forgotten.values()),
+        )
+        if version >= VERSION_REPLICA_STATE:
+            request.replica_state = ReplicaState(
+                replica_id=broker.node_id, replica_epoch=broker.broker_epoch
+            )
+        else:
+            request.replica_id = broker.node_id
+        if not opening:
+            self._session_epoch = self._session_epoch % 0x7FFFFFFF + 1
+        return request
+
+    def _name(
+        self, topics: dict[str, FetchTopic], followed: Followed, wish: Wish, version: int
+    ) -> None:
+        """Have the request say where the partition stands."""
+        partition = followed.partition
+        name, number = partition.tp
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = FetchTopic(topic=name, topic_id=partition.topic_id)
+        epoch, offset, last_epoch, log_start = wish
+        topic.partitions.append(
+            FetchPartition(
+                partition=number,
+                current_leader_epoch=epoch,
+                fetch_offset=offset,
+                last_fetched_epoch=last_epoch if version >= VERSION_DIVERGING_EPOCH else -1,
+                log_start_offset=log_start,
+                partition_max_bytes=self._broker.config.replica_fetch_max_bytes,
+            )
+        )
+        followed.told = wish
+        self._forgotten.pop(followed.key, None)
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        replicas = partition.config.follower_replication_throttled_replicas
+        return is_throttled(replicas, partition.tp.partition, self._broker.node_id)
+
+    # --- partitions that have to wait ---
+
+    def _pause(self, followed: Followed, wait_s: float) -> None:
+        """Leave it out for a while; it has to be named again then."""
+        followed.paused_until = self._broker.clock.time() + wait_s
+        if followed.told is not None:
+            followed.told = None
+            self._forgotten[followed.key] = followed.partition.tp.topic
+        self._dirty.pop(followed.key, None)
+        self._paused[followed.key] = followed
+
+    def _resume(self) -> None:
+        if self._paused:
+            now = self._broker.clock.time()
+            for key, followed in list(self._paused.items()):
+                if followed.paused_until - now < AN_INSTANT_S:
+                    del self._paused[key]
+                    self._dirty[key] = followed
+
+    def _paused_for(self) -> float:
+        """Until when nothing is to be done, in seconds from now."""
+        if not self._paused:
+            return float("inf")
+        until = min(followed.paused_until for followed in self._paused.values())
+        left = until - self._broker.clock.time()
+        return left if left >= AN_INSTANT_S else 0.0
+
+    def _fail(self, followed: Followed, why: str, level: int = logging.WARNING) -> None:
+        """Something is wrong with it: try again later, and later each time."""
+        followed.backoff_s = min(max(followed.backoff_s * 2, BACKOFF_S_MIN), self._backoff_s_max)
+        partition = followed.partition
+        logger.log(
+            level,
+            "%s cannot be fetched from broker %d in epoch %d at offset %d: %s",
+            partition.tp, self.leader, followed.leader_epoch, partition.log.log_end_offset, why,
+        )  # fmt: skip
+        self._pause(followed, followed.backoff_s)
+
+    # --- what is answered ---
+
+    async def _take(self, channel: Channel, asked: _Asked, answer: FetchResponse) -> None:
+        """Do what an answer asks for: append, cut, begin anew, try again. Raises KafkaError where it is refused whole."""
+        if answer.error_code in SESSION_ERRORS:
+            self._reset_session()
+            return
+        if answer.error_code:
+            raise KafkaError(answer.error_code)
+        if asked.full:
+            self._refused = not answer.session_id
+        if asked.full and answer.session_id:
+            self._session_id, self._session_epoch = answer.session_id, 1
+        elif answer.session_id != self._session_id or not answer.session_id:
+            # It has no place for a session, or has closed ours.
+            self._session_id = answer.session_id
+            self._reset_session()
+        news = _News()
+        for topic in answer.responses:
+            for data in topic.partitions:
+                followed = self._find(topic.topic_id, topic.topic, data.partition_index)
+                if followed is not None and followed.since <= asked.number:
+                    await self._take_one(followed, data, news)
+        if news.cuts:
+            await self._alignment.cut(news.cuts)
+        for followed in news.out_of_range:
+            await self._alignment.begin_anew(channel, followed)
+        if news.to_flush:
+            await self._flush(news.to_flush)
+
+    def _find(self, topic_id: Uuid, topic: str, number: int) -> Followed | None:
+        if topic_id == ZERO_UUID:  # a version that goes by names
+            partition = self._broker.replicas.find(topic, number)
+            topic_id = partition.topic_id if partition is not None else ZERO_UUID
+        return self._followed.get(TopicIdPartition(topic_id, number))
+
+    async def _take_one(self, followed: Followed, data: PartitionData, news: _News) -> None:
+        partition, code = followed.partition, data.error_code
+        if not self._is_current(followed):
+            if partition.offline is not None:
+                self.remove(partition)
+            return
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._dirty[followed.key] = followed
+            news.out_of_range.append(followed)
+        elif code:
+            level = logging.INFO if code in PASSING else logging.WARNING
+            self._fail(followed, error_name(code), level)
+        elif data.diverging_epoch.end_offset >= 0:
+            self._dirty[followed.key] = followed
+            news.cuts.append(
+                (followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            )
+        else:
+            try:
+                if data.records:
+                    await self._append(followed, data.records, news)
+                if self._is_current(followed):
+                    partition.follow_high_watermark(data.high_watermark)
+                    if partition.follow_log_start(data.log_start_offset):
+                        self._dirty[followed.key] = followed
+                    followed.in_sync = partition.log.log_end_offset >= data.high_watermark
+                    followed.backoff_s = 0.0
+            except StorageError as e:
+                if not e.undone:
+                    self._broker.replicas.failed(partition, e)
+                self._fail(followed, str(e))
+            except KafkaError as e:
+                self._fail(followed, f"what came is refused: {e}", logging.ERROR)
+            except Exception:  # noqa: BLE001 (what it is, it is this partition's)
+                self._give_up(followed)
+
+    def _give_up(self, followed: Followed) -> None:
+        """Something that nobody foresaw came of what was fetched for it. As Kafka does, fetch it no more until its leader
+        epoch is another one: it falls out of the ISR, and the others go on."""
+        partition = followed.partition
+        logger.exception(
+            "%s is not fetched any more from broker %d in epoch %d: at offset %d it failed",
+            partition.tp, self.leader, followed.leader_epoch, partition.log.log_end_offset,
+        )  # fmt: skip
+        self.remove(partition)
+
+    async def _append(self, followed: Followed, records: Any, news: _News) -> None:
+        """Append what came, as far as it is news. Raises CorruptBatch, KafkaError, StorageError."""
+        partition = followed.partition
+        self._dirty[followed.key] = followed
+        try:
+            await self._append_pieces(followed, records, news)
+        finally:  # what lies before a batch that is refused is there too
+            if partition.must_flush:
+                news.to_flush.append(partition)
+
+    async def _append_pieces(self, followed: Followed, records: Any, news: _News) -> None:
+        partition, now_ms = followed.partition, self._broker.clock.now_ms()
+        with memoryview(records) as view:
+            if self._is_throttled(partition):
+                self._broker.quotas.follower.passed(len(view))
+            for begin, end, base in _pieces(view, partition.log.log_end_offset):
+                if news.appended >= APPENDED_AT_ONCE:
+                    news.appended = 0
+                    await trio.lowlevel.checkpoint()
+                    if not self._is_current(followed):
+                        return
+                log = partition.log
+                if base < log.log_end_offset == log.log_start_offset:
+                    # The leader's log begins inside of this batch (DeleteRecords), and ours is empty.
+                    await self._alignment.restart(followed, base)
+                    if not self._is_current(followed):
+                        return
+                with view[begin:end] as piece:
+                    partition.append_as_follower(piece, followed.leader_epoch, now_ms)
+                news.appended += end - begin
+
+    async def _flush(self, partitions: Iterable[Partition]) -> None:
+        """Sync what `flush.messages` asks for before the leader is told that it is here."""
+        async with trio.open_nursery() as nursery:
+            for partition in list(partitions):
+                nursery.start_soon(self._broker.replicas.sync, partition)
+
+
+class _News:
+    """What an answer asks for beyond appending."""
+
+    __slots__ = ("appended", "cuts", "out_of_range", "to_flush")
+
+    def __init__(self) -> None:
+        self.appended = 0
+        """Bytes since the last checkpoint."""
+        self.cuts: list[Divergence] = []
+        self.out_of_range: list[Followed] = []
+        self.to_flush: list[Partition] = []
+
+
+def _pieces(view: memoryview, log_end_offset: int) -> Iterator[tuple[int, int, int]]:
+    """(begin, end, base offset) of runs of whole batches that are not all in the log yet, each about as large as may be
+    appended at once. Raises CorruptBatch."""
+    begin = end = base = 0
+    if len(view) > HEADER_BYTES:
+        for position, header in iter_headers(view):
+            if header.last_offset < log_end_offset:
+                continue
+            if end - begin >= APPENDED_AT_ONCE:
+                yield begin, end, base
+                end = begin
+            if end == begin:
+                begin, base = position, header.base_offset
+                if len(view) - position <= APPENDED_AT_ONCE:
+                    end = len(view)
+                    break
+            end = position + header.size
+    if end > begin:
+        yield begin, end, base

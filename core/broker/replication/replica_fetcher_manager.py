@@ -1,0 +1,117 @@
+"""Which partition is fetched from whom: the fetchers of a broker, one for each leader and each of `num.replica.fetchers`.
+
+They follow the images. Before an image comes into force, `release` lets go of every partition whose leader, leader epoch or
+being here it changes, and waits until none of these is being cut; behind it, `follow` hands each to the fetcher of its new
+leader. In between nobody appends to them, so a partition never changes its part with half an answer in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import trio
+
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replica_fetcher import Fetcher
+from pk.core.meta.image import Changes, PartitionImage, TopicImage
+from pk.core.values import NO_LEADER, TopicPartition
+
+if TYPE_CHECKING:
+    from pk.core.broker.broker import Broker
+
+LOOKED_AT_ONCE = 512
+"""Partitions of an image that are looked at between two checkpoints."""
+
+
+class Fetchers:
+    """All fetchers of a broker."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._of: dict[Partition, Fetcher] = {}
+        self._count = broker.config.num_replica_fetchers
+
+    def __iter__(self) -> Iterator[Fetcher]:
+        return iter(self._fetchers.values())
+
+    def leader_of(self, partition: Partition) -> int | None:
+        """From whom a partition is fetched, None where it is not."""
+        fetcher = self._of.get(partition)
+        return fetcher.leader if fetcher is not None else None
+
+    async def release(self, found: Changes) -> None:
+        """Stop fetching what `found` gives another leader, another epoch or to nobody here, and everything where it gives
+        partitions to other fetchers; returns when none of it is being cut."""
+        released = [p for topic in found.topics_deleted for p in self._of_topic(topic)]
+        for start in range(0, len(found.partitions), LOOKED_AT_ONCE):
+            if start:
+                await trio.lowlevel.checkpoint()
+            for change in found.partitions[start : start + LOOKED_AT_ONCE]:
+                partition = self._broker.replicas.find(*change.tp)
+                if partition is not None and self._is_released(partition, change.new):
+                    released.append(partition)
+        if self._broker.config.num_replica_fetchers != self._count:
+            released += self._of
+        for partition in released:
+            self._remove(partition)
+        for partition in released:
+            if partition.busy:
+                await self._broker.purgatory.until(
+                    lambda partition=partition: not partition.busy, (partition,), float("inf")
+                )
+
+    def _of_topic(self, topic: TopicImage) -> list[Partition]:
+        held = (self._broker.replicas.find(topic.name, p.partition) for p in topic.partitions)
+        return [p for p in held if p is not None and p.topic_id == topic.topic_id]
+
+    def _is_released(self, partition: Partition, new: PartitionImage) -> bool:
+        return (
+            new.leader_epoch != partition.leader_epoch
+            or self._broker.node_id not in new.replicas
+            or new.leader != partition.leader
+        )
+
+    async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
+        """Fetch what is to be fetched, now that the image is in force."""
+        if self._broker.config.num_replica_fetchers != self._count:
+            self._count = self._broker.config.num_replica_fetchers
+            changed = [partition.tp for partition in self._broker.replicas]
+        else:
+            changed = [change.tp for change in found.partitions]
+            changed += [partition.tp for partition in opened]
+        for looked, tp in enumerate(dict.fromkeys(changed), 1):
+            partition = self._broker.replicas.find(*tp)
+            if partition is not None and partition not in self._of and self._is_fetched(partition):
+                self._add(partition)
+            if not looked % LOOKED_AT_ONCE:
+                await trio.lowlevel.checkpoint()
+        for key, fetcher in list(self._fetchers.items()):
+            if not len(fetcher):
+                fetcher.scope.cancel()
+                del self._fetchers[key]
+
+    def _is_fetched(self, partition: Partition) -> bool:
+        return (
+            partition.leader not in (self._broker.node_id, NO_LEADER) and partition.offline is None
+        )
+
+    def _add(self, partition: Partition) -> None:
+        key = partition.leader, self._index(partition.tp)
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = Fetcher(self._broker, *key)
+            self._broker.start_soon(fetcher.run)
+        self._of[partition] = fetcher
+        fetcher.add(partition)
+
+    def _remove(self, partition: Partition) -> None:
+        fetcher = self._of.pop(partition, None)
+        if fetcher is not None:
+            fetcher.remove(partition)
+
+    def _index(self, tp: TopicPartition) -> int:
+        """One of the fetchers of a leader: the same for a partition in every life of the broker."""
+        return (crc32(tp.topic.encode()) + tp.partition) % self._count

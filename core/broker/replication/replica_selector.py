@@ -1,0 +1,32 @@
+"""The replica nearest to a consumer (KIP-392, `replica.selector.class`).
+
+Kafka's RackAwareReplicaSelector: of the in-sync replicas in the consumer's rack that hold the offset it asks for, the leader
+if it is one of them, else the one that is furthest; where there is none, the leader.
+"""
+
+from pk.core.broker.replication.partition import Partition
+from pk.core.meta.image import MetadataImage
+
+
+def nearest_replica(
+    partition: Partition, image: MetadataImage, rack: str, listener: str, offset: int
+) -> int:
+    """The follower that a consumer in `rack`, which came through `listener`, had better read `offset` from; -1 for the
+    leader, which this broker is."""
+    ourselves = image.brokers.get(partition.node_id)
+    if ourselves is not None and ourselves.rack == rack:
+        return -1
+    best: tuple[int, float, int] | None = None
+    for node, follower in partition.followers.items():
+        broker = image.brokers.get(node)
+        if (
+            broker is not None
+            and broker.rack == rack
+            and not broker.fenced
+            and broker.endpoint(listener) is not None
+            and node in partition.isr
+            and follower.log_start_offset <= offset <= follower.log_end_offset
+        ):
+            candidate = (follower.log_end_offset, follower.caught_up_at, -node)
+            best = candidate if best is None else max(best, candidate)
+    return -1 if best is None else -best[2]

@@ -1,0 +1,480 @@
+"""The partitions that this broker holds, and what must happen to their logs when the image changes.
+
+A change comes in three steps, so that nobody sees it half done: `prepare` makes and opens the logs that are new (off the
+loop), `commit` enters and removes partitions between two awaits, together with the image, and `retire` renames away the
+logs of what was deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import trio
+
+from pk.core.broker.clock import Clock
+from pk.core.broker.offload import is_inline, offload
+from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.recovery_progress import Recovering
+from pk.core.config import BrokerConfig, TopicConfig
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.config import LogConfig
+from pk.core.log.failures import StorageError, Unforeseen, of_one_log
+from pk.core.log.retention import is_behind
+from pk.core.meta.events import BROKER, TOPIC
+from pk.core.meta.image import (
+    BrokerImage,
+    Changes,
+    MetadataImage,
+    PartitionChange,
+    TopicImage,
+)
+from pk.core.values import ZERO_UUID, TopicPartition, Uuid
+
+if TYPE_CHECKING:
+    from pk.core.log.dirs import LogDir, LogDirs
+    from pk.core.log.log import Log
+
+logger = logging.getLogger("pk.broker")
+
+OPEN_AT_ONCE = 256
+"""How many logs one turn through a thread opens."""
+
+RECOVER_AT_ONCE = 64
+"""How many of those that were not closed."""
+
+SNAPSHOT_BYTES_MAX = 1 << 15
+"""A larger state of producers is read when its log is opened: 100,000 of them would keep the loop for a tenth of a second.
+Smaller ones wait for their first use: 10,000 logs are opened without reading any."""
+
+_NONE: dict[int, Partition] = {}
+
+
+def _nobody_cares() -> None:
+    """There is nobody to tell."""
+
+
+def _no_proposals(partition: Partition) -> None:
+    """There is nobody to ask."""
+
+
+def _nobody_copies(partition: Partition, log_end_offset: int) -> None:
+    """There is nobody to tell."""
+
+
+class Replicas:
+    """All partitions of this broker, by topic and number."""
+
+    def __init__(
+        self,
+        dirs: LogDirs,
+        config: BrokerConfig,
+        *,
+        node_id: int,
+        purgatory: Purgatory,
+        clock: Clock,
+        start_soon: Callable[..., None],
+        doom: Callable[[str], None],
+    ) -> None:
+        """`start_soon(fn, *args)` runs a background task of the broker's; `doom(why)` is called when no directory is left."""
+        self._dirs = dirs
+        self._broker_config = config
+        dirs.cordon(config.cordoned_log_dirs)
+        self._node_id = node_id
+        self._purgatory = purgatory
+        self.clock = clock
+        self._start_soon = start_soon
+        self._doom = doom
+        self._offline: dict[TopicPartition, tuple[PartitionChange, KafkaError]] = {}
+        """Partitions whose logs could not be opened, and why. Tried again with each image while their directory works."""
+        self._lost: dict[TopicPartition, bytes] = {}
+        """Partitions, with their topics' ids, whose logs lie in a directory that had failed at the start. An empty log
+        in another directory would be no replacement."""
+        self._loaded = False
+        self._image = MetadataImage()
+        self.lag_s = config.replica_lag_time_max_ms / 1000
+        self.on_proposal: Callable[[Partition], None] = _no_proposals
+        """Called with each partition that has a change of its ISR to ask for."""
+        self.on_cut: Callable[[Partition, int], None] = _nobody_copies
+        """Called with each partition whose log was cut, and where it ends now."""
+        self.on_directory_failed: Callable[[], None] = _nobody_cares
+        """Called when a log directory has failed: the controller is to hear of it."""
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+
+    def find(self, topic: str, partition: int) -> Partition | None:
+        """The partition, None where this broker does not hold it."""
+        return self._by_topic.get(topic, _NONE).get(partition)
+
+    def partition(self, topic: str, partition: int) -> Partition:
+        """The partition. Raises NOT_LEADER_OR_FOLLOWER where others hold it, UNKNOWN_TOPIC_OR_PARTITION where nobody,
+        KAFKA_STORAGE_ERROR where its log could not be opened."""
+        try:
+            return self._by_topic[topic][partition]
+        except KeyError:
+            pass
+        if (topic, partition) in self._offline or (topic, partition) in self._lost:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "its log could not be opened")
+        if self._image.partition(topic, partition) is not None:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def now(self) -> float:
+        """Seconds of trio's clock."""
+        return self.clock.time()
+
+    def broker(self, node_id: int) -> BrokerImage | None:
+        """A registered broker, as the last image that was committed here knows it."""
+        return self._image.brokers.get(node_id)
+
+    def propose(self, partition: Partition) -> None:
+        """The partition has a change of its ISR to ask for."""
+        self.on_proposal(partition)
+
+    def __iter__(self) -> Iterator[Partition]:
+        for partitions in self._by_topic.values():
+            yield from partitions.values()
+
+    @property
+    def directories(self) -> list[LogDir]:
+        """The log directories, in the order of `log.dirs`."""
+        return self._dirs.directories
+
+    @property
+    def offline_directories(self) -> list[Uuid]:
+        """The ids of the directories that have failed, as far as they could be read (KIP-858)."""
+        failed = (d.directory_id for d in self._dirs.directories if d.failed)
+        return [directory_id for directory_id in failed if directory_id != ZERO_UUID]
+
+    def in_directory(self, directory: LogDir) -> Iterator[Partition]:
+        """The partitions whose logs lie in `directory`."""
+        return (partition for partition in self if partition.log.log_dir is directory)
+
+    async def prepare(
+        self, image: MetadataImage, found: Changes, config: BrokerConfig
+    ) -> list[Partition]:
+        """Make and open the logs of partitions that are new to this broker. One that cannot be is offline; the others go on."""
+        self._broker_config = config
+        self._dirs.cordon(config.cordoned_log_dirs)
+        again = [topic for topic in found.topics_deleted if topic.name in image.topics]
+        if again:
+            # Made anew under its name: the old logs go first, or the new ones would be opened on top of them.
+            await self.retire(self._take_out(again))
+        wanted = [
+            change
+            for change in found.partitions
+            if self._node_id in change.new.replicas
+            and not self._holds(change.topic.topic_id, change.tp)
+        ]
+        wanted = [change for change in wanted if not self._is_lost(change)]
+        wanted += self._to_try_again(image, {change.tp for change in wanted})
+        opened: list[Partition] = []
+        configs: dict[str, TopicConfig] = {}
+        to_recover = self._dirs.to_recover
+        at_once = RECOVER_AT_ONCE if to_recover else OPEN_AT_ONCE
+        progress = Recovering(to_recover, self.clock.now_ms) if to_recover else None
+        for start in range(0, len(wanted), at_once):
+            some = wanted[start : start + at_once]
+            for change in some:
+                name = change.topic.name
+                if name not in configs:
+                    configs[name] = self._config(image, name)
+            for change, log in zip(
+                some, await offload(self._open, some, configs, progress), strict=True
+            ):
+                if isinstance(log, KafkaError):
+                    if change.tp not in self._offline:
+                        cause = log.__cause__ if isinstance(log, Unforeseen) else None
+                        logger.error("%s is offline: %s", change.tp, log, exc_info=cause)
+                    self._offline[change.tp] = change, log
+                    if isinstance(log, StorageError):
+                        self.storage_failed(log)
+                else:
+                    self._offline.pop(change.tp, None)
+                    opened.append(self._enter(change, log, configs[change.topic.name]))
+        if progress is not None:
+            progress.end()
+        return opened
+
+    def _is_lost(self, change: PartitionChange) -> bool:
+        """Whether its log lies where this broker cannot go (see `_lost`)."""
+        tp, topic_id = change.tp, change.topic.topic_id
+        if not self._loaded and len(self._dirs.usable) < len(self._dirs.directories):
+            if not any(tp in directory.found for directory in self._dirs.usable):
+                self._lost[tp] = topic_id
+                logger.error("%s is offline: its log lies in a directory that has failed", tp)
+        elif self._lost.get(tp, topic_id) != topic_id:
+            del self._lost[tp]
+        return tp in self._lost
+
+    def _to_try_again(
+        self, image: MetadataImage, wanted: set[TopicPartition]
+    ) -> list[PartitionChange]:
+        """What was offline and is not asked for by the image's changes; the rest is forgotten."""
+        again: list[PartitionChange] = []
+        for tp, (change, _) in list(self._offline.items()):
+            topic, new = image.topics.get(tp.topic), image.partition(*tp)
+            if (
+                topic is None
+                or new is None
+                or topic.topic_id != change.topic.topic_id
+                or self._node_id not in new.replicas
+            ):
+                del self._offline[tp]
+            elif tp not in wanted and self._dirs.usable:
+                again.append(PartitionChange(topic, None, new))
+        return again
+
+    def lacking_room(self, image: MetadataImage) -> list[PartitionChange]:
+        """What could not be made or opened for want of room, or of descriptors, as if it were new in `image`."""
+        return [
+            change
+            for change in self._to_try_again(image, set())
+            if isinstance(error := self._offline[change.tp][1], StorageError) and error.is_passing
+        ]
+
+    def commit(
+        self, image: MetadataImage, found: Changes, opened: list[Partition]
+    ) -> list[Partition]:
+        """Enter what was opened, take the new leaders and configs, remove what is gone: that is returned, to retire."""
+        self._image, self._loaded = image, True
+        gone = self._take_out(found.topics_deleted)
+        changed = {change.tp: change.new for change in found.partitions}
+        for partition in opened:
+            name, number = partition.tp
+            self._by_topic.setdefault(name, {})[number] = partition
+            new = image.partition(name, number)
+            if new is not None:
+                changed[partition.tp] = new
+        # Before the ISRs that come with it: how many of them are enough is what the controller judged them by.
+        self._reconfigure(image, found)
+        for tp, new in changed.items():
+            partition = self.find(*tp)
+            if partition is not None and self._node_id not in new.replicas:
+                del self._by_topic[tp.topic][tp.partition]
+                partition.stop()
+                gone.append(partition)
+            elif partition is not None:
+                try:
+                    partition.apply(new)
+                except StorageError as e:
+                    self.fail_directory(partition.log.log_dir, e)
+        return gone
+
+    def _take_out(self, deleted: list[TopicImage]) -> list[Partition]:
+        """Take the partitions of deleted topics out; nobody finds them any more."""
+        gone: list[Partition] = []
+        for topic in deleted:
+            for one in topic.partitions:
+                tp = TopicPartition(topic.name, one.partition)
+                if self._lost.get(tp) == topic.topic_id:
+                    del self._lost[tp]
+            held = self._by_topic.get(topic.name, {})
+            for number, partition in list(held.items()):
+                if partition.topic_id == topic.topic_id:
+                    gone.append(held.pop(number))
+                    partition.stop()
+            if not held:
+                self._by_topic.pop(topic.name, None)
+        return gone
+
+    async def retire(self, gone: list[Partition]) -> None:
+        """Rename the logs of deleted partitions away, and have them removed after `file.delete.delay.ms`."""
+        for start in range(0, len(gone), OPEN_AT_ONCE):
+            for path, delay_ms in await offload(self._delete, gone[start : start + OPEN_AT_ONCE]):
+                self._start_soon(self._remove, path, delay_ms)
+
+    def flush(self, partition: Partition) -> None:
+        """Start a sync of the partition's log; it tells the partition when it is through."""
+        self._start_soon(self.sync, partition)
+
+    async def sync(self, partition: Partition) -> None:
+        """Sync the partition's log, and tell the partition how far: not as far as it went if it was cut meanwhile."""
+        log = partition.log
+        end = log.log_end_offset
+        try:
+            await offload(log.flush, end, directory=log.log_dir.path)
+        except StorageError as e:
+            self.fail_directory(partition.log.log_dir, e)
+            return
+        partition.flushed(end if log.is_abandoned else min(end, log.durable_offset))
+
+    async def off_loop(
+        self, partition: Partition, work: Callable[..., object], *args: object
+    ) -> None:
+        """Have a log cut or begun anew in a thread; who asks for that keeps everybody else away (`Partition.busy`)."""
+        log = partition.log
+        try:
+            await offload(work, *args, directory=log.log_dir.path)
+        except StorageError as e:
+            self.failed(partition, e)
+        finally:
+            partition.truncated()
+            self.on_cut(partition, log.log_end_offset)
+
+    def write_recovery_points(self) -> None:
+        """Note how far every log is durable: to be done when one was cut, before it is appended to. In a thread, perhaps.
+        Raises StorageError."""
+        self._dirs.write_recovery_points()
+
+    def failed(self, partition: Partition, error: StorageError) -> None:
+        """The disk below the partition failed: so did all that lies in its directory."""
+        self.fail_directory(partition.log.log_dir, error)
+
+    def dropped(self, partition: Partition) -> None:
+        """Have the files of dropped segments removed after `file.delete.delay.ms`: readers may still be at them; and the
+        other segments dropped that lie below the start of the log."""
+        self._start_soon(self._remove_segments, partition, partition.log.deleted_files)
+        if is_behind(partition.log):
+            self._start_soon(self._drop_more, partition, partition.log)
+
+    async def _drop_more(self, partition: Partition, log: Log) -> None:
+        """Drop some more; where that is not possible just now, it is left to retention, which finds them as well."""
+        await trio.lowlevel.checkpoint()
+        if partition.log is not log or not self._is_here(partition):
+            return
+        if partition.busy or partition.offline is not None or log.dead is not None:
+            return
+        try:
+            partition.delete_before(log.log_start_offset)
+        except StorageError as e:
+            if not e.undone:
+                self.failed(partition, e)
+
+    async def _remove_segments(self, partition: Partition, names: list[str]) -> None:
+        await trio.sleep(partition.config.file_delete_delay_ms / 1000)
+        log = partition.log
+        if not self._is_here(partition):
+            return
+        try:
+            await offload(log.remove_deleted, names, directory=log.log_dir.path)
+        except StorageError as e:
+            if self._is_here(partition):
+                self.fail_directory(log.log_dir, e)
+
+    def _is_here(self, partition: Partition) -> bool:
+        """Whether it was not deleted meanwhile, its files with it."""
+        return self.find(*partition.tp) is partition
+
+    def remove_leftovers(self) -> None:
+        """Have the logs removed that were deleted in an earlier life of this broker."""
+        for directory in self._dirs.usable:
+            for path in list(directory.deleted):
+                self._start_soon(self._remove, path, 0)
+
+    def removed(self, path: str, delay_ms: int) -> None:
+        """A log lies at `path` that nobody needs: remove it after `delay_ms`."""
+        self._start_soon(self._remove, path, delay_ms)
+
+    async def _remove(self, path: str, delay_ms: int) -> None:
+        await trio.sleep(delay_ms / 1000)
+        try:
+            await offload(self._dirs.remove_deleted, path)
+        except StorageError as e:
+            logger.error("%s could not be removed: %s", path, e)
+
+    def fail_directory(self, directory: LogDir, error: KafkaError) -> None:
+        """The disk of `directory` failed: its partitions serve nobody any more. A failed sync is never tried again."""
+        if not directory.failed:
+            directory.failed = True
+            logger.error("log directory %s is offline: %s", directory.path, error)
+            self.on_directory_failed()
+        for partition in self.in_directory(directory):
+            if partition.offline is None:
+                partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
+        if not self._dirs.usable:
+            self._doom(f"every log directory has failed, the last was {directory.path}: {error}")
+
+    def storage_failed(self, error: StorageError) -> None:
+        """What failed in a directory that the error names: it is offline, unless its disk is only full."""
+        if error.undone or error.is_passing:
+            return
+        for directory in self._dirs.usable:
+            if f"{error.directory}/".startswith(f"{directory.path}/"):
+                self.fail_directory(directory, error)
+
+    def _holds(self, topic_id: bytes, tp: TopicPartition) -> bool:
+        partition = self.find(*tp)
+        return partition is not None and partition.topic_id == topic_id
+
+    def _config(self, image: MetadataImage, topic: str) -> TopicConfig:
+        return self._broker_config.topic(image.topic_configs(topic))
+
+    def _open(
+        self,
+        some: list[PartitionChange],
+        configs: dict[str, TopicConfig],
+        progress: Recovering | None,
+    ) -> list[Log | KafkaError]:
+        """In a thread, and in more of them where logs are to be recovered: each log, or why it cannot be opened."""
+        log_configs = {name: self._log_config(config) for name, config in configs.items()}
+
+        def open_one(change: PartitionChange) -> Log | KafkaError:
+            config = log_configs[change.topic.name]
+            try:
+                with of_one_log("open"):
+                    log = self._dirs.open_log(
+                        change.tp, change.topic.topic_id, config, self.clock.now_ms(), progress
+                    )
+                    log.epochs  # noqa: B018  read here, not by the loop when the partition is led
+                    if log.snapshot_bytes > SNAPSHOT_BYTES_MAX:
+                        with suppress(KafkaError):  # who needs it is told
+                            log.producers  # noqa: B018
+            except KafkaError as e:
+                return e
+            finally:
+                if progress is not None:
+                    progress.log_done()
+            return log
+
+        threads = self._broker_config.num_recovery_threads_per_data_dir * len(self._dirs.usable)
+        if threads < 2 or not self._dirs.to_recover or is_inline():
+            return [open_one(change) for change in some]
+        with ThreadPoolExecutor(threads, "recover-log") as pool:
+            return list(pool.map(open_one, some))
+
+    def _delete(self, gone: list[Partition]) -> list[tuple[str, int]]:
+        """In a thread: (where a log lies now, how long it is to be kept)."""
+        renamed = []
+        for partition in gone:
+            try:
+                path = self._dirs.delete_log(partition.log)
+            except StorageError as e:
+                logger.error("%s could not be deleted: %s", partition.tp, e)
+                continue
+            renamed.append((path, partition.config.file_delete_delay_ms))
+        return renamed
+
+    def _log_config(self, config: TopicConfig) -> LogConfig:
+        expiration_ms = self._broker_config.producer_id_expiration_ms
+        return LogConfig.of(config, producer_id_expiration_ms=expiration_ms)
+
+    def _enter(self, change: PartitionChange, log: Log, config: TopicConfig) -> Partition:
+        return Partition(
+            change.tp,
+            change.topic.topic_id,
+            log,
+            config,
+            node_id=self._node_id,
+            purgatory=self._purgatory,
+            owner=self,
+            high_watermark=self._dirs.high_watermark(change.tp),
+        )
+
+    def _reconfigure(self, image: MetadataImage, found: Changes) -> None:
+        """Hand changed keys to the partitions they concern; a broker's keys concern all."""
+        topics = {name for kind, name in found.configs if kind == TOPIC}
+        if any(kind == BROKER for kind, _ in found.configs):
+            topics.update(self._by_topic)
+        for name in topics:
+            held = self._by_topic.get(name)
+            if not held:
+                continue
+            config = self._config(image, name)
+            log_config = self._log_config(config)
+            for partition in held.values():
+                partition.config = config
+                partition.log.config = log_config

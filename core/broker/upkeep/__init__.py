@@ -1,0 +1,1 @@
+"""What a broker does by the clock: retention, compaction, syncs and checkpoints."""

@@ -1,0 +1,305 @@
+"""Compaction as a background work of the broker: which log next, by whom, and the moment of the swap.
+
+Who does it. Compaction is pure Python over every record, and a thread that computes holds the interpreter for 5 ms at a
+time: another client's produce then waits as long, whenever it comes (measured: see `net/compactor.py`). So the work is
+done by a process of its own where the disk is real, handed in as a `Compactor`; without one (a disk in memory, the
+simulator) by `InThread`, step by step through `offload`.
+
+What the loop does itself is short: it chooses the log (time indexes are read in a thread), makes sure that what is to be
+compacted is synced and that the recovery point on the disk says so (recovery after a crash takes a gap in the offsets for
+a loss, so it must never begin below a gap), swaps each finished group in between two awaits, and notes how far it came.
+A log that was cut or deleted meanwhile refuses the swap, and the round is given up.
+
+A log with a batch that is damaged, or with something in it that nobody foresaw, is set aside until the broker starts
+again, as Apache does; the others go on. A full disk ends the round: it needs room for one more segment. A log whose round
+was given up, for whatever reason, comes after the others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.broker.replication.partition import Partition
+from pk.core.errors import KafkaError
+from pk.core.log.compaction.compact import Cleaned, Done, Step, Worked, clean, remove_cleaned
+from pk.core.log.compaction.job import (
+    Cleanable,
+    CompactionConfig,
+    Job,
+    cleanable,
+    is_due,
+    make_job,
+    prepare,
+)
+from pk.core.log.compaction.keymap import keys_max
+from pk.core.log.failures import StorageError, Unforeseen, is_fault, of_one_log
+from pk.core.log.files import Disk
+
+if TYPE_CHECKING:
+    from pk.core.broker.replication.replicas import Replicas
+    from pk.core.config import BrokerConfig
+
+logger = logging.getLogger("pk.broker.cleaner")
+
+FIRST_CHECK_S = 15.0
+"""After the start, if `log.cleaner.backoff.ms` is not shorter."""
+
+BUFFER_BYTES_MIN = 4096
+
+
+class CompactorLost(Exception):
+    """Who did the work is gone, without a word of the disk's."""
+
+
+class Compactor(Protocol):
+    """Who does the work of a job. `bytes_per_s` paces it."""
+
+    def run(self, job: Job, bytes_per_s: float) -> AbstractAsyncContextManager[AsyncIterator[Step]]:
+        """The job's steps, except `Worked`. Left early, the work stops. They raise OSError, KafkaError, CompactorLost."""
+        ...
+
+
+class InThread:
+    """Does jobs on a disk of this process."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    @asynccontextmanager
+    async def run(self, job: Job, bytes_per_s: float) -> AsyncIterator[AsyncIterator[Step]]:
+        """See `Compactor`."""
+        async with aclosing(self._steps(job, bytes_per_s)) as steps:
+            yield steps
+
+    async def _steps(self, job: Job, bytes_per_s: float) -> AsyncGenerator[Step, None]:
+        steps = clean(self._disk, job)
+        try:
+            while (step := await offload(_next, steps, job.directory)) is not None:
+                if isinstance(step, Worked):
+                    await trio.sleep(step.bytes / bytes_per_s)
+                else:
+                    yield step
+        finally:
+            steps.close()
+
+
+class Cleaner:
+    """Compacts the partitions of a broker whose `cleanup.policy` says so."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        config: Callable[[], BrokerConfig],
+        compactor: Compactor,
+    ) -> None:
+        """`config` gives the keys that are in force."""
+        self._replicas = replicas
+        self._config = config
+        self._compactor = compactor
+        self._at_work: set[Partition] = set()
+        self._set_aside: set[Partition] = set()
+        self._given_up: dict[Partition, int] = {}
+        """Those whose last round was given up, and how many were in a row."""
+
+    async def run(self) -> None:
+        """Run until cancelled; `log.cleaner.threads` cleaners at once."""
+        if not self._config().log_cleaner_enable:
+            return
+        started = 0
+        async with trio.open_nursery() as nursery:
+            while True:
+                while started < self._config().log_cleaner_threads:
+                    nursery.start_soon(self._work, started)
+                    started += 1
+                await trio.sleep(self._backoff_s() or FIRST_CHECK_S)
+
+    async def _work(self, number: int) -> None:
+        await trio.sleep(min(self._backoff_s(), FIRST_CHECK_S))
+        while True:
+            if number >= self._config().log_cleaner_threads or not await self.clean_one():
+                await trio.sleep(self._backoff_s())
+
+    def _backoff_s(self) -> float:
+        return self._config().log_cleaner_backoff_ms / 1000
+
+    async def clean_one(self) -> bool:
+        """Do one round on the log that needs it most; False where none does."""
+        chosen = await self._filthiest()
+        if chosen is None:
+            return False
+        partition, found = chosen
+        self._at_work.add(partition)
+        try:
+            done = await self._clean(partition, found)
+            self._given_up.pop(partition, None)
+            return done
+        except StorageError as e:
+            self._failed(partition, e)
+        except KafkaError as e:
+            self._put_aside(partition, e)
+        except (FileNotFoundError, CompactorLost) as e:
+            logger.warning("%s: a round of compaction was given up: %s", partition.tp, e)
+        except OSError as e:
+            undone = not is_fault(e)
+            self._failed(partition, StorageError(partition.log.directory, "compact", e, undone))
+        finally:
+            self._at_work.discard(partition)
+        self._given_up[partition] = self._given_up.get(partition, 0) + 1
+        return False
+
+    def _put_aside(self, partition: Partition, why: KafkaError) -> None:
+        if self._is_here(partition):
+            self._set_aside.add(partition)
+            cause = why.__cause__ if isinstance(why, Unforeseen) else None
+            logger.error("%s cannot be compacted: %s", partition.tp, why, exc_info=cause)
+
+    async def _filthiest(self) -> tuple[Partition, Cleanable] | None:
+        candidates = [
+            (partition, compaction_of(partition))
+            for partition in self._replicas
+            if partition.config.compact
+            and partition.offline is None
+            and not partition.busy
+            and partition not in self._at_work
+            and partition not in self._set_aside
+        ]
+        now_ms = self._replicas.clock.now_ms()
+        for partition, config in candidates:
+            self._roll_overdue(partition, config, now_ms)
+        due: list[tuple[Partition, Cleanable]] = []
+        for partition, found in await offload(_plan, candidates, now_ms):
+            if isinstance(found, Unforeseen):
+                self._put_aside(partition, found)
+            elif partition not in self._at_work and self._is_here(partition):
+                due.append((partition, found))
+        self._set_aside = {p for p in self._set_aside if self._is_here(p)}
+        given_up = self._given_up = {p: n for p, n in self._given_up.items() if self._is_here(p)}
+        return min(due, key=lambda d: (given_up.get(d[0], 0), -d[1].dirty_ratio), default=None)
+
+    def _roll_overdue(self, partition: Partition, config: CompactionConfig, now_ms: int) -> None:
+        """End the active segment of a log whose records must not wait longer (`max.compaction.lag.ms`)."""
+        segment = partition.log.segments[-1]
+        first = segment.first_timestamp
+        if segment.size and first is not None and 0 <= first < now_ms - config.max_lag_ms:
+            try:
+                partition.log.roll(now_ms)
+            except StorageError as e:
+                self._failed(partition, e)
+
+    async def _clean(self, partition: Partition, found: Cleanable) -> bool:
+        """One round. Whether it came to its end."""
+        log, directory = partition.log, partition.log.log_dir
+        await offload(log.flush, found.end_offset, directory=directory.path)
+        if directory.recovery_points.get(partition.tp, 0) < found.end_offset:
+            await offload(directory.write_recovery_points, directory=directory.path)
+        with of_one_log("make a job of it"):
+            job = self._job(partition, found)
+        if job is None:
+            return False
+        before = sum(part.size for part in job.parts)
+        config = self._config()
+        pace = config.log_cleaner_io_max_bytes_per_second / max(config.log_cleaner_threads, 1)
+        async with self._compactor.run(job, pace) as steps:
+            async for step in steps:
+                if not self._is_here(partition):
+                    return False
+                if isinstance(step, Cleaned):
+                    if not await self._swap(partition, step):
+                        await offload(remove_cleaned, log.disk, log.directory, step.base_offset)
+                        return False
+                elif isinstance(step, Done):
+                    log.first_dirty_offset = step.first_dirty_offset
+                    await offload(directory.write_cleaner_offsets, directory=directory.path)
+                    logger.info(
+                        "%s: compacted up to offset %d, %d bytes are %d now (%d keys)",
+                        partition.tp,
+                        step.first_dirty_offset,
+                        before,
+                        sum(s.size for s in log.segments if s.base_offset < job.end_offset),
+                        step.keys,
+                    )
+        return True
+
+    def _job(self, partition: Partition, found: Cleanable) -> Job | None:
+        """The job for what was found, as far as it is still true; None where nothing of it is."""
+        log, config = partition.log, self._config()
+        settings, now_ms = compaction_of(partition), self._replicas.clock.now_ms()
+        limit = log.last_stable_offset(partition.high_watermark)
+        still = cleanable(log, settings, min(limit, found.end_offset), now_ms)
+        if still is None or not is_due(still, settings):
+            return None
+        threads = config.log_cleaner_threads
+        keys = keys_max(
+            config.log_cleaner_dedupe_buffer_size, config.log_cleaner_io_buffer_load_factor, threads
+        )
+        buffer_bytes = max(
+            config.log_cleaner_io_buffer_size // max(threads, 1) // 2, BUFFER_BYTES_MIN
+        )
+        return make_job(log, still, settings, now_ms, keys, buffer_bytes)
+
+    async def _swap(self, partition: Partition, group: Cleaned) -> bool:
+        """Put a group in its place; False where the log has changed too much for that."""
+        log = partition.log
+        if partition.busy or not log.swap_in(group.base_offset, group.replaced, group.sizes):
+            return False
+        with trio.CancelScope(shield=True):  # what is begun is ended: a few renames and syncs
+            await offload(log.sync_names, directory=log.log_dir.path)
+            while not partition.busy and log.step_swap():  # who cuts the log ends it as well
+                await offload(log.sync_names, directory=log.log_dir.path)
+        if self._is_here(partition):
+            self._replicas.dropped(partition)
+        return True
+
+    def _failed(self, partition: Partition, error: StorageError) -> None:
+        if error.undone or error.is_passing:
+            logger.warning("%s is not compacted: %s", partition.tp, error)
+        elif self._is_here(partition):
+            self._replicas.failed(partition, error)
+
+    def _is_here(self, partition: Partition) -> bool:
+        return self._replicas.find(*partition.tp) is partition and partition.offline is None
+
+
+def compaction_of(partition: Partition) -> CompactionConfig:
+    """What the topic asks of compaction."""
+    config = partition.config
+    return CompactionConfig(
+        config.min_cleanable_dirty_ratio,
+        config.min_compaction_lag_ms,
+        config.max_compaction_lag_ms,
+        config.delete_retention_ms,
+    )
+
+
+def _next(steps: Iterator[Step], directory: str) -> Step | None:
+    """In a thread: the next step of a job, None at its end."""
+    with of_one_log(f"compact {directory}"):
+        return next(steps, None)
+
+
+def _plan(
+    candidates: list[tuple[Partition, CompactionConfig]], now_ms: int
+) -> list[tuple[Partition, Cleanable | Unforeseen]]:
+    """In a thread: what is due. A log that cannot be read is left to whoever reads it next."""
+    due: list[tuple[Partition, Cleanable | Unforeseen]] = []
+    for partition, config in candidates:
+        try:
+            with of_one_log("look for what is dirty"):
+                found = cleanable(partition.log, config, partition.high_watermark, now_ms)
+                if found is None or not is_due(found, config):
+                    continue
+                prepare(partition.log, found)
+        except Unforeseen as e:
+            due.append((partition, e))
+            continue
+        except (OSError, KafkaError) as e:
+            logger.warning("%s: what is dirty cannot be found: %s", partition.tp, e)
+            continue
+        due.append((partition, found))
+    return due

@@ -1,0 +1,125 @@
+"""Dropping what `retention.ms`, `retention.bytes` and DeleteRecords leave over: every `log.retention.check.interval.ms`.
+
+What is due is found in a thread, since it may read time indexes; it is dropped on the loop, a few segments at a time. Files go `file.delete.delay.ms` later: a fetch that is being sent still
+reads them. Who asks for an offset that is gone is told OFFSET_OUT_OF_RANGE.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.broker.replication.partition import DROPPED_AT_ONCE, Partition
+from pk.core.errors import KafkaError
+from pk.core.log import retention
+from pk.core.log.failures import StorageError, Unforeseen, of_one_log
+from pk.core.log.retention import Retention
+
+if TYPE_CHECKING:
+    from pk.core.broker.replication.replicas import Replicas
+    from pk.core.config import BrokerConfig
+    from pk.core.log.log import Log
+
+logger = logging.getLogger("pk.broker")
+
+FIRST_CHECK_S = 30.0
+"""After the start, if the interval is not shorter: what was due while the broker was down need not wait longer."""
+
+PLANNED_AT_ONCE = 256
+"""Logs that one turn through a thread looks at."""
+
+
+class Retainer:
+    """Retention for all partitions of a broker, its internal topics included."""
+
+    def __init__(self, replicas: Replicas, config: BrokerConfig) -> None:
+        self._replicas = replicas
+        self._interval_s = config.log_retention_check_interval_ms / 1000
+        self._told: set[Partition] = set()
+        """Those of which something was told that nobody foresaw."""
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await trio.sleep(min(self._interval_s, FIRST_CHECK_S))
+        while True:
+            await self.check()
+            await trio.sleep(self._interval_s)
+
+    async def check(self) -> None:
+        """Drop what is due now."""
+        partitions = [p for p in self._replicas if p.offline is None]
+        now_ms = self._replicas.clock.now_ms()
+        for first in range(0, len(partitions), PLANNED_AT_ONCE):
+            some = partitions[first : first + PLANNED_AT_ONCE]
+            asked = [(p, p.log, retention_of(p), p.high_watermark) for p in some]
+            for partition, start in await offload(_plan, asked, now_ms):
+                if self._replicas.find(*partition.tp) is partition and partition.offline is None:
+                    if isinstance(start, Unforeseen):
+                        self._tell(partition, start)
+                    else:
+                        await self._drop(partition, start, now_ms)
+        self._told.intersection_update(partitions)
+
+    def _tell(self, partition: Partition, why: Unforeseen) -> None:
+        """With the traceback the first time: it comes with every check."""
+        cause = why.__cause__ if partition not in self._told else None
+        self._told.add(partition)
+        logger.error("%s keeps what it has: %s", partition.tp, why, exc_info=cause)
+
+    async def _drop(self, partition: Partition, start: int, now_ms: int) -> None:
+        log = partition.log
+        first = log.segments[0].base_offset
+        try:
+            if partition.busy or start > partition.high_watermark:
+                return  # it was cut meanwhile
+            if start >= log.log_end_offset and log.segments[-1].size:
+                log.roll(now_ms)
+            while (
+                log.segments[0].base_offset < start <= partition.high_watermark
+                and not partition.busy
+            ):
+                bases = [segment.base_offset for segment in log.segments]
+                due = bisect_left(bases, start)
+                partition.delete_before(bases[DROPPED_AT_ONCE] if due > DROPPED_AT_ONCE else start)
+                await trio.lowlevel.checkpoint()
+                if self._replicas.find(*partition.tp) is not partition or log.dead is not None:
+                    return
+        except StorageError as e:
+            if e.undone:
+                logger.warning("%s keeps what retention would drop: %s", partition.tp, e)
+            else:
+                self._replicas.failed(partition, e)
+            return
+        logger.info("%s: retention dropped offsets %d to %d", partition.tp, first, start - 1)
+
+
+def retention_of(partition: Partition) -> Retention | None:
+    """What the topic asks for; None where it is only compacted."""
+    config = partition.config
+    if not config.delete:
+        return None
+    return Retention(config.retention_ms, config.retention_bytes)
+
+
+def _plan(
+    asked: list[tuple[Partition, Log, Retention | None, int]], now_ms: int
+) -> list[tuple[Partition, int | Unforeseen]]:
+    """In a thread. A log that cannot be read is left as it is: who reads it next will find out."""
+    due: list[tuple[Partition, int | Unforeseen]] = []
+    for partition, log, wanted, high_watermark in asked:
+        try:
+            with of_one_log("look for what is due"):
+                start = retention.start_offset(log, wanted, high_watermark, now_ms)
+        except Unforeseen as e:
+            due.append((partition, e))
+            continue
+        except (OSError, KafkaError) as e:
+            logger.warning("%s: what is due cannot be found: %s", partition.tp, e)
+            continue
+        if start is not None:
+            due.append((partition, start))
+    return due

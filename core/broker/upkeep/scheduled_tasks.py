@@ -1,0 +1,103 @@
+"""What a broker does by the clock: checkpoints, syncs that `flush.ms` asks for, producers to forget."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from pk.core.broker.offload import offload
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.config import BrokerConfig
+from pk.core.log.dirs import LogDirs
+from pk.core.log.failures import StorageError
+from pk.core.values import TopicPartition
+
+logger = logging.getLogger("pk.broker")
+
+FLUSH_CHECK_S = 1.0
+"""How often `flush.ms` is looked at; more often where a topic's is shorter."""
+FLUSH_CHECK_S_MIN = 0.01
+NEVER_MS = 1 << 53
+"""A `flush.ms` from here on, as its default is, never comes."""
+EXPIRATION_CHECK_S = 600.0
+"""How often producers that were idle too long are looked for."""
+
+
+class Upkeep:
+    """The background tasks of one broker."""
+
+    def __init__(self, replicas: Replicas, dirs: LogDirs, config: BrokerConfig) -> None:
+        self._replicas = replicas
+        self._dirs = dirs
+        self._config = config
+        self._high_watermarks: dict[TopicPartition, int] = {}
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        config = self._config
+        recovery_s = config.log_flush_offset_checkpoint_interval_ms / 1000
+        starts_s = config.log_flush_start_offset_checkpoint_interval_ms / 1000
+        watermarks_s = config.replica_high_watermark_checkpoint_interval_ms / 1000
+        async with trio.open_nursery() as nursery:
+            start = nursery.start_soon
+            start(self._every, recovery_s, self._blocking(self._dirs.write_recovery_points))
+            start(self._every, starts_s, self._blocking(self._dirs.write_log_start_offsets))
+            start(self._every, watermarks_s, self.write_high_watermarks)
+            start(self._every, EXPIRATION_CHECK_S, self._expire_producers)
+            start(self._flush)
+
+    async def write_high_watermarks(self) -> None:
+        """Note how far every partition is replicated, where that has changed."""
+        now = self.high_watermarks()
+        if now != self._high_watermarks:
+            self._high_watermarks = now
+            await offload(self._dirs.write_high_watermarks, now)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """The high watermark of every partition."""
+        return {partition.tp: partition.high_watermark for partition in self._replicas}
+
+    async def _every(self, interval_s: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await trio.sleep(interval_s)
+            try:
+                await work()
+            except StorageError as e:
+                logger.error("%s", e)
+                self._replicas.storage_failed(e)
+
+    def _blocking(self, work: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+        async def run() -> None:
+            await offload(work)
+
+        return run
+
+    async def _expire_producers(self) -> None:
+        now_ms = self._replicas.clock.now_ms()
+        for partition in list(self._replicas):
+            partition.log.expire_producers(now_ms)
+            await trio.lowlevel.checkpoint()
+
+    async def _flush(self) -> None:
+        """Sync what has waited for its topic's `flush.ms`."""
+        unsynced_since: dict[TopicPartition, float] = {}
+        while True:
+            shortest_s = FLUSH_CHECK_S
+            now = trio.current_time()
+            for partition in self._replicas:
+                wait_ms = partition.config.flush_ms
+                if wait_ms >= NEVER_MS:
+                    continue
+                wait_s = wait_ms / 1000
+                shortest_s = min(shortest_s, wait_s / 4)
+                log = partition.log
+                if log.recovery_point >= log.log_end_offset:
+                    unsynced_since.pop(partition.tp, None)
+                    continue
+                since = unsynced_since.setdefault(partition.tp, now)
+                if now - since >= wait_s:
+                    del unsynced_since[partition.tp]
+                    self._replicas.flush(partition)
+            await trio.sleep(max(shortest_s, FLUSH_CHECK_S_MIN))
