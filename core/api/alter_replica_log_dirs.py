@@ -25,7 +25,7 @@ def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplic
             for number in topic.partitions:
                 code = ErrorCode.NONE
                 try:
-                    context.broker.mover.move(topic.name, number, directory.path)
+                    context.broker.alter_log_dirs.move(topic.name, number, directory.path)
                 except KafkaError as e:
                     code = ErrorCode(e.code)
                 result.partitions.append(

@@ -7,7 +7,7 @@ and ours leaves that to the brokers.
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.controller.active_controller import Decide, Elsewhere
+from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -16,16 +16,16 @@ from pk.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, Broke
 async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
     """Take it in. Raises KafkaError(NOT_CONTROLLER)."""
     controller, config = the_controller(context), context.broker.config
-    liveness, node = controller.liveness, request.broker_id
+    heartbeats, node = controller.heartbeats, request.broker_id
 
     def ask() -> Decide:
-        may_go = liveness is None or liveness.may_shut_down(node)
+        may_go = heartbeats is None or heartbeats.may_shut_down(node)
         return lambda image: brokers.heartbeat(image, request, config, may_shut_down=may_go)
 
-    if liveness is not None and _is_current(context, request):
+    if heartbeats is not None and _is_current(context, request):
         # Before the decision: who waits in the queue behind a slow append has been heard.
-        liveness.heard(node, request.broker_epoch, context.connection_id)
-    return await controller.submit(Elsewhere(ask), shown=False)
+        heartbeats.heard(node, request.broker_epoch, context.connection_id)
+    return await controller.submit(OffLoopDecision(ask), shown=False)
 
 
 def _is_current(context: Context, request: BrokerHeartbeatRequest) -> bool:

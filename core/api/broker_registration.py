@@ -7,7 +7,7 @@ The answer has the broker epoch: it names this incarnation in everything that it
 
 from pk.core.api.decide import the_controller
 from pk.core.api.registry import Api, Operation
-from pk.core.broker.controller.active_controller import Decide, Elsewhere
+from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.meta.brokers import register_broker
@@ -28,11 +28,11 @@ async def handle(
 
     def ask() -> Decide:
         # Asked when the decision is made: the session may have ended while this waited.
-        liveness = controller.liveness
-        alive = liveness is not None and liveness.alive(request.broker_id)
+        heartbeats = controller.heartbeats
+        alive = heartbeats is not None and heartbeats.alive(request.broker_id)
         return lambda image: register_broker(image, request, config, alive=alive)
 
-    return await controller.submit(Elsewhere(ask), shown=False)
+    return await controller.submit(OffLoopDecision(ask), shown=False)
 
 
 API = Api(key=62, versions=(0, 4), handle=handle, operation=Operation.CLUSTER_ACTION)

@@ -39,7 +39,7 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
                     offset_lag=max(partition.high_watermark - partition.log.log_end_offset, 0),
                 )
             )
-        for move in context.broker.mover.moves(directory):
+        for move in context.broker.alter_log_dirs.moves(directory):
             (name, index), future = move.partition.tp, move.future
             if future is None or (wanted is not None and (name, index) not in wanted):
                 continue

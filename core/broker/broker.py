@@ -17,11 +17,11 @@ import trio
 from pk.core.broker.clock import Clock
 from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.purgatory import Purgatory
-from pk.core.broker.replication.alter_log_dirs import Mover
-from pk.core.broker.replication.alter_partition_manager import IsrManager
-from pk.core.broker.replication.assign_replicas_to_dirs import DirectoryReports
+from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
+from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
+from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManager
 from pk.core.broker.replication.fetch_sessions import FetchSessions
-from pk.core.broker.replication.replica_fetcher_manager import Fetchers
+from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import ReplicationQuotas
 from pk.core.config import BrokerConfig
@@ -32,7 +32,7 @@ from pk.core.meta.image import Changes, MetadataImage, changes
 if TYPE_CHECKING:
     from pk.core.broker.controller.controller import Controller
     from pk.core.broker.controller.controller_link import ControllerLink
-    from pk.core.broker.coordinator.coordinator_runtime import GroupCoordinators
+    from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
     from pk.core.broker.peers import Peers
     from pk.core.log.dirs import LogDirs
 
@@ -83,15 +83,15 @@ class Broker:
         self.quotas = ReplicationQuotas(config, clock)
         """How fast throttled replicas may copy."""
         # (pyright knows this file by two names.)
-        self.isr = IsrManager(self)  # pyright: ignore[reportArgumentType]
+        self.alter_partition = AlterPartitionManager(self)  # pyright: ignore[reportArgumentType]
         """Keeps the in-sync replicas of what this broker leads."""
-        self.replicas.on_proposal = self.isr.propose
-        self.fetchers = Fetchers(self)  # pyright: ignore[reportArgumentType]
+        self.replicas.on_proposal = self.alter_partition.propose
+        self.fetchers = ReplicaFetcherManager(self)  # pyright: ignore[reportArgumentType]
         """Copy from their leaders what this broker follows."""
-        self.directories = DirectoryReports(self)  # pyright: ignore[reportArgumentType]
+        self.assignments = AssignmentsManager(self)  # pyright: ignore[reportArgumentType]
         """Tell the controller where replicas lie."""
-        self.mover = Mover(
-            self.replicas, dirs, self.start_soon, self.quotas.directories, self.directories.moved
+        self.alter_log_dirs = AlterLogDirsManager(
+            self.replicas, dirs, self.start_soon, self.quotas.directories, self.assignments.moved
         )
         self.producer_ids: ProducerIds
         self.broker_epoch = -1
@@ -119,8 +119,8 @@ class Broker:
     def start(self, nursery: trio.Nursery) -> None:
         """Begin background work; before it the broker only holds state."""
         self._nursery = nursery
-        nursery.start_soon(self.isr.run)
-        nursery.start_soon(self.directories.run)
+        nursery.start_soon(self.alter_partition.run)
+        nursery.start_soon(self.assignments.run)
         nursery.start_soon(self._await_room)
 
     def start_soon(self, fn: Any, *args: Any) -> None:
@@ -201,7 +201,7 @@ class Broker:
         self.purgatory.touch(MetadataImage)
         # These may be late: what nobody fetches yet is fetched a moment later.
         await self.fetchers.follow(opened, found)
-        await self.directories.follow(opened, found)
+        await self.assignments.follow(opened, found)
         await self.replicas.retire(gone)
         if self.replicas.lacking_room(image):
             self._lacks_room.set()

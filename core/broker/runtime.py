@@ -27,20 +27,20 @@ import trio
 
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import Clock
-from pk.core.broker.controller.broker_lifecycle import Membership, RegistrationFailed
+from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import ControllerLink, Dispatch, Locator
 from pk.core.broker.controller.embedded_store import DIRECTORY as METADATA_DIRECTORY
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.metadata_follower import MetadataFollower
 from pk.core.broker.controller.static_locator import StaticLocator
-from pk.core.broker.coordinator.coordinator_runtime import GroupCoordinators
+from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.offload import THREADS_PER_DIRECTORY, is_inline, offload
 from pk.core.broker.peers import Peers
 from pk.core.broker.upkeep.cleaner import Cleaner, Compactor, InThread
-from pk.core.broker.upkeep.retention import Retainer
-from pk.core.broker.upkeep.scheduled_tasks import Upkeep
+from pk.core.broker.upkeep.retention import LogRetention
+from pk.core.broker.upkeep.scheduled_tasks import ScheduledTasks
 from pk.core.config import BrokerConfig
 from pk.core.config.roles import EMBEDDED
 from pk.core.errors import KafkaError
@@ -176,12 +176,12 @@ class Runtime:
         broker.coordinators = GroupCoordinators(broker)
         broker.followers.append(broker.coordinators.apply)
         broker.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.membership = Membership(broker, dirs, endpoints, lambda: new_id(random))
-        self.membership.on_registered_again = lambda: broker.start_soon(self._publish_newest)
-        broker.replicas.on_directory_failed = self.membership.directory_failed
+        self.lifecycle = BrokerLifecycle(broker, dirs, endpoints, lambda: new_id(random))
+        self.lifecycle.on_registered_again = lambda: broker.start_soon(self._publish_newest)
+        broker.replicas.on_directory_failed = self.lifecycle.directory_failed
         self._controller_endpoints = controller_endpoints
         self._follower = self._make_follower(locator)
-        self._upkeep = Upkeep(broker.replicas, dirs, config)
+        self._upkeep = ScheduledTasks(broker.replicas, dirs, config)
         self._compactor = compactor if compactor is not None else InThread(disk)
         self._newest = MetadataImage(cluster_id=cluster_id)
         """The newest image that is known; the broker's may be behind it."""
@@ -242,14 +242,14 @@ class Runtime:
     async def serve(self) -> None:
         """The listeners are open: have the controller unfence this broker, and return when it has."""
         if self._config.is_broker:
-            await self.membership.serve()
+            await self.lifecycle.serve()
 
     async def stop(self, drain: Callable[[float], Awaitable[None]]) -> None:
         """Come to an orderly end, as far as `run` has to go on for it: leadership is handed over while requests are still
         served; then `drain(grace_s)` is called, twice: it stops the listeners and lets answers leave. Then cancel `run`, and
         call `close(clean=True)`."""
         if self._config.is_broker:
-            await self.membership.hand_over(HAND_OVER_S)
+            await self.lifecycle.hand_over(HAND_OVER_S)
         await drain(DRAIN_S * PATIENCE)
         await self.broker.coordinators.stop()
         await drain(DRAIN_S * (1 - PATIENCE))
@@ -409,7 +409,7 @@ class Runtime:
             await self._register()
             waiting.cancel_scope.cancel()
         if not self._alone:
-            nursery.start_soon(self.membership.run)
+            nursery.start_soon(self.lifecycle.run)
         await self._publish(self._newest)
         await broker.purgatory.until(
             lambda: self._knows_us(broker.image), (MetadataImage,), float("inf")
@@ -425,9 +425,9 @@ class Runtime:
         except StorageError as e:
             broker.replicas.storage_failed(e)
         broker.replicas.remove_leftovers()
-        broker.mover.resume()
+        broker.alter_log_dirs.resume()
         nursery.start_soon(self._upkeep.run)
-        nursery.start_soon(Retainer(broker.replicas, config).run)
+        nursery.start_soon(LogRetention(broker.replicas, config).run)
         nursery.start_soon(Cleaner(broker.replicas, lambda: broker.config, self._compactor).run)
 
     async def _register(self) -> None:
@@ -435,9 +435,9 @@ class Runtime:
         await self._learn()
         try:
             if self._embedded:
-                await self.membership.register_first()
+                await self.lifecycle.register_first()
             else:
-                await self.membership.register()
+                await self.lifecycle.register()
         except RegistrationFailed as e:
             raise StartError(str(e)) from e
 
@@ -460,10 +460,8 @@ class Runtime:
 
     async def _say_that_it_waits(self) -> None:
         await trio.sleep(WAITING_S)
-        if self.membership.complaint:
-            logger.warning(
-                "the controller does not take this broker: %s", self.membership.complaint
-            )
+        if self.lifecycle.complaint:
+            logger.warning("the controller does not take this broker: %s", self.lifecycle.complaint)
         else:
             logger.warning("still waiting for a controller: %s", self._why_alone)
 

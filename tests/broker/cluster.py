@@ -21,7 +21,7 @@ from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.registry import error_response
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
-from pk.core.broker.coordinator.coordinator_runtime import GroupCoordinators
+from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context

@@ -15,7 +15,7 @@ from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.upkeep.cleaner import Cleaner, InThread
-from pk.core.broker.upkeep.retention import Retainer
+from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.errors import ErrorCode
 from pk.core.log.disk import RealDisk, RealFile
 from pk.core.log.file_slices import FileSlice
@@ -175,7 +175,7 @@ async def test_retention_and_compaction_find_a_failing_disk_as_well() -> None:
             replicas, config = node.broker.replicas, node.broker.config
             disk.fail_next("read", suffix=f"/t-0/{0:020d}{suffix}", times=100)
             if policy == "delete":
-                await Retainer(replicas, config).check()
+                await LogRetention(replicas, config).check()
             else:
                 await Cleaner(replicas, lambda c=config: c, InThread(disk)).clean_one()
             await is_offline(node, partition)
@@ -187,7 +187,7 @@ async def test_a_log_that_is_moved_and_cannot_be_read_fails_its_directory_alone(
     async with two_directories() as (disk, node, caller, partition):
         disk.fail_next("read", suffix=f"/t-0/{0:020d}.log", times=100)
         there = next(d for d in node.broker.replicas.directories if d is not partition.log.log_dir)
-        node.broker.mover.move("t", 0, there.path)
+        node.broker.alter_log_dirs.move("t", 0, there.path)
         await is_offline(node, partition)
         disk.heal()
         assert await fetch(caller, OTHER) == 0

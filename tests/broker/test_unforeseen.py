@@ -15,7 +15,7 @@ from nodes import caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.upkeep.cleaner import Cleaner, CompactorLost, InThread
-from pk.core.broker.upkeep.retention import Retainer
+from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.compaction.job import cleanable, make_job
 from pk.core.log.disk import RealDisk
@@ -152,7 +152,7 @@ def test_retention_passes_a_log_by(caplog: pytest.LogCaptureFixture) -> None:
                 fill(node, name)
         async with running_node(disk) as node:
             disk.odd = "/bad-0/00000000000000000000.timeindex"
-            retainer = Retainer(node.broker.replicas, node.broker.config)
+            retainer = LogRetention(node.broker.replicas, node.broker.config)
             await retainer.check()
             await retainer.check()
             assert node.broker.replicas.partition("good", 0).log.log_start_offset == 4

@@ -22,7 +22,7 @@ from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import ControllerLink
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.static_locator import StaticLocator
-from pk.core.broker.coordinator.coordinator_runtime import GroupCoordinators
+from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.offload import inline
 from pk.core.broker.requests.context import Context
 from pk.core.config import BrokerConfig

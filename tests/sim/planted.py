@@ -9,7 +9,7 @@ from typing import Any, Final
 from sim.simulation import run_seed
 
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.replication.replica_fetcher import Fetcher
+from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.errors import ErrorCode
 from pk.core.log.memory_disk import MemoryFile
 from pk.core.meta import partitions as meta_partitions
@@ -48,15 +48,15 @@ def high_watermark_from_log_end() -> Iterator[None]:
 @contextmanager
 def truncation_by_high_watermark() -> Iterator[None]:
     """A follower cuts its log at its own high watermark when it hears of a new leader, as Kafka did before KIP-101."""
-    add = Fetcher.add
+    add = ReplicaFetcher.add
 
-    def cut_and_add(self: Fetcher, partition: Partition) -> None:
+    def cut_and_add(self: ReplicaFetcher, partition: Partition) -> None:
         if partition.high_watermark < partition.log.log_end_offset:
             partition.log.truncate_to(partition.high_watermark)
             partition.truncated()
         add(self, partition)
 
-    with patched(Fetcher, add=cut_and_add):
+    with patched(ReplicaFetcher, add=cut_and_add):
         yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from pk.core.broker.controller.quorum_observers import Observers
+from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.machine import Decision
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
@@ -14,7 +14,7 @@ Decide = Callable[[MetadataImage], Decision[Event]]
 """What makes a decision on the newest image."""
 
 
-class Elsewhere:
+class OffLoopDecision:
     """A decision that a thread may make where the image is large: about every partition of a broker, say. Also a `Decide`."""
 
     def __init__(self, ask: Callable[[], Decide]) -> None:
@@ -29,14 +29,14 @@ Follow = Callable[[MetadataImage, MetadataImage], None]
 """(image before, image after)."""
 
 
-class Office(Protocol):
+class ActiveController(Protocol):
     """A controller while it is active."""
 
     controller_id: int
     predecessor: int
     """Who was the controller before; NO_NODE where nobody was, or this node."""
 
-    observers: Observers
+    observers: QuorumObservers
     committed: list[Follow]
 
     @property

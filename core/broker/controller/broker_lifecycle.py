@@ -75,7 +75,7 @@ class RegistrationFailed(Exception):
     """The controller did not take this broker; the message is one sentence for the operator."""
 
 
-class Membership:
+class BrokerLifecycle:
     """See the top of this file. One for each broker."""
 
     def __init__(

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from pk.core.broker.controller.active_controller import Decide, Elsewhere, Follow
+from pk.core.broker.controller.active_controller import Decide, Follow, OffLoopDecision
 from pk.core.broker.controller.controller_link import FateUnknown
-from pk.core.broker.controller.heartbeat_manager import Liveness
+from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
 from pk.core.broker.controller.leader_balance import LeaderBalance
 from pk.core.broker.controller.metadata_feed import Appended, MetadataFeed
-from pk.core.broker.controller.quorum_observers import Observers
+from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.controller import take_over
@@ -91,9 +91,9 @@ class Controller:
         """The cluster as far as it is safe in the store."""
         self.feed = MetadataFeed()
         """What other nodes follow; it begins anew with each term of office."""
-        self.observers = Observers()
+        self.observers = QuorumObservers()
         """How far they are."""
-        self.liveness: Liveness | None = None
+        self.heartbeats: HeartbeatManager | None = None
         """Who of the brokers is alive; None where nobody is watched over (`attend`)."""
         self.duties: list[Duty] = []
         """What runs while this is the controller (liveness, balance): started by `run` with the first
@@ -120,9 +120,9 @@ class Controller:
     def attend(self, broker: Broker) -> None:
         """While in office, watch over the brokers and keep leaders where they belong. `broker` is this process's: its
         config, its connections to others."""
-        assert self.liveness is None
-        self.liveness = Liveness(self, broker)
-        self.duties += [self.liveness.run, LeaderBalance(self, broker).run]
+        assert self.heartbeats is None
+        self.heartbeats = HeartbeatManager(self, broker)
+        self.duties += [self.heartbeats.run, LeaderBalance(self, broker).run]
 
     async def open(self, cluster_id: str, new_cluster_id: str = "", *, logs_held: int = 0) -> None:
         """Campaign, load the log, and write that this controller took over. May be called again
@@ -252,7 +252,7 @@ class Controller:
             one.error = _refusal("the controller stopped before it decided")
             try:
                 decide = one.decide
-                if isinstance(decide, Elsewhere) and image.partition_count > LARGE_IMAGE:
+                if isinstance(decide, OffLoopDecision) and image.partition_count > LARGE_IMAGE:
                     decision = await offload(decide.ask(), image, directory=AT_WORK)
                 else:
                     decision = decide(image)

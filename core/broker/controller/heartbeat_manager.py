@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from pk.core.broker.controller.active_controller import Elsewhere, Office
+from pk.core.broker.controller.active_controller import ActiveController, OffLoopDecision
 from pk.core.broker.peers import PeerLost
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
@@ -80,10 +80,10 @@ class _Leaving:
     since: float
 
 
-class Liveness:
+class HeartbeatManager:
     """See the top of this file. One for each controller; `run` is one of its duties."""
 
-    def __init__(self, controller: Office, broker: Broker) -> None:
+    def __init__(self, controller: ActiveController, broker: Broker) -> None:
         self._controller = controller
         self._broker = broker
         self._sessions: dict[int, _Session] = {}
@@ -205,7 +205,7 @@ class Liveness:
         config = self._broker.config
         try:
             fenced = await self._controller.submit(
-                Elsewhere(lambda: lambda image: fence_all(image, gone, config)), shown=False
+                OffLoopDecision(lambda: lambda image: fence_all(image, gone, config)), shown=False
             )
         except KafkaError as e:
             logger.info("brokers %s could not be fenced: %s", [i for i, _ in gone], e)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from pk.core.broker.controller.active_controller import Elsewhere, Office
+from pk.core.broker.controller.active_controller import ActiveController, OffLoopDecision
 from pk.core.errors import KafkaError
 from pk.core.meta.elections import elect_offline, rebalance_leaders
 from pk.core.meta.image import MetadataImage, changes
@@ -31,7 +31,7 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 class LeaderBalance:
     """See the top of this file. One for each controller; `run` is one of its duties."""
 
-    def __init__(self, controller: Office, broker: Broker) -> None:
+    def __init__(self, controller: ActiveController, broker: Broker) -> None:
         self._controller = controller
         self._broker = broker
         self._allowed = trio.Event()
@@ -57,7 +57,7 @@ class LeaderBalance:
         config = self._broker.config
         try:
             return await self._controller.submit(
-                Elsewhere(lambda: lambda image: rebalance_leaders(image, config)), shown=False
+                OffLoopDecision(lambda: lambda image: rebalance_leaders(image, config)), shown=False
             )
         except KafkaError as e:
             logger.info("leaders were not balanced: %s", e)

@@ -22,7 +22,7 @@ class Observer:
     """Where the log ended when it fetched before."""
 
 
-class Observers:
+class QuorumObservers:
     """All of them, by node; forgotten with the controller's term of office."""
 
     def __init__(self) -> None:

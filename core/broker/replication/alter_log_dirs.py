@@ -54,7 +54,7 @@ class Move:
         self.scope = trio.CancelScope()
 
 
-class Mover:
+class AlterLogDirsManager:
     """All moves of a broker."""
 
     def __init__(

@@ -60,7 +60,7 @@ WAIT_FOR_IMAGE: Final = frozenset(
 Due = list[tuple[Partition, Proposal]]
 
 
-class IsrManager:
+class AlterPartitionManager:
     """Keeps the in-sync replicas of the partitions that this broker leads what they should be."""
 
     def __init__(self, broker: Broker) -> None:

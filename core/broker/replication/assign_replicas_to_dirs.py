@@ -49,7 +49,7 @@ FINAL: Final = frozenset(
 """The replica is not this broker's any more."""
 
 
-class DirectoryReports:
+class AssignmentsManager:
     """What the controller is still to be told."""
 
     def __init__(self, broker: Broker) -> None:

@@ -22,7 +22,7 @@ import trio
 from pk.core.broker.purgatory import Held, Purgatory
 from pk.core.broker.replication.fetch_sessions import FetchedPartition, FetchSession
 from pk.core.broker.replication.follower_state import NEVER, NO_BROKER_EPOCH, Follower
-from pk.core.broker.replication.partition_environment import Owner, Proposal
+from pk.core.broker.replication.partition_environment import PartitionEnvironment, Proposal
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.failures import StorageError
@@ -85,7 +85,7 @@ class Partition:
         *,
         node_id: int,
         purgatory: Purgatory,
-        owner: Owner[Partition],
+        owner: PartitionEnvironment[Partition],
         high_watermark: int | None = None,
     ) -> None:
         """`high_watermark` is what the checkpoint says."""

@@ -21,7 +21,7 @@ class Proposal(NamedTuple):
     """Who is to be added; None where somebody is to go."""
 
 
-class Owner(Protocol[P_contra]):
+class PartitionEnvironment(Protocol[P_contra]):
     """Who looks after a partition: does what must not be done on the loop, or not now, and knows the other brokers."""
 
     lag_s: float

@@ -12,7 +12,7 @@ EVERY_MS: Final = 2000
 _GB: Final = 1e9
 
 
-class Recovering:
+class RecoveryProgress:
     """How far the recovery of so many logs is. Its methods are called from several threads."""
 
     def __init__(self, logs: int, now_ms: Callable[[], int]) -> None:

@@ -90,7 +90,7 @@ class _Asked:
         self.error: Exception | None = None
 
 
-class Fetcher:
+class ReplicaFetcher:
     """Everything this broker fetches from one leader by one channel. `run` is its task."""
 
     def __init__(self, broker: Broker, leader: int, index: int) -> None:

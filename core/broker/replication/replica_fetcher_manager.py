@@ -14,7 +14,7 @@ from zlib import crc32
 import trio
 
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.replication.replica_fetcher import Fetcher
+from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.meta.image import Changes, PartitionImage, TopicImage
 from pk.core.values import NO_LEADER, TopicPartition
 
@@ -25,16 +25,16 @@ LOOKED_AT_ONCE = 512
 """Partitions of an image that are looked at between two checkpoints."""
 
 
-class Fetchers:
+class ReplicaFetcherManager:
     """All fetchers of a broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._fetchers: dict[tuple[int, int], Fetcher] = {}
-        self._of: dict[Partition, Fetcher] = {}
+        self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._of: dict[Partition, ReplicaFetcher] = {}
         self._count = broker.config.num_replica_fetchers
 
-    def __iter__(self) -> Iterator[Fetcher]:
+    def __iter__(self) -> Iterator[ReplicaFetcher]:
         return iter(self._fetchers.values())
 
     def leader_of(self, partition: Partition) -> int | None:
@@ -102,7 +102,7 @@ class Fetchers:
         key = partition.leader, self._index(partition.tp)
         fetcher = self._fetchers.get(key)
         if fetcher is None:
-            fetcher = self._fetchers[key] = Fetcher(self._broker, *key)
+            fetcher = self._fetchers[key] = ReplicaFetcher(self._broker, *key)
             self._broker.start_soon(fetcher.run)
         self._of[partition] = fetcher
         fetcher.add(partition)

@@ -19,7 +19,7 @@ from pk.core.broker.clock import Clock
 from pk.core.broker.offload import is_inline, offload
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.replication.recovery_progress import Recovering
+from pk.core.broker.replication.recovery_progress import RecoveryProgress
 from pk.core.config import BrokerConfig, TopicConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LogConfig
@@ -175,7 +175,7 @@ class Replicas:
         configs: dict[str, TopicConfig] = {}
         to_recover = self._dirs.to_recover
         at_once = RECOVER_AT_ONCE if to_recover else OPEN_AT_ONCE
-        progress = Recovering(to_recover, self.clock.now_ms) if to_recover else None
+        progress = RecoveryProgress(to_recover, self.clock.now_ms) if to_recover else None
         for start in range(0, len(wanted), at_once):
             some = wanted[start : start + at_once]
             for change in some:
@@ -407,7 +407,7 @@ class Replicas:
         self,
         some: list[PartitionChange],
         configs: dict[str, TopicConfig],
-        progress: Recovering | None,
+        progress: RecoveryProgress | None,
     ) -> list[Log | KafkaError]:
         """In a thread, and in more of them where logs are to be recovered: each log, or why it cannot be opened."""
         log_configs = {name: self._log_config(config) for name, config in configs.items()}

@@ -33,7 +33,7 @@ PLANNED_AT_ONCE = 256
 """Logs that one turn through a thread looks at."""
 
 
-class Retainer:
+class LogRetention:
     """Retention for all partitions of a broker, its internal topics included."""
 
     def __init__(self, replicas: Replicas, config: BrokerConfig) -> None:

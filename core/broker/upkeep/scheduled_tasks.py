@@ -25,7 +25,7 @@ EXPIRATION_CHECK_S = 600.0
 """How often producers that were idle too long are looked for."""
 
 
-class Upkeep:
+class ScheduledTasks:
     """The background tasks of one broker."""
 
     def __init__(self, replicas: Replicas, dirs: LogDirs, config: BrokerConfig) -> None:

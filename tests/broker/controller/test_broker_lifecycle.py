@@ -15,7 +15,7 @@ import trio.testing
 
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
-from pk.core.broker.controller.broker_lifecycle import Membership, RegistrationFailed
+from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from pk.core.broker.offload import inline
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
@@ -106,9 +106,9 @@ class Cluster:
 
 
 class Case:
-    def __init__(self, cluster: Cluster, membership: Membership, dirs: LogDirs) -> None:
+    def __init__(self, cluster: Cluster, lifecycle: BrokerLifecycle, dirs: LogDirs) -> None:
         self.cluster = cluster
-        self.membership = membership
+        self.lifecycle = lifecycle
         self.broker = cluster.broker
         self.dirs = dirs
         self.nursery: trio.Nursery
@@ -140,7 +140,7 @@ async def case(**keys: str) -> AsyncIterator[Case]:
         cluster.broker = broker
         broker.link = cluster  # type: ignore[assignment]
         endpoints: Sequence[Endpoint] = [Endpoint("PLAINTEXT", "here", 9092, 0)]
-        one = Case(cluster, Membership(broker, dirs, endpoints, new_id), dirs)
+        one = Case(cluster, BrokerLifecycle(broker, dirs, endpoints, new_id), dirs)
         async with trio.open_nursery() as nursery:
             one.nursery = nursery
             broker.start(nursery)
@@ -150,8 +150,8 @@ async def case(**keys: str) -> AsyncIterator[Case]:
 
 
 async def registered(one: Case) -> None:
-    await one.membership.register()
-    one.nursery.start_soon(one.membership.run)
+    await one.lifecycle.register()
+    one.nursery.start_soon(one.lifecycle.run)
 
 
 @mocked
@@ -163,7 +163,7 @@ async def test_it_registers_is_unfenced_and_sends_heartbeats() -> None:
         assert one.cluster.me.fenced, "it does not serve yet"
         assert all(beat.want_fence for _, beat in one.cluster.heartbeats)
         began = trio.current_time()
-        await one.membership.serve()
+        await one.lifecycle.serve()
         assert trio.current_time() - began < 0.2, "to serve is told at once"
         assert not one.broker.image.brokers[1].fenced
         del one.cluster.heartbeats[:]
@@ -183,23 +183,23 @@ async def test_it_is_not_unfenced_before_it_has_its_own_registration() -> None:
         one.cluster.shows = False
         await registered(one)
         with trio.move_on_after(60) as waited:
-            await one.membership.serve()
+            await one.lifecycle.serve()
         assert waited.cancelled_caught
         assert one.cluster.me.fenced
         await one.cluster.show()
         one.cluster.shows = True
-        await one.membership.serve()
+        await one.lifecycle.serve()
 
 
 @mocked
 async def test_who_is_fenced_and_lives_says_so_at_once() -> None:
     async with case() as one:
         await registered(one)
-        await one.membership.serve()
+        await one.lifecycle.serve()
         await one.cluster.fence(1)
         assert one.broker.image.brokers[1].fenced
         with trio.fail_after(0.2):
-            await one.membership.serve()
+            await one.lifecycle.serve()
         assert not one.cluster.me.fenced
 
 
@@ -210,7 +210,7 @@ async def test_who_is_not_known_any_more_registers_once_as_a_new_incarnation(
 ) -> None:
     async with case() as one:
         await registered(one)
-        await one.membership.serve()
+        await one.lifecycle.serve()
         old = one.broker.broker_epoch
         one.cluster.answers.append(lambda: BrokerHeartbeatResponse(error_code=code))
         await trio.sleep(5 * INTERVAL_S)
@@ -226,7 +226,7 @@ async def test_a_registration_waits_for_the_last_incarnations_session() -> None:
     async with case() as one:
         duplicate = BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
         one.cluster.answers += [lambda: duplicate] * 20
-        await one.membership.register()
+        await one.lifecycle.register()
         ids = {registration.incarnation_id for registration in one.cluster.registrations}
         assert (len(one.cluster.registrations), len(ids)) == (21, 1)
 
@@ -237,7 +237,7 @@ async def test_a_registration_gives_up_in_time() -> None:
         one.cluster.answers += [lambda: None] * 100
         began = trio.current_time()
         with pytest.raises(RegistrationFailed, match="3000 ms"):
-            await one.membership.register()
+            await one.lifecycle.register()
         assert trio.current_time() - began == pytest.approx(3, abs=0.01)
 
 
@@ -247,11 +247,11 @@ async def test_while_it_is_refused_it_can_tell_why() -> None:
         duplicate = BrokerRegistrationResponse(error_code=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
         one.cluster.answers += [lambda: duplicate] * 100
         with pytest.raises(RegistrationFailed, match="another process is broker 1, and alive"):
-            await one.membership.register()
-        assert one.membership.complaint.startswith("DUPLICATE_BROKER_REGISTRATION, another process")
+            await one.lifecycle.register()
+        assert one.lifecycle.complaint.startswith("DUPLICATE_BROKER_REGISTRATION, another process")
         one.cluster.answers.clear()
-        await one.membership.register()
-        assert not one.membership.complaint
+        await one.lifecycle.register()
+        assert not one.lifecycle.complaint
 
 
 @mocked
@@ -259,7 +259,7 @@ async def test_a_registration_that_is_refused_for_good_is_not_repeated() -> None
     async with case() as one:
         one.broker.cluster_id = "another"
         with pytest.raises(RegistrationFailed, match="INCONSISTENT_CLUSTER_ID"):
-            await one.membership.register()
+            await one.lifecycle.register()
         assert len(one.cluster.registrations) == 1
 
 
@@ -267,14 +267,14 @@ async def test_a_registration_that_is_refused_for_good_is_not_repeated() -> None
 async def test_it_is_let_go_when_the_others_know() -> None:
     async with case() as one:
         await registered(one)
-        await one.membership.serve()
+        await one.lifecycle.serve()
         await one.cluster.lead(1)
         one.cluster.others_know = False
         async with trio.open_nursery() as nursery:
             went = trio.Event()
 
             async def leave() -> None:
-                await one.membership.hand_over(30)
+                await one.lifecycle.hand_over(30)
                 went.set()
 
             nursery.start_soon(leave)
@@ -291,10 +291,10 @@ async def test_it_is_let_go_when_the_others_know() -> None:
 async def test_without_an_answer_it_takes_the_controller_for_gone() -> None:
     async with case() as one:
         await registered(one)
-        await one.membership.serve()
+        await one.lifecycle.serve()
         one.cluster.answers += [lambda: None] * 100
         began = trio.current_time()
-        await one.membership.hand_over(5)
+        await one.lifecycle.hand_over(5)
         assert trio.current_time() - began == pytest.approx(1.5, abs=0.01)
 
 
@@ -302,11 +302,11 @@ async def test_without_an_answer_it_takes_the_controller_for_gone() -> None:
 async def test_a_controller_that_answers_and_does_not_let_it_go_is_left_in_time() -> None:
     async with case() as one:
         await registered(one)
-        await one.membership.serve()
+        await one.lifecycle.serve()
         await one.cluster.lead(1)
         one.cluster.others_know = False
         began = trio.current_time()
-        await one.membership.hand_over(5)
+        await one.lifecycle.hand_over(5)
         assert trio.current_time() - began == pytest.approx(5, abs=0.01)
 
 
@@ -314,8 +314,8 @@ async def test_a_controller_that_answers_and_does_not_let_it_go_is_left_in_time(
 async def test_it_just_goes_where_controlled_shutdown_is_off() -> None:
     async with case(controlled__shutdown__enable="false") as one:
         await registered(one)
-        await one.membership.serve()
-        await one.membership.hand_over(5)
+        await one.lifecycle.serve()
+        await one.lifecycle.hand_over(5)
         assert not one.cluster.me.in_controlled_shutdown
 
 
@@ -327,17 +327,17 @@ async def test_what_is_said_anew_does_not_wait_for_a_request_that_nobody_answers
         one.cluster.answers.append(lambda: None)
         await trio.sleep(INTERVAL_S + 0.1)
         with trio.fail_after(0.2):
-            await one.membership.serve()
+            await one.lifecycle.serve()
 
 
 @mocked
 async def test_a_failed_directory_is_reported_at_once() -> None:
     async with case() as one:
         await registered(one)
-        await one.membership.serve()
+        await one.lifecycle.serve()
         failed = one.dirs.directories[1]
         failed.failed = True
-        one.membership.directory_failed()
+        one.lifecycle.directory_failed()
         await trio.testing.wait_all_tasks_blocked()
         assert one.cluster.heartbeats[-1][1].offline_log_dirs == [failed.directory_id]
         assert failed.directory_id not in one.cluster.me.log_dirs
@@ -349,10 +349,10 @@ async def test_a_failed_directory_is_reported_at_once() -> None:
 async def test_a_failed_directory_that_nobody_can_be_told_of_ends_the_broker() -> None:
     async with case(log__dir__failure__timeout__ms="10000") as one:
         await registered(one)
-        await one.membership.serve()
+        await one.lifecycle.serve()
         one.cluster.answers += [lambda: None] * 100
         one.dirs.directories[0].failed = True
-        one.membership.directory_failed()
+        one.lifecycle.directory_failed()
         began = trio.current_time()
         await one.broker.doomed.wait()
         assert 10 <= trio.current_time() - began < 10 + 2 * INTERVAL_S

@@ -35,7 +35,7 @@ from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 Answer = Callable[[Any], Awaitable[Any]]
 
 
-class Office:
+class Controllers:
     """Who is the controller, and what each host's controller answers; a host without one refuses."""
 
     def __init__(self) -> None:
@@ -57,18 +57,18 @@ class Office:
 
 
 class Line:
-    def __init__(self, office: Office, host: str) -> None:
-        self._office, self._host = office, host
+    def __init__(self, controllers: Controllers, host: str) -> None:
+        self._controllers, self._host = controllers, host
         self._scopes: set[trio.CancelScope] = set()
         self.usable = True
 
     async def request(self, request: Any, *, timeout_ms: float, version: int | None = None) -> Any:
-        self._office.asked.append((self._host, request))
+        self._controllers.asked.append((self._host, request))
         with trio.move_on_after(timeout_ms / 1000) as scope:
             self._scopes.add(scope)
             await trio.sleep(0.001)
-            if self._host in self._office.hosts and self.usable:
-                return await self._office.hosts[self._host](request)
+            if self._host in self._controllers.hosts and self.usable:
+                return await self._controllers.hosts[self._host](request)
         self.usable = False
         raise PeerLost("the connection broke")
 
@@ -82,16 +82,16 @@ class Here:
     """A link of a node with or without a controller of its own."""
 
     def __init__(self) -> None:
-        self.office = Office()
+        self.controllers = Controllers()
         self.here: list[Context] = []
         self.broker: Any = SimpleNamespace(
             config=BrokerConfig.parse(
                 {"node.id": "1", "log.dirs": "/d", "socket.request.max.bytes": "100000"}
             ),
-            peers=self.office,
+            peers=self.controllers,
             controller=None,
         )
-        self.link = ControllerLink(self.broker, self.office, self._dispatch)
+        self.link = ControllerLink(self.broker, self.controllers, self._dispatch)
 
     async def _dispatch(self, context: Context, request: Any) -> Any:
         self.here.append(context)
@@ -155,32 +155,32 @@ def run(main: Callable[[Here], Coroutine[Any, Any, None]]) -> None:
 
 def test_one_connection_serves_many_requests() -> None:
     async def main(here: Here) -> None:
-        here.office.hosts["a"] = gives_ids
+        here.controllers.hosts["a"] = gives_ids
         async with trio.open_nursery() as nursery:
             for _ in range(10):
                 nursery.start_soon(here.ask)
         assert (await here.ask()).producer_id_start == 1000
-        assert here.office.connected == ["a"] and len(here.office.asked) == 11
+        assert here.controllers.connected == ["a"] and len(here.controllers.asked) == 11
 
     run(main)
 
 
 def test_the_controller_in_this_process_needs_no_connection() -> None:
     async def main(here: Here) -> None:
-        here.office.hosts["a"] = gives_ids
+        here.controllers.hosts["a"] = gives_ids
         here.broker.controller = SimpleNamespace(controller_id=1, active=True)
         assert (await here.ask()).producer_id_start == 7
-        assert here.here[0].api_key == 67 and not here.office.connected
+        assert here.here[0].api_key == 67 and not here.controllers.connected
         here.broker.controller.active = False
         assert (await here.ask()).producer_id_start == 1000
 
     run(main)
 
 
-def test_nobody_is_asked_while_this_node_is_taking_office() -> None:
+def test_nobody_is_asked_while_this_node_is_taking_controllers() -> None:
     async def main(here: Here) -> None:
         here.broker.controller = SimpleNamespace(controller_id=ord("a"), active=False)
-        here.office.hosts["a"] = is_nobody
+        here.controllers.hosts["a"] = is_nobody
 
         async def take() -> None:
             await trio.sleep(1)
@@ -189,7 +189,7 @@ def test_nobody_is_asked_while_this_node_is_taking_office() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(take)
             assert (await here.ask()).producer_id_start == 7
-        assert trio.current_time() < 1.3 and not here.office.connected
+        assert trio.current_time() < 1.3 and not here.controllers.connected
 
     run(main)
 
@@ -200,19 +200,19 @@ def test_a_nodes_own_request_goes_on_until_the_next_controller_answers(
 ) -> None:
     async def main(here: Here) -> None:
         if first is not None:
-            here.office.hosts["a"] = first
+            here.controllers.hosts["a"] = first
 
         async def move() -> None:
             await trio.sleep(1)
-            here.office.at = None
+            here.controllers.at = None
             await trio.sleep(1)
-            here.office.at, here.office.hosts["b"] = "b", gives_ids
+            here.controllers.at, here.controllers.hosts["b"] = "b", gives_ids
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(move)
             assert (await here.ask()).producer_id_start == 1000
         assert 2 < trio.current_time() < 2.3
-        assert len(here.office.connected) < 60, "it does not spin"
+        assert len(here.controllers.connected) < 60, "it does not spin"
 
     run(main)
 
@@ -222,17 +222,17 @@ def test_a_controller_that_says_nothing_is_left_when_another_is_named() -> None:
         async def hangs(request: Any) -> Any:
             await trio.sleep_forever()
 
-        here.office.hosts |= {"a": hangs, "b": gives_ids}
+        here.controllers.hosts |= {"a": hangs, "b": gives_ids}
 
         async def move() -> None:
             await trio.sleep(1)
-            here.office.at = "b"
+            here.controllers.at = "b"
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(move)
             assert (await here.ask(60_000)).producer_id_start == 1000
         assert trio.current_time() < 2
-        here.office.at = "a"
+        here.controllers.at = "a"
         async with trio.open_nursery() as nursery:
             nursery.start_soon(move)
             with pytest.raises(FateUnknown):
@@ -247,10 +247,10 @@ def test_a_request_that_went_down_with_its_controller_is_sent_to_the_same_place_
 
     async def main(here: Here) -> None:
         async def hangs_once(request: Any) -> Any:
-            here.office.hosts["a"] = gives_ids
+            here.controllers.hosts["a"] = gives_ids
             await trio.sleep_forever()
 
-        here.office.hosts["a"] = hangs_once
+        here.controllers.hosts["a"] = hangs_once
         assert (await here.ask(60_000)).producer_id_start == 1000
         assert trio.current_time() < 6
 
@@ -266,8 +266,8 @@ def test_a_nodes_own_request_survives_its_own_controllers_fall() -> None:
             raise FateUnknown("the store is gone")
 
         here.broker.controller = SimpleNamespace(active=True, controller_id=1)
-        here.link = ControllerLink(here.broker, here.office, falls)
-        here.office.hosts["a"] = gives_ids
+        here.link = ControllerLink(here.broker, here.controllers, falls)
+        here.controllers.hosts["a"] = gives_ids
         assert (await here.ask()).producer_id_start == 1000
 
     run(main)
@@ -276,7 +276,7 @@ def test_a_nodes_own_request_survives_its_own_controllers_fall() -> None:
 def test_the_time_runs_out_with_the_reason() -> None:
     async def main(here: Here) -> None:
         for at, reason in (("a", "refused"), (None, "nobody is the controller")):
-            here.office.at = at
+            here.controllers.at = at
             started = trio.current_time()
             with pytest.raises(KafkaError, match=reason) as caught:
                 await here.ask(3_000)
@@ -289,10 +289,10 @@ def test_the_time_runs_out_with_the_reason() -> None:
 
 def test_a_clients_request_travels_with_its_principal() -> None:
     async def main(here: Here) -> None:
-        here.office.hosts["a"] = opens(ErrorCode.POLICY_VIOLATION)
+        here.controllers.hosts["a"] = opens(ErrorCode.POLICY_VIOLATION)
         answer = await here.forward()
         assert [(t.name, t.error_code) for t in answer.topics] == [("t", 44)]
-        envelope = here.office.asked[0][1]
+        envelope = here.controllers.asked[0][1]
         assert principal_of(envelope.request_principal) == "User:alice"
         assert host_of(envelope.client_host_address) == "/10.0.0.1"
         head = parse_request_header(envelope.request_data)
@@ -303,23 +303,23 @@ def test_a_clients_request_travels_with_its_principal() -> None:
 
 def test_a_clients_request_is_sent_again_only_where_nothing_happened() -> None:
     async def main(here: Here) -> None:
-        here.office.hosts["a"] = is_nobody
+        here.controllers.hosts["a"] = is_nobody
 
         async def move() -> None:
             await trio.sleep(1)
-            here.office.at, here.office.hosts["b"] = "b", opens()
+            here.controllers.at, here.controllers.hosts["b"] = "b", opens()
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(move)
             assert (await here.forward()).topics[0].error_code == 0
-        asked = len(here.office.asked)
+        asked = len(here.controllers.asked)
         for answer in (dies, opens(ErrorCode.REQUEST_TIMED_OUT)):
-            here.office.hosts["b"] = answer
+            here.controllers.hosts["b"] = answer
             with pytest.raises(FateUnknown):
                 await here.forward()
             asked += 1
-            assert len(here.office.asked) == asked, "once"
-        here.office.hosts["b"] = opens()
+            assert len(here.controllers.asked) == asked, "once"
+        here.controllers.hosts["b"] = opens()
         assert (await here.forward()).topics[0].error_code == 0
 
     run(main)
@@ -330,14 +330,14 @@ def test_what_the_envelope_meets_is_told() -> None:
         async def refuses(request: Any) -> Any:
             return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
 
-        here.office.hosts["a"] = refuses
+        here.controllers.hosts["a"] = refuses
         with pytest.raises(KafkaError) as caught:
             await here.forward()
         assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
         with pytest.raises(KafkaError) as caught:
             await here.forward(topics=20_000)
         assert caught.value.code == ErrorCode.INVALID_REQUEST
-        assert len(here.office.asked) == 1, "what is too large is not sent"
+        assert len(here.controllers.asked) == 1, "what is too large is not sent"
 
     run(main)
 
@@ -347,7 +347,7 @@ def test_a_link_that_is_closed_ends_what_is_under_way() -> None:
         async def hangs(request: Any) -> Any:
             await trio.sleep_forever()
 
-        here.office.hosts["a"] = hangs
+        here.controllers.hosts["a"] = hangs
         async with trio.open_nursery() as nursery:
 
             async def ask() -> None:

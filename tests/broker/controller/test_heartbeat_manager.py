@@ -11,8 +11,8 @@ import trio
 import trio.testing
 
 from pk.core.broker.controller.active_controller import Decide, Follow
-from pk.core.broker.controller.heartbeat_manager import Liveness
-from pk.core.broker.controller.quorum_observers import Observers
+from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
+from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.broker.peers import PeerLost
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
@@ -42,13 +42,13 @@ class Hosts:
         return SimpleNamespace(close=lambda: None)
 
 
-class Office:
+class ActiveController:
     """A controller that commits what is decided, at once."""
 
     def __init__(self, events: list[Event]) -> None:
         self.controller_id = OWN
         self.predecessor = NO_NODE
-        self.observers = Observers()
+        self.observers = QuorumObservers()
         self.committed: list[Follow] = []
         self.image = MetadataImage().apply(events)
         self.decisions: list[list[Event]] = []
@@ -83,7 +83,7 @@ class Watched:
     """Brokers 1 to 3 under a controller that has just begun."""
 
     def __init__(self, *extra: Event) -> None:
-        self.office = Office([*(registered(n, n) for n in (1, 2, 3)), *extra])
+        self.controller = ActiveController([*(registered(n, n) for n in (1, 2, 3)), *extra])
         self.hosts = Hosts()
         self.broken: list[Callable[[int], None]] = []
         self.broker: Any = SimpleNamespace(
@@ -92,14 +92,14 @@ class Watched:
             ),
             peers=self.hosts,
             disconnected=self.broken,
-            image=self.office.image,
+            image=self.controller.image,
         )
-        self.liveness = Liveness(self.office, self.broker)
+        self.manager = HeartbeatManager(self.controller, self.broker)
 
     def heartbeats(self, *nodes: int) -> None:
         """By connection 10 + node."""
         for node in nodes:
-            self.liveness.heard(node, self.office.image.brokers[node].broker_epoch, 10 + node)
+            self.manager.heard(node, self.controller.image.brokers[node].broker_epoch, 10 + node)
 
     def breaks(self, node: int) -> None:
         for broken in self.broken:
@@ -110,7 +110,7 @@ class Watched:
 async def watched(*extra: Event) -> AsyncIterator[Watched]:
     one = Watched(*extra)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(one.liveness.run)
+        nursery.start_soon(one.manager.run)
         await trio.testing.wait_all_tasks_blocked()
         yield one
         nursery.cancel_scope.cancel()
@@ -127,14 +127,14 @@ def test_a_session_ends_after_its_time_and_all_at_once() -> None:
             await trio.sleep(5)
             one.heartbeats(2)
             await trio.sleep(3.9)
-            assert one.office.fenced == []
+            assert one.controller.fenced == []
             await trio.sleep(0.2)
-            assert one.office.fenced == [1, 3]
-            assert [len(d) for d in one.office.decisions] == [2], "in one decision"
+            assert one.controller.fenced == [1, 3]
+            assert [len(d) for d in one.controller.decisions] == [2], "in one decision"
             await trio.sleep(5)
-            assert one.office.fenced == [1, 2, 3]
+            assert one.controller.fenced == [1, 2, 3]
             one.heartbeats(1)
-            assert one.liveness.alive(1), "it may be unfenced now"
+            assert one.manager.alive(1), "it may be unfenced now"
 
     run(main)
 
@@ -143,19 +143,19 @@ def test_who_could_not_be_fenced_is_fenced_when_there_is_room_again() -> None:
     async def main() -> None:
         async with watched() as one:
             one.heartbeats(1, 2, 3)
-            one.office.full = True
+            one.controller.full = True
             one.hosts.state = {1: "refuses"}
             one.breaks(1)
             await trio.sleep(5)
             one.heartbeats(2)
             await trio.sleep(5)
-            assert one.office.fenced == [], "1 is gone and 3 silent; that could not be noted"
-            one.office.full = False
+            assert one.controller.fenced == [], "1 is gone and 3 silent; that could not be noted"
+            one.controller.full = False
             await trio.sleep(1.1)
-            assert one.office.fenced == [1, 3]
+            assert one.controller.fenced == [1, 3]
             one.heartbeats(2)
             await trio.sleep(SESSION_S - 1)
-            assert one.office.fenced == [1, 3]
+            assert one.controller.fenced == [1, 3]
 
     run(main)
 
@@ -169,11 +169,11 @@ def test_a_broken_connection_and_a_refusal_fence_at_once() -> None:
             for node in (1, 2):
                 one.breaks(node)
             await trio.sleep(0.05)
-            assert one.office.fenced == [1], "2 answers, and nobody tried 3"
+            assert one.controller.fenced == [1], "2 answers, and nobody tried 3"
             await trio.sleep(2)
             one.hosts.state[2] = "refuses"
             await trio.sleep(0.6)
-            assert one.office.fenced == [1, 2], "it answered, and died before it was heard of"
+            assert one.controller.fenced == [1, 2], "it answered, and died before it was heard of"
 
     run(main)
 
@@ -186,10 +186,10 @@ def test_silence_is_no_refusal() -> None:
             one.hosts.state[1] = "silent"
             one.breaks(1)
             await trio.sleep(7.9)
-            assert one.office.fenced == []
+            assert one.controller.fenced == []
             one.heartbeats(2, 3)
             await trio.sleep(0.2)
-            assert one.office.fenced == [1]
+            assert one.controller.fenced == [1]
             one.hosts.tried.clear()
             await trio.sleep(5)
             assert one.hosts.tried == [], "nobody goes on trying who is fenced"
@@ -204,17 +204,17 @@ def test_who_is_heard_of_again_is_left_alone() -> None:
             one.hosts.state[1] = "resets"
             one.breaks(1)
             await trio.sleep(0.1)
-            assert not one.liveness.alive(1), "a new incarnation may register"
+            assert not one.manager.alive(1), "a new incarnation may register"
             one.heartbeats(1)
-            assert one.liveness.alive(1)
+            assert one.manager.alive(1)
             one.hosts.state[1] = "refuses"
             await trio.sleep(1.5)
-            assert one.office.fenced == []
+            assert one.controller.fenced == []
             one.breaks(2)
-            one.office.commit(registered(2, 50))
+            one.controller.commit(registered(2, 50))
             one.hosts.state[2] = "refuses"
             await trio.sleep(1)
-            assert one.office.fenced == [], "that was another incarnation's connection"
+            assert one.controller.fenced == [], "that was another incarnation's connection"
 
     run(main)
 
@@ -224,15 +224,15 @@ def test_a_new_controller_fences_nobody_blindly_and_tries_everybody() -> None:
         one = Watched(registered(4, 4, fenced=True), registered(OWN, 5))
         one.hosts.state = {1: "refuses", 2: "silent"}
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.liveness.run)
+            nursery.start_soon(one.manager.run)
             await trio.sleep(0.1)
-            assert one.office.fenced == [1, 4]
+            assert one.controller.fenced == [1, 4]
             assert set(one.hosts.tried) == {1, 2, 3}, "not itself, and nobody who is fenced already"
             await trio.sleep(8.8)
-            assert one.office.fenced == [1, 4]
+            assert one.controller.fenced == [1, 4]
             one.heartbeats(3)
             await trio.sleep(0.2)
-            assert one.office.fenced == [1, 2, 4], "a whole session, no more"
+            assert one.controller.fenced == [1, 2, 4], "a whole session, no more"
             nursery.cancel_scope.cancel()
 
     run(main)
@@ -241,12 +241,12 @@ def test_a_new_controller_fences_nobody_blindly_and_tries_everybody() -> None:
 def test_a_predecessor_that_does_not_answer_gets_no_second_session() -> None:
     async def main() -> None:
         one = Watched()
-        one.office.predecessor = 2
+        one.controller.predecessor = 2
         one.hosts.state = {2: "silent", 3: "silent"}
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.liveness.run)
+            nursery.start_soon(one.manager.run)
             await trio.sleep(1.1)
-            assert one.office.fenced == [2], (
+            assert one.controller.fenced == [2], (
                 "its silence cost it the office already; 3 is only slow"
             )
             nursery.cancel_scope.cancel()
@@ -257,18 +257,18 @@ def test_a_predecessor_that_does_not_answer_gets_no_second_session() -> None:
 def test_a_predecessor_that_answers_is_like_any_other() -> None:
     async def main() -> None:
         one = Watched()
-        one.office.predecessor = 2
+        one.controller.predecessor = 2
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(one.liveness.run)
+            nursery.start_soon(one.manager.run)
             await trio.sleep(0.1)
             one.hosts.state = {2: "silent"}
             await trio.sleep(8)
-            assert one.office.fenced == [], "only its connection to the store was lost"
+            assert one.controller.fenced == [], "only its connection to the store was lost"
             one.heartbeats(1, 2, 3)
             await trio.sleep(8)
             one.heartbeats(1, 3)
             await trio.sleep(1.1)
-            assert one.office.fenced == [2]
+            assert one.controller.fenced == [2]
             nursery.cancel_scope.cancel()
 
     run(main)
@@ -282,10 +282,10 @@ def test_a_controller_that_slept_blames_nobody() -> None:
             one.heartbeats(1, 2, 3)
             clock.jump(60)
             await trio.sleep(1)
-            assert one.office.fenced == []
+            assert one.controller.fenced == []
             one.heartbeats(1)
             await trio.sleep(8.9)
-            assert one.office.fenced == [2, 3], "those who were not heard of since"
+            assert one.controller.fenced == [2, 3], "those who were not heard of since"
 
     run(main)
 
@@ -293,22 +293,22 @@ def test_a_controller_that_slept_blames_nobody() -> None:
 def test_who_shuts_down_waits_until_the_others_know() -> None:
     async def main() -> None:
         async with watched() as one:
-            office, liveness = one.office, one.liveness
+            controller, manager = one.controller, one.manager
             one.heartbeats(1, 2, 3)
-            office.commit(BrokerChanged(1, 1, in_controlled_shutdown=True))
-            end = office.image.offset
-            assert not liveness.may_shut_down(1)
-            office.observers.fetched(2, bytes(16), end, end, 0)
-            assert not liveness.may_shut_down(1)
-            office.observers.fetched(3, bytes(16), end - 1, end, 0)
-            assert not liveness.may_shut_down(1)
-            office.commit(BrokerChanged(3, 3, fenced=True))
-            assert liveness.may_shut_down(1), "who is fenced leads nothing and need not know"
-            office.commit(BrokerChanged(2, 2, in_controlled_shutdown=True))
-            office.commit(BrokerChanged(3, 3, fenced=False))
-            assert not liveness.may_shut_down(2)
+            controller.commit(BrokerChanged(1, 1, in_controlled_shutdown=True))
+            end = controller.image.offset
+            assert not manager.may_shut_down(1)
+            controller.observers.fetched(2, bytes(16), end, end, 0)
+            assert not manager.may_shut_down(1)
+            controller.observers.fetched(3, bytes(16), end - 1, end, 0)
+            assert not manager.may_shut_down(1)
+            controller.commit(BrokerChanged(3, 3, fenced=True))
+            assert manager.may_shut_down(1), "who is fenced leads nothing and need not know"
+            controller.commit(BrokerChanged(2, 2, in_controlled_shutdown=True))
+            controller.commit(BrokerChanged(3, 3, fenced=False))
+            assert not manager.may_shut_down(2)
             await trio.sleep(1)
-            assert liveness.may_shut_down(2), "not for ever"
+            assert manager.may_shut_down(2), "not for ever"
 
     run(main)
 
@@ -317,14 +317,14 @@ def test_the_next_term_of_office_begins_anew() -> None:
     async def main() -> None:
         one = Watched()
         with trio.move_on_after(5):
-            await one.liveness.run()
+            await one.manager.run()
         one.heartbeats(1)
         one.hosts.state[2] = "refuses"
         one.breaks(2)
         await trio.sleep(20)
-        assert one.office.fenced == [], "nobody is watched over out of office"
+        assert one.controller.fenced == [], "nobody is watched over out of office"
         with trio.move_on_after(1):
-            await one.liveness.run()
-        assert one.office.fenced == [2]
+            await one.manager.run()
+        assert one.controller.fenced == [2]
 
     run(main)

@@ -7,7 +7,7 @@ import trio
 from broker.controller.test_controller import allocate, running
 
 from pk.core.broker.controller import controller as controller_module
-from pk.core.broker.controller.active_controller import Decide, Elsewhere
+from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.events import Event, PartitionCreated, TopicCreated
@@ -41,7 +41,7 @@ def test_what_takes_long_is_decided_and_applied_in_a_thread() -> None:
         async with running() as one:
             await one.controller.submit(make_topic)
             with pytest.raises(KafkaError):
-                await one.controller.submit(Elsewhere(fail))
+                await one.controller.submit(OffLoopDecision(fail))
             replies: list[int] = []
 
             async def submit(decide: Decide) -> None:
@@ -49,7 +49,7 @@ def test_what_takes_long_is_decided_and_applied_in_a_thread() -> None:
 
             async with trio.open_nursery() as nursery:
                 for _ in range(5):
-                    nursery.start_soon(submit, Elsewhere(ask))
+                    nursery.start_soon(submit, OffLoopDecision(ask))
                     nursery.start_soon(submit, allocate)
             assert sorted(replies) == list(range(10)), "each on what was decided before it"
             assert set(seen) == {("asked", True), ("decided", False)}
@@ -80,7 +80,7 @@ def test_what_is_not_in_the_store_when_the_controller_stops_did_not_happen(how: 
 
             async def ask() -> None:
                 with pytest.raises(KafkaError) as refused:
-                    await one.controller.submit(Elsewhere(lambda: decide))
+                    await one.controller.submit(OffLoopDecision(lambda: decide))
                 errors.append(refused.value.code)
 
             await one.controller.submit(make_topic)

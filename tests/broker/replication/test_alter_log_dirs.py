@@ -254,7 +254,7 @@ async def test_a_damaged_log_stays_where_it_is_and_the_broker_goes_on() -> None:
     file.pwrite(b"\xff\xff\xff", file.size() // 2)
     async with running_node(disk, **DIRS) as node, caller_of(node) as caller:
         assert await ask(caller, target) == ErrorCode.NONE
-        while node.broker.mover.moves(node.broker.replicas.directories[target == "/b"]):  # noqa: ASYNC110
+        while node.broker.alter_log_dirs.moves(node.broker.replicas.directories[target == "/b"]):  # noqa: ASYNC110
             await trio.sleep(0.001)
         assert await places(caller) == [(here, False, 0)]
         append(node, 1)

@@ -7,7 +7,7 @@ from nodes import caller_of, make_topic, running_node, trio_test
 
 from pk.cli.commands.node import log_to_stderr
 from pk.core.broker.replication import recovery_progress
-from pk.core.broker.replication.recovery_progress import EVERY_MS, Recovering
+from pk.core.broker.replication.recovery_progress import EVERY_MS, RecoveryProgress
 from pk.core.log import recovery
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
@@ -21,7 +21,7 @@ def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 def test_it_is_told_now_and_then_and_at_the_end(told: pytest.LogCaptureFixture) -> None:
     now = [5_000]
-    progress = Recovering(3, lambda: now[0])
+    progress = RecoveryProgress(3, lambda: now[0])
     progress.due(10_000_000_000)
     now[0] += EVERY_MS - 1
     progress.checked(1_000_000_000)
@@ -39,7 +39,7 @@ def test_it_is_told_now_and_then_and_at_the_end(told: pytest.LogCaptureFixture) 
 
 
 def test_what_takes_no_time_is_not_told(told: pytest.LogCaptureFixture) -> None:
-    progress = Recovering(1, lambda: 0)
+    progress = RecoveryProgress(1, lambda: 0)
     progress.due(10)
     progress.checked(10)
     progress.log_done()

@@ -294,7 +294,7 @@ class TestDirectories:
             assert len(cluster.assigned) <= 4
             partition = cluster.partition(2)
             other = "/b" if partition.log.log_dir.path == "/a" else "/a"
-            cluster.broker(2).mover.move("t", 0, other)
+            cluster.broker(2).alter_log_dirs.move("t", 0, other)
             await cluster.until(lambda: partition.log.log_dir.path == other)
             await cluster.until(told)
 
@@ -354,8 +354,8 @@ class TestDirectories:
             other = "/b" if partition.log.log_dir.path == "/a" else "/a"
             # So slow that the log is cut, and grows beyond the place, while the copy stands where it was.
             cluster.broker(1).quotas.directories.rate = 20_000
-            cluster.broker(1).mover.move("t", 0, other)
-            (move,) = cluster.broker(1).mover.moves(partition_directory(cluster, 1, other))
+            cluster.broker(1).alter_log_dirs.move("t", 0, other)
+            (move,) = cluster.broker(1).alter_log_dirs.moves(partition_directory(cluster, 1, other))
             await cluster.until(lambda: move.future is not None and move.future.log_end_offset > 3)
             cluster.heal()
             await cluster.until(lambda: partition.log.log_dir.path == other)

@@ -11,7 +11,7 @@ from nodes import Caller, caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.upkeep.cleaner import Cleaner, Compactor, InThread
-from pk.core.broker.upkeep.retention import Retainer
+from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.errors import ErrorCode
 from pk.core.log.disk import RealDisk
 from pk.core.log.files import Disk
@@ -140,7 +140,7 @@ async def test_a_topic_may_be_compacted_and_lose_what_is_old() -> None:
             partition.append(build_batch([(at_ms, key, b"", ())]), now_ms=now_ms)
         log.roll(now_ms)
         fill(node, partition)
-        await Retainer(node.broker.replicas, node.broker.config).check()
+        await LogRetention(node.broker.replicas, node.broker.config).check()
         assert log.log_start_offset == 2
         cleaner = Cleaner(node.broker.replicas, lambda: node.broker.config, InThread(log.disk))
         assert await cleaner.clean_one()

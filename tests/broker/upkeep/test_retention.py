@@ -10,7 +10,7 @@ from nodes import caller_of, make_topic, running_node, trio_test
 
 from pk.core.broker.replication.partition import DROPPED_AT_ONCE
 from pk.core.broker.upkeep import retention
-from pk.core.broker.upkeep.retention import Retainer
+from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.record.build import build_batch
@@ -49,7 +49,7 @@ async def test_expired_segments_go_and_their_files_later() -> None:
         fill(node, "kept", 5000, 3)
         partition = node.broker.replicas.partition("t", 0)
         in_flight = partition.log.read(0, 1 << 20, partition.high_watermark)
-        await Retainer(node.broker.replicas, node.broker.config).check()
+        await LogRetention(node.broker.replicas, node.broker.config).check()
         log = partition.log
         assert (log.log_start_offset, log.log_end_offset, len(log.segments)) == (40, 40, 1)
         assert in_flight.slice.read(), "a reader in flight is served"
@@ -87,7 +87,7 @@ async def test_a_log_that_is_cut_below_what_is_due_keeps_what_it_has() -> None:
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(retention, "_plan", plan_and_cut)
-            await Retainer(node.broker.replicas, node.broker.config).check()
+            await LogRetention(node.broker.replicas, node.broker.config).check()
         assert (partition.log.log_start_offset, partition.log.log_end_offset) == (0, 2)
 
 
@@ -121,7 +121,7 @@ async def test_what_cannot_be_dropped_just_now_is_left_to_retention() -> None:
         await trio.testing.wait_all_tasks_blocked()
         assert len(partition.log.segments) == 10
         partition.busy = False
-        await Retainer(node.broker.replicas, node.broker.config).check()
+        await LogRetention(node.broker.replicas, node.broker.config).check()
         assert len(partition.log.segments) == 5
 
 
