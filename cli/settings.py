@@ -81,7 +81,7 @@ def _table(path: str, outer: dict[str, Any], key: str, whose: str) -> dict[str, 
     """The table that lies under `key`; an empty one where there is none. Raises CommandError for anything else."""
     found = outer.get(key, {})
     if not isinstance(found, dict):
-        raise CommandError(f"{path}: {key} of {whose} is to be a table, not {found!r}.")
+        raise CommandError(f"{path}: {key} of {whose} must be a table, not {found!r}.")
     return cast("dict[str, Any]", found)
 
 
@@ -89,7 +89,7 @@ def _string(path: str, outer: dict[str, Any], key: str, whose: str) -> str | Non
     """The text that lies under `key`, if any. Raises CommandError for anything else."""
     found = outer.get(key)
     if found is not None and not isinstance(found, str):
-        raise CommandError(f"{path}: {key} of {whose} is to be a text in quotes, not {found!r}.")
+        raise CommandError(f"{path}: {key} of {whose} must be a string in quotes, not {found!r}.")
     return found
 
 
@@ -179,12 +179,29 @@ def _named(profiles: Mapping[str, Profile], name: str) -> Profile:
     return profiles[name]
 
 
+def check_address(text: str | None, source: str) -> str | None:
+    """`text`, if it names a broker; None stays None. Raises Unusable.
+
+    An empty address comes from a variable that is not set. Falling back to another cluster would then change the wrong one.
+    """
+    if text is not None and not text.strip(", "):
+        raise Unusable(f"{source} is empty; it must be an address such as host:9092.")
+    return text
+
+
 def settings_of(args: Args) -> Settings:
     """The settings for a parsed command line. Raises CommandError."""
+    typed = check_address(args.bootstrap_server, "-b")
+    if args.profile is not None and not args.profile.strip():
+        raise Unusable("--profile is empty; it must be the name of a profile.")
     profile = choose_profile(args.profile)
-    bootstrap = (None if args.profile else os.environ.get("PK_BOOTSTRAP_SERVER")) or (
-        profile.bootstrap if profile else None
-    )
+    in_environment = None if args.profile else os.environ.get("PK_BOOTSTRAP_SERVER")
+    if typed is None:
+        check_address(in_environment, "PK_BOOTSTRAP_SERVER")
+    in_profile = profile.bootstrap if profile else None
+    if profile and typed is None and in_environment is None:
+        check_address(in_profile, f"The bootstrap of profile {profile.name!r}")
+    bootstrap = in_environment or in_profile
     properties: dict[str, str] = dict(profile.properties) if profile else {}
     if profile and profile.secrets:
         from pk.cli.secret_values import secret_values
@@ -193,10 +210,10 @@ def settings_of(args: Args) -> Settings:
     if args.config_file:
         properties.update(read_properties(args.config_file))
     given = dict(args.client_properties)
-    in_file = properties.pop("bootstrap.servers", None)
-    named = given.pop("bootstrap.servers", None)
+    in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
+    named = check_address(given.pop("bootstrap.servers", None), "-X bootstrap.servers")
     return Settings(
-        args.bootstrap_server or named or bootstrap or in_file or DEFAULT_BOOTSTRAP,
+        typed or named or bootstrap or in_file or DEFAULT_BOOTSTRAP,
         properties,
         given,
         profile,

@@ -13,6 +13,7 @@ from pk.cli.paths import make_user_dir
 from pk.cli.settings import (
     DEFAULT_BOOTSTRAP,
     Profile,
+    check_address,
     check_secret,
     choose_profile,
     profile_named,
@@ -117,6 +118,7 @@ async def add(context: Context) -> None:
                 f"{key} is a secret, which does not belong on a command line: --secret {key}=prompt asks for it when it "
                 f"is needed, {key}=keyring keeps it in the system's keyring, {key}=command:WORDS asks a program."
             )
+    check_address(args.bootstrap_server, "-b")
     secrets = {key: check_secret(key, source) for key, source in args.secrets}
     if args.pin and args.cluster_id:
         raise Unusable("--pin finds the id out; --cluster-id does not go with it.")

@@ -77,12 +77,12 @@ def test_comments_in_the_file_survive(pk: Run) -> None:
         ("[profiles.p.secrets]\n'a' = 'hunter2'", "comes from prompt, keyring or command:WORDS"),
         ("[profiles", "cannot be read"),
         ("use = '\xff'", "cannot be read"),
-        ("profiles = 3", "profiles of the file is to be a table, not 3."),
-        ("profiles.p = 3", "p of profiles is to be a table, not 3."),
-        ("use = ['p']\n[profiles.p]", "use of the file is to be a text in quotes"),
-        ("[profiles.p]\nbootstrap = 9092", "bootstrap of profile 'p' is to be a text in quotes"),
-        ("[profiles.p]\nproperties = 'a=b'", "properties of profile 'p' is to be a table"),
-        ("[profiles.p]\nsecrets = ['a']", "secrets of profile 'p' is to be a table"),
+        ("profiles = 3", "profiles of the file must be a table, not 3."),
+        ("profiles.p = 3", "p of profiles must be a table, not 3."),
+        ("use = ['p']\n[profiles.p]", "use of the file must be a string in quotes"),
+        ("[profiles.p]\nbootstrap = 9092", "bootstrap of profile 'p' must be a string in quotes"),
+        ("[profiles.p]\nproperties = 'a=b'", "properties of profile 'p' must be a table"),
+        ("[profiles.p]\nsecrets = ['a']", "secrets of profile 'p' must be a table"),
     ],
 )
 def test_a_file_that_is_wrong_is_refused(pk: Run, text: str, said: str) -> None:
@@ -113,6 +113,51 @@ def test_a_profile_has_a_name(pk: Run) -> None:
         ran = pk("profile", *do)
         assert (ran.code, "There is no profile ''" in ran.err) == (2, True), ran.err
     assert pk("profile", "list").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-b", ""), "-b is empty"),
+        (("-b", " , "), "-b is empty"),
+        (("-X", "bootstrap.servers="), "-X bootstrap.servers is empty"),
+        (("--profile", ""), "--profile is empty"),
+    ],
+)
+def test_an_empty_address_never_means_another_cluster(
+    pk: Run,
+    kafka: Kafka,
+    fresh: Fresh,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    said: str,
+) -> None:
+    topic = fresh("kept")
+    assert pk("topics", "create", topic, "-b", kafka.bootstrap).code == 0
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", kafka.bootstrap)
+    ran = pk("topics", "delete", topic, "-y", *words)
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert topic in pk("topics", "list", "-f", "name").lines
+
+
+def test_an_empty_address_is_refused_wherever_it_stands(
+    pk: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "client.properties"
+    config.write_text("bootstrap.servers=\n")
+    for words in (
+        ("topics", "list", "--config-file", str(config)),
+        ("profile", "add", "p", "-b", ""),
+        ("cp", "orders", "copy", "--once", "--to-bootstrap-server", ""),
+        ("cp", "orders", "copy", "--once", "--to-profile", ""),
+    ):
+        ran = pk(*words)
+        assert (ran.code, "is empty; it must be" in ran.err) == (2, True), ran.err
+    assert not file_of().exists()
+    monkeypatch.setenv("PK_BOOTSTRAP_SERVER", "")
+    ran = pk("topics", "list")
+    assert (ran.code, "PK_BOOTSTRAP_SERVER is empty" in ran.err) == (2, True), ran.err
+    assert pk("topics", "list", "-b", "127.0.0.1:1").code == 3
 
 
 def test_what_names_the_cluster(pk: Run, kafka: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
