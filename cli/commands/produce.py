@@ -13,19 +13,18 @@ from contextlib import aclosing
 
 import trio
 
-from pk.cli.commands.common import is_unknown, topic_names, unknown_topic
+from pk.cli.commands.common import is_unknown, unknown_topic
 from pk.cli.commands.interrupts import listen_for_interrupts
 from pk.cli.commands.produce_plan import (
     Pace,
     Plan,
     Tally,
+    make_topic,
     producer_config,
-    topic_exists,
 )
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Exit
 from pk.cli.failures import exit_code, sentence
-from pk.cli.grammar import nearest
 from pk.cli.json_text import BadDocument, Documents
 from pk.cli.record_input import BadLine, NewRecord, Pair
 from pk.core.errors import KafkaError
@@ -58,12 +57,8 @@ async def produce(context: Context) -> int | None:
         from pk.cli.commands.produce_editor import edit
 
         return await edit(context, plan)
-    if plan.topic is not None and not await topic_exists(context, plan.topic):
-        near = nearest(plan.topic, await topic_names(context, await context.admin()))
-        meant = f" Did you mean {' or '.join(near)}?" if near else ""
-        context.say(
-            f"There is no topic {plan.topic}; the broker makes it with its defaults.{meant}"
-        )
+    if plan.topic is not None:
+        await make_topic(context, plan.topic)
     tally = Tally(context, say_offsets=context.args.print_offsets)
     stream = _Stream(context, plan, tally)
     try:
@@ -427,7 +422,9 @@ async def _described(context: Context, topics: set[str]) -> None:
     admin = await context.admin()
     described = await admin.describe_topics(sorted(topics)) if topics else {}
     for name, answer in described.items():
-        if is_unknown(answer):
+        if is_unknown(answer) and context.args.create:
+            context.say(f"Would create topic {name}, with the broker's defaults.")
+        elif is_unknown(answer):
             context.failed(await unknown_topic(context, admin, name), name)
         elif not isinstance(answer, TopicDescription):
             context.failed(answer, name)

@@ -1,15 +1,17 @@
 """What the options of `pk produce` say of every record, and whether the topic they name is there."""
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import trio
 
 from pk.cli.client_config import client_config
-from pk.cli.commands.common import is_unknown, unknown_topic
+from pk.cli.commands.common import is_unknown, topic_names, unknown_topic
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
+from pk.cli.grammar import nearest
 from pk.cli.json_text import fault
 from pk.cli.record_input import BadLine, Headers, NewRecord, Pair, Reading, reading
 from pk.cli.resolve import now_ms
@@ -20,7 +22,7 @@ from pk.net.client.admin import Admin
 from pk.net.client.config import ProducerConfig
 from pk.net.client.delivery import BatchDelivered
 from pk.net.client.errors import ClientError
-from pk.net.client.results import ConfigResource, ResourceType, TopicDescription
+from pk.net.client.results import ConfigResource, NewTopic, ResourceType, TopicDescription
 
 if TYPE_CHECKING:
     from pk.cli.fake import Fake
@@ -44,6 +46,10 @@ _DEFAULTS = {"max.block.ms": "15000", "batch.size": str(1 << 17), "linger.ms": "
 
 _AUTO_CREATE = "auto.create.topics.enable"
 
+_SLIP = 0.8
+"""Names that are less alike than this (1 is the same) are two topics; `ordrs` and `orders` have 0.91."""
+
+_DIGITS = re.compile(r"\d+")
 _TICK_S = 0.005
 _BEHIND_S = 1.0
 """A paced stream whose input came late by more does not make up for it."""
@@ -174,9 +180,9 @@ class Plan:
 
 
 async def topic_exists(context: Context, topic: str) -> bool:
-    """Whether the topic is there; False where the broker will make it with the first record.
+    """Whether the topic exists, or does now because of --create; False where the broker creates it with the first record.
 
-    Raises CommandError with the nearest names where it is not there and will not be made.
+    Raises CommandError with the nearest names where it does not exist and will not be created.
     """
     admin = await context.admin()
     described = (await admin.describe_topics([topic]))[topic]
@@ -185,10 +191,51 @@ async def topic_exists(context: Context, topic: str) -> bool:
     impossible = getattr(described, "code", None) == ErrorCode.INVALID_TOPIC_EXCEPTION
     if impossible or not is_unknown(described):
         raise described
+    if context.args.create:
+        await _create(context, admin, topic)
+        return True
     if await _makes_topics(admin):
         return False
     unknown = await unknown_topic(context, admin, topic)
-    raise CommandError(f"{unknown.said} `pk topics create {topic}` makes it.")
+    raise CommandError(f"{unknown.said} `pk topics create {topic}` creates it.")
+
+
+async def _create(context: Context, admin: Admin, topic: str) -> None:
+    created = (await admin.create_topics([NewTopic(topic)]))[topic]
+    exists = getattr(created, "code", None) == ErrorCode.TOPIC_ALREADY_EXISTS
+    if isinstance(created, Exception) and not exists:
+        raise created
+    context.say(f"Created topic {topic}, with the broker's defaults.")
+
+
+async def make_topic(context: Context, topic: str) -> None:
+    """Returns if `topic` exists or may be created: nobody can be asked, and nobody reads a warning in a pipe.
+
+    Raises CommandError where it does not exist and may be a slip for one that does.
+    """
+    if await topic_exists(context, topic):
+        return
+    names = await topic_names(context, await context.admin())
+    near = [name for name in nearest(topic, names) if is_slip(topic, name)]
+    if near:
+        raise CommandError(
+            f"There is no topic {topic!r}; did you mean {' or '.join(near)}? "
+            f"--create creates {topic}."
+        )
+    context.say(f"There is no topic {topic}; the broker creates it with its defaults.")
+
+
+def is_slip(typed: str, name: str) -> bool:
+    """Whether `typed` is probably a slip for `name`: nearly the same, and neither one more of a series (`orders-2`) nor of a
+    family (`orders-eu`)."""
+    import difflib
+
+    if _DIGITS.sub("0", typed) == _DIGITS.sub("0", name):
+        return False
+    short, long = sorted((typed, name), key=len)
+    if long.startswith(short) and long[len(short)] in "-._":
+        return False
+    return difflib.SequenceMatcher(None, typed.lower(), name.lower()).ratio() >= _SLIP
 
 
 async def _makes_topics(admin: Admin) -> bool:

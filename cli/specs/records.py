@@ -167,6 +167,10 @@ PRODUCE = Command(
             help="The partition for every record (default: by key).",
         ),
         Option(
+            "--create",
+            help="Create the topic if it does not exist, even if another has nearly the same name.",
+        ),
+        Option(
             "--timestamp",
             value="TIME",
             help="The time of every record, as after the @ of a position (default: now).",

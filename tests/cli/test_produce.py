@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import time
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, pk_command, pk_environment
+
+from pk.cli.commands.produce_plan import is_slip
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -203,13 +206,51 @@ def test_a_topic_that_is_not_there_is_an_error_at_once_where_nobody_makes_it(pk:
     assert "did you mean orders?" in ran.err and "pk topics create ordrs" in ran.err
 
 
-def test_a_topic_that_the_broker_makes_is_said_to_be_new(at: Run, topic: str) -> None:
+def test_a_topic_that_the_broker_creates_is_said_to_be_new(at: Run) -> None:
+    new = secrets.token_hex(12)
+    ran = at("produce", new, "x")
+    said = f"There is no topic {new}; the broker creates it with its defaults.\n"
+    assert (ran.code, ran.err) == (0, said)
+    assert at("produce", new, "x").err == ""
+    assert len(read(at, new)) == 2
+
+
+def test_a_misspelt_topic_is_not_created(at: Run, topic: str) -> None:
     mistyped = f"{topic}x"
     ran = at("produce", mistyped, "x")
-    new = f"There is no topic {mistyped}; the broker makes it with its defaults. Did you mean "
-    assert (ran.code, ran.err.startswith(new)) == (0, True), ran.err
-    assert at("produce", mistyped, "x").err == ""
+    refused = f"There is no topic '{mistyped}'; did you mean "
+    assert (ran.code, ran.err.startswith(refused)) == (1, True), ran.err
+    assert f"--create creates {mistyped}" in ran.err
+    assert mistyped not in at("topics", "list", "-f", "name").lines
+    trial = at("produce", mistyped, "x", "--create", "--dry-run")
+    assert (trial.code, f"Would create topic {mistyped}" in trial.err) == (0, True), trial.err
+    assert mistyped not in at("topics", "list", "-f", "name").lines
+    meant = at("produce", mistyped, "x", "--create")
+    assert (meant.code, f"Created topic {mistyped}" in meant.err) == (0, True), meant.err
+    assert at("produce", mistyped, "x", "--create").err == ""
     assert len(read(at, mistyped)) == 2
+
+
+def test_create_also_where_the_broker_creates_nothing_itself(pk: Run) -> None:
+    with PkBroker(memory=True, config={"auto.create.topics.enable": "false"}) as broker:
+        ran = pk("produce", "orders", "x", "--create", "-b", broker.bootstrap)
+        assert (ran.code, "Created topic orders" in ran.err) == (0, True), ran.err
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "slip"),
+    [
+        ("ordrs", "orders", True),
+        ("Orders", "orders", True),
+        ("orders-eu", "orders", False),
+        ("orders-2", "orders-1", False),
+        ("orders-10", "orders-9", False),
+        ("payments", "orders", False),
+        ("test-a1b2c3", "test-f9e8d7", False),
+    ],
+)
+def test_which_name_is_a_slip_for_another(typed: str, name: str, slip: bool) -> None:
+    assert is_slip(typed, name) == slip
 
 
 @pytest.mark.parametrize(
