@@ -46,6 +46,8 @@ class Wanted(NamedTuple):
 
     intent: Intent
     directories: Mapping[tuple[TopicPartition, int], str]
+    throttle: str | None = None
+    """The --throttle that the plan was saved with."""
 
 
 def wanted_of(context: Context, path: str | None = None) -> Wanted:
@@ -94,7 +96,7 @@ def wanted_of(context: Context, path: str | None = None) -> Wanted:
 
 def _from_file(path: str) -> Wanted:
     found = files.assignments_of(files.read_json(path), path)
-    return Wanted(Intent(exact=found.replicas), found.log_dirs)
+    return Wanted(Intent(exact=found.replicas), found.log_dirs, found.throttle)
 
 
 class Plan(NamedTuple):
@@ -177,11 +179,11 @@ def document(plan: Plan, rate: int | None) -> Document:
     return Document([data], [Section("", rows), Section("", brokers)], rows)
 
 
-def save(path: str, changes: Sequence[Change]) -> None:
-    """Writes a plan as Apache's JSON. Raises CommandError."""
+def save(path: str, changes: Sequence[Change], throttle: str | None) -> None:
+    """Writes a plan as Apache's JSON, with its throttle. Raises CommandError."""
     try:
         with open(os.path.expanduser(path), "w", encoding="utf-8") as file:
-            json.dump(files.apache_json({c.tp: c.after for c in changes}), file)
+            json.dump(files.plan_json({c.tp: c.after for c in changes}, throttle), file)
             file.write("\n")
     except OSError as e:
         raise CommandError(f"{path} cannot be written: {e.strerror}.") from None
@@ -199,10 +201,13 @@ async def plan_command(context: Context) -> None:
     args = context.args
     rate = _rate(context)
     wanted = wanted_of(context)
+    if args.throttle is None and wanted.throttle is not None:
+        args.__dict__["throttle"] = wanted.throttle
+        rate = _rate(context)
     admin = await context.admin()
     made = await make_plan(context, admin, wanted.intent)
     if args.save:
-        save(args.save, made.changes)
+        save(args.save, made.changes, args.throttle)
     if args.json:
         new = {c.tp: c.after for c in made.changes}
         context.write((json.dumps(files.apache_json(new)) + "\n").encode())
@@ -235,6 +240,10 @@ async def apply(context: Context) -> int | None:
     if args.detach and args.batch is not None:
         raise Unusable("--batch takes somebody who stays; --detach does not go with it.")
     wanted = wanted_of(context, args.file)
+    if args.throttle is None and wanted.throttle is not None:
+        args.__dict__["throttle"] = wanted.throttle
+        rate = _rate(context)
+        context.say(f"The plan was saved with --throttle {wanted.throttle}.")
     admin = await context.admin()
     made = await make_plan(context, admin, wanted.intent)
     return await carry_out(context, admin, made, rate, wanted.directories)

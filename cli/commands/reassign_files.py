@@ -1,9 +1,9 @@
 """The files and words of `pk reassign`: Apache's JSON both ways, rollback files, rates, `orders/0=1,2,3`.
 
 A plan is Apache's JSON: `{"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…],"log_dirs":[…]}]}`. A rollback
-file is the same with one key more, `pk`, which Apache's tool passes over: whose cluster it is of, what was asked for, and
+file is the same with one more key, `pk`, which Apache's tool ignores: whose cluster it is of, what was asked for, and
 which throttles were set for it, written before they are. So one file undoes a reassignment and tells a later command what
-a crash left behind.
+a crash left behind. In a saved plan, `pk` holds the throttle that the plan was made with, for `apply` to use.
 """
 
 import json
@@ -91,7 +91,10 @@ class Assignments(NamedTuple):
 
     replicas: dict[TopicPartition, Replicas]
     log_dirs: dict[tuple[TopicPartition, int], str]
-    """(partition, broker) → the directory its replica is to lie in, where the file names one."""
+    """(partition, broker) → the directory of its replica, where the file names one."""
+
+    throttle: str | None = None
+    """The --throttle that the plan was saved with."""
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -118,7 +121,7 @@ def assignments_of(data: Mapping[str, Any], path: str) -> Assignments:
             f'{path} holds no assignments; it is {{"version":1,"partitions":[{{"topic":…,'
             '"partition":…,"replicas":[…]}]}.'
         )
-    found = Assignments({}, {})
+    found = Assignments({}, {}, _saved_throttle(data, path))
     for number, entry in enumerate(data["partitions"]):
         try:
             tp = TopicPartition(str(entry["topic"]), _whole(entry["partition"]))
@@ -137,6 +140,16 @@ def assignments_of(data: Mapping[str, Any], path: str) -> Assignments:
         for broker, directory in zip(replicas, dirs, strict=True):
             if directory != ANY_DIR:
                 found.log_dirs[tp, broker] = directory
+    return found
+
+
+def _saved_throttle(data: Mapping[str, Any], path: str) -> str | None:
+    """The throttle in a saved plan. Raises Unusable."""
+    own = data.get("pk")
+    plan = own.get("plan") if isinstance(own, dict) else None
+    found = plan.get("throttle") if isinstance(plan, dict) else None
+    if found is not None and not isinstance(found, str):
+        raise Unusable(f'{path}: the throttle of a plan must be a string such as "50MB/s".')
     return found
 
 
@@ -160,6 +173,12 @@ def apache_json(replicas: Mapping[TopicPartition, Replicas]) -> dict[str, Any]:
             for tp, brokers in sorted(replicas.items())
         ],
     }
+
+
+def plan_json(replicas: Mapping[TopicPartition, Replicas], throttle: str | None) -> dict[str, Any]:
+    """A plan to save: Apache's JSON, with the throttle to apply it with."""
+    data = apache_json(replicas)
+    return data if throttle is None else data | {"pk": {"plan": {"throttle": throttle}}}
 
 
 class Throttled(NamedTuple):

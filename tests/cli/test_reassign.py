@@ -425,6 +425,25 @@ def test_a_plan_of_one_broker(at: Run, fresh: Fresh, tmp_path: Path) -> None:
     assert json.loads(file.read_text()) == {"version": 1, "partitions": []}
 
 
+def test_a_saved_plan_keeps_its_throttle(at: Run, fresh: Fresh, tmp_path: Path) -> None:
+    topic = fresh("plan")
+    at("topics", "create", topic)
+    file = str(tmp_path / "plan.json")
+    for throttle, rate in (("2MB/s", 2_000_000), ("auto", 10_000_000)):
+        words = ("reassign", "plan", "-t", topic, "--balance", "--throttle", throttle)
+        assert at(*words, "--save", file).code == 0
+        applied = at("reassign", "apply", file, "--dry-run", "-f", "json")
+        assert (applied.code, applied.json[0]["throttle"]) == (0, rate)
+        assert f"The plan was saved with --throttle {throttle}." in applied.err
+        planned = at("reassign", "plan", "--from-json", file, "-f", "json")
+        assert planned.json[0]["throttle"] == rate
+        other = at("reassign", "apply", file, "--throttle", "5MB/s", "--dry-run", "-f", "json")
+        assert (other.json[0]["throttle"], "was saved with" in other.err) == (5_000_000, False)
+    (tmp_path / "plan.json").write_text('{"partitions": [], "pk": {"plan": {"throttle": 5}}}')
+    wrong = at("reassign", "apply", file, "--dry-run")
+    assert (wrong.code, "the throttle of a plan must be a string" in wrong.err) == (2, True)
+
+
 class LateBrokers:
     """An administrator of a cluster whose controller keeps replicas that leave sorted, and whose brokers hear of what it
     decided only when they have been asked twice."""
