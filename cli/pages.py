@@ -99,10 +99,12 @@ Guards, in rising order:
 
 cluster_id (--pin takes the one that answers now): where another cluster answers, commands refuse with exit code 5.
 
-Secrets stand in no file of pk's and on no command line. Each names where it comes from when it is needed:
+pk connects to PLAINTEXT listeners only: it has no TLS or SASL yet, and refuses security.protocol=SSL, ssl.* and sasl.*.
+
+A secret is kept in no file of pk's and given on no command line. Each names where it comes from when it is needed:
   --secret KEY=prompt              it is asked for
   --secret KEY=keyring             it lies in the system's keyring (pip install 'pk-broker[keyring]')
-  --secret KEY=command:WORDS       what a program prints, such as command:pass show kafka/prod
+  --secret KEY=command:WORDS       what a program prints, such as command:pass show kafka/id
 
   [profiles.prod]
   bootstrap = "k1:9092,k2:9092"
@@ -110,9 +112,9 @@ Secrets stand in no file of pk's and on no command line. Each names where it com
   colour = "red"
   cluster_id = "4L6g3nShT-eMCtK--X86sw"
   [profiles.prod.properties]
-  "client.id" = "ops"
+  "client.rack" = "eu-1"
   [profiles.prod.secrets]
-  "sasl.jaas.config" = "command:pass show kafka/prod"
+  "client.id" = "command:cat /etc/hostname"
 """
 
 TRACE = """\

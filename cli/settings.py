@@ -189,6 +189,16 @@ def check_address(text: str | None, source: str) -> str | None:
     return text
 
 
+def check_security(keys: Mapping[str, str], source: str) -> None:
+    """Raises Unusable where `keys` ask for a secure connection: pk has none yet, and must not connect without."""
+    for key, value in keys.items():
+        plain = key == "security.protocol" and value.strip().upper() == "PLAINTEXT"
+        if key.startswith(("ssl.", "sasl.")) or (key == "security.protocol" and not plain):
+            raise Unusable(
+                f"{source}: {key} is not supported; pk has no TLS or SASL yet and connects to PLAINTEXT listeners only."
+            )
+
+
 def settings_of(args: Args) -> Settings:
     """The settings for a parsed command line. Raises CommandError."""
     typed = check_address(args.bootstrap_server, "-b")
@@ -203,13 +213,18 @@ def settings_of(args: Args) -> Settings:
         check_address(in_profile, f"The bootstrap of profile {profile.name!r}")
     bootstrap = in_environment or in_profile
     properties: dict[str, str] = dict(profile.properties) if profile else {}
+    if profile:
+        check_security({**profile.properties, **profile.secrets}, f"profile {profile.name!r}")
     if profile and profile.secrets:
         from pk.cli.secret_values import secret_values
 
         properties.update(secret_values(profile.name, profile.secrets))
     if args.config_file:
-        properties.update(read_properties(args.config_file))
+        in_config = read_properties(args.config_file)
+        check_security(in_config, args.config_file)
+        properties.update(in_config)
     given = dict(args.client_properties)
+    check_security(given, "-X")
     in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
     named = check_address(given.pop("bootstrap.servers", None), "-X bootstrap.servers")
     return Settings(

@@ -6,7 +6,7 @@ from pk.cli.commands.common import is_unknown, unknown_topic
 from pk.cli.commands.heard import until_topics
 from pk.cli.context import Context, join
 from pk.cli.exits import CommandError, Unusable
-from pk.cli.settings import Settings, check_address, choose_profile, read_properties
+from pk.cli.settings import Settings, check_address, check_security, choose_profile, read_properties
 from pk.net.client.admin import Admin
 from pk.net.client.config import ProducerConfig, keys
 from pk.net.client.results import (
@@ -25,6 +25,7 @@ def target_context(context: Context) -> Context:
     check_address(args.to_bootstrap_server, "--to-bootstrap-server")
     if args.to_profile is not None and not args.to_profile.strip():
         raise Unusable("--to-profile is empty; it must be the name of a profile.")
+    check_security(dict(args.to_property), "--to-property")
     if args.to_profile is None and args.to_bootstrap_server is None:
         if args.to_config_file is not None:
             raise Unusable("--to-config-file wants --to-bootstrap-server or --to-profile.")
@@ -38,8 +39,12 @@ def target_context(context: Context) -> Context:
         # Not the chosen profile, nor that of the environment: their secrets are for the source.
         profile = choose_profile(args.to_profile) if args.to_profile else None
         properties: dict[str, str] = dict(profile.properties) if profile else {}
+        if profile:
+            check_security({**profile.properties, **profile.secrets}, f"profile {profile.name!r}")
         if args.to_config_file:
-            properties.update(read_properties(args.to_config_file))
+            in_config = read_properties(args.to_config_file)
+            check_security(in_config, args.to_config_file)
+            properties.update(in_config)
         in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
         bootstrap = args.to_bootstrap_server or (profile.bootstrap if profile else None) or in_file
         if bootstrap is None:

@@ -15,6 +15,7 @@ from pk.cli.settings import (
     Profile,
     check_address,
     check_secret,
+    check_security,
     choose_profile,
     profile_named,
     profiles_file,
@@ -112,6 +113,8 @@ async def add(context: Context) -> None:
     args = context.args
     if args.name in ("", "-"):  # `pk profile use -` chooses none
         raise Unusable(f"A profile cannot be named {args.name!r}.")
+    check_security(dict(args.client_properties), "-X")
+    check_security(dict(args.secrets), "--secret")
     for key, _ in args.client_properties:
         if _SECRET.search(key):
             raise Unusable(

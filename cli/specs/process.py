@@ -341,9 +341,10 @@ PROFILE = Group(
             examples=(
                 "pk profile add prod -b k1:9092,k2:9092 --guard type-name --colour red",
                 "pk profile add dev -b 127.0.0.1:9092 --guard none",
-                "pk profile add prod --secret 'sasl.jaas.config=command:pass show kafka/prod'",
+                "pk profile add prod -X client.rack=eu-1 -X request.timeout.ms=10000",
             ),
-            notes="Guards hold for every command: `readonly` also lets no record be produced and no group be joined.",
+            notes="Guards hold for every command: `readonly` also lets no record be produced and no group be joined. "
+            "pk connects to PLAINTEXT listeners only: keys of TLS and SASL are refused.",
         ),
         Command(
             "use",
