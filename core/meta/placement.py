@@ -44,7 +44,8 @@ def place(
     if replication_factor > len(known):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{len(known)} {'broker is' if len(known) == 1 else 'brokers are'} too few for a replication factor of {replication_factor}",
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor of "
+            f"{replication_factor} cannot be reached because only {len(known)} broker(s) are registered.",
         )
     if not leaders:
         raise KafkaError(

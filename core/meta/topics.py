@@ -129,11 +129,11 @@ def _create(whole: _Request, topic: CreatableTopic) -> list[Event]:
             ErrorCode.INVALID_REQUEST, f"{name} is the cluster's own log and never created"
         )
     if name in image.topics:
-        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if (other := whole.collision(name)) is not None:
         raise KafkaError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {name} collides with {other}: they differ in '.' and '_' only",
+            f"Topic '{name}' collides with existing topic: {other}",
         )
     changes = _own_configs(topic, whole.config)
     topic_id = new_topic_id(image, whole.random)
@@ -179,10 +179,13 @@ def _replicas_of(whole: _Request, topic: CreatableTopic) -> list[tuple[int, ...]
     if factor != -1 and factor <= 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the replication factor must be positive, or -1 for the default, not {factor}",
+            "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     if count != -1 and count <= 0:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic cannot have {count} partitions")
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
     count = config.num_partitions if count == -1 else count
     factor = config.default_replication_factor if factor == -1 else factor
     _check_budget(count, whole.budget)
@@ -361,7 +364,10 @@ def _grow(
     if more <= 0:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {topic.name} has {have} partitions, {wanted.count} would not be more",
+            f"Topic already has {have} partition(s)."
+            if more == 0
+            else f"The topic {topic.name} currently has {have} partition(s); "
+            f"{wanted.count} would not be an increase.",
         )
     _check_budget(more, budget)
     factor = len(target(topic.partitions[0]))

@@ -170,6 +170,18 @@ def test_names_that_exist_or_collide_are_refused() -> None:
     assert [r.error_code for r in results] == [0, 0]
 
 
+def test_refusals_have_apache_s_words_which_scripts_match() -> None:
+    image, _ = create(ONE, topic("a.b"))
+    _, results = create(image, topic("a.b"), topic("a_b"), topic("none", 0), topic("few", factor=3))
+    assert [r.error_message for r in results] == [
+        "Topic 'a.b' already exists.",
+        "Topic 'a_b' collides with existing topic: a.b",
+        "Number of partitions was set to an invalid non-positive value.",
+        "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot "
+        + "be reached because only 1 broker(s) are registered.",
+    ]
+
+
 def test_a_request_makes_ten_thousand_partitions_at_most() -> None:
     after, results = create(ONE, topic("a", 6000), topic("b", 4000), topic("c", 1))
     assert [r.error_code for r in results] == [0, 0, ErrorCode.POLICY_VIOLATION]
