@@ -74,16 +74,22 @@ class Job:
             except BaseException as error:
                 if not self.retried or not _is_lost(error) or trio.current_time() > until:
                     raise
-            self.tell_lost()
+                self.tell_lost(broken=isinstance(leaf(error), Disconnected))
             self.context.failures.clear()
             await trio.sleep(_RETRY_S)
 
-    def tell_lost(self) -> None:
-        """Says, once, that the connection is lost and the command goes on trying."""
-        if not self.lost:
-            self.lost = True
-            name = self.context.settings.cluster_name
-            self.context.say(f"The connection to {name} is lost; trying again. Ctrl-C ends it.")
+    def tell_lost(self, *, broken: bool = False) -> None:
+        """Says, once, that the command keeps trying to connect. `broken`: a connection was open until now."""
+        if self.lost:
+            return
+        self.lost = True
+        settings, session = self.context.settings, self.context.session
+        admin = session.opened(settings) if session else None
+        # What never answered cannot be lost.
+        answered = broken or (admin is not None and admin.cluster.reached_once)
+        name = settings.cluster_name
+        what = f"The connection to {name} is lost" if answered else f"{name} does not answer"
+        self.context.say(f"{what}; trying again. Ctrl-C ends it.")
 
     def interrupt(self) -> None:
         """Passes a Ctrl-C on; called in the engine's thread."""

@@ -124,7 +124,9 @@ class Cluster:
         self._on_request = on_request
         self._links: dict[tuple[str, str], _Link] = {}
         self._closed = False
-        self._reached_once = False
+        self.reached_once = False
+        """Whether a broker ever answered."""
+
         self._refresh_lock = trio.Lock()
         self._all_failed_since: float | None = None
 
@@ -252,7 +254,7 @@ class Cluster:
                 self._all_failed_since = trio.current_time()
             raise
         self._all_failed_since = None
-        self._reached_once = True
+        self.reached_once = True
         return connection
 
     async def _first_of(self, candidates: Sequence[Node]) -> Connection:
@@ -410,7 +412,7 @@ class Cluster:
         if isinstance(error, KafkaError):
             return error.retriable or error.code == ErrorCode.BROKER_NOT_AVAILABLE
         if isinstance(error, ConnectFailed | NoBrokers):
-            return self._reached_once
+            return self.reached_once
         return isinstance(error, Disconnected | RequestTimedOut)
 
     # metadata

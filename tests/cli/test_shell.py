@@ -336,8 +336,9 @@ def test_a_cluster_that_is_not_there(terminal: Start) -> None:
     one = terminal("shell", "-b", "127.0.0.1:1")
     one.wait_for("not connected")
     one.line("topics list")
-    one.wait_for("is lost; trying again")
+    one.wait_for("127.0.0.1:1 does not answer; trying again")
     one.keys("ctrl-c")
+    assert "is lost" not in one.scrollback()
     one.line("help positions")
     one.wait_for("A..B")
 
