@@ -5,9 +5,9 @@ none. v4 may forbid the creation of unknown topics (KIP-204), v5 offline replica
 leader epochs (KIP-320), v8 authorized operations (KIP-430), v10 topic ids, by which v12 can ask
 (KIP-516), v13 an error for the whole.
 
-An unknown topic is created where `auto.create.topics.enable` and the request allow it. Apache Kafka
-answers UNKNOWN_TOPIC_OR_PARTITION meanwhile and has the client ask again; this broker answers when
-the topic is there.
+An unknown topic is created where `auto.create.topics.enable` and the request allow it. The request
+that asks for it is answered UNKNOWN_TOPIC_OR_PARTITION, as Apache Kafka does, and the topic appears
+afterwards: clients ask again.
 """
 
 from collections.abc import Awaitable, Iterable
@@ -18,11 +18,10 @@ import trio
 from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from pk.core.api.registry import Api, Large, Operation
 from pk.core.broker.offload import offload
-from pk.core.broker.requests.auto_topic_creation import create_missing
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
-from pk.core.meta.topic_names import check_name
+from pk.core.meta.topic_names import is_name
 from pk.core.values import METADATA_TOPIC, NO_LEADER, NO_NODE, ZERO_UUID, Uuid
 from pk.core.wire.messages.metadata import (
     MetadataRequest,
@@ -43,55 +42,51 @@ Alive = dict[int, tuple[str, int, str | None]]
 LARGE_PARTITIONS: Final = 500
 """Beyond so many, an answer is made in a thread: it takes the loop milliseconds."""
 
-Refused = dict[str, int]
-"""Topics that could not be created: name → error code."""
-
 
 def handle(
     context: Context, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse | Large]:
-    """Answer from the image. Who has topics created waits; and where there are other brokers, who asks in the moment in
-    which one of them was lost, for the next leader: a client that is told of the old one may not ask for another second.
+    """Answer from the image. Where there are other brokers, a client that asks in the moment in which one of them was
+    lost waits for the next leader: one that learns of the old leader may not ask again for a second.
 
     Raises KafkaError(INVALID_REQUEST) for a topic that is named by nothing, or by an id before
     version 12.
     """
-    missing = _missing(context, request)
-    if missing or len(context.broker.image.brokers) > 1 or _large(context, request):
-        return _wait_first(context, request, missing)
-    return _answer(context, request, {})
+    if len(context.broker.image.brokers) > 1 or _large(context, request):
+        return _wait_first(context, request)
+    answer = _answer(context, request)
+    _create_missing(context, request)
+    return answer
 
 
-def _missing(context: Context, request: MetadataRequest) -> list[str]:
-    """Topics to create before answering."""
+def _create_missing(context: Context, request: MetadataRequest) -> None:
+    """Have unknown topics made. Only once the request is answered: the answer says that they are unknown."""
     if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
-        return []
+        return
     known = context.broker.image.topics
-    missing = []
-    for topic in request.topics or ():
-        name = topic.name
-        if name and topic.topic_id == ZERO_UUID and name not in known and name != METADATA_TOPIC:
-            missing.append(name)
-    return missing
+    missing = [
+        topic.name
+        for topic in request.topics or ()
+        if topic.name
+        and topic.topic_id == ZERO_UUID
+        and topic.name not in known
+        and topic.name != METADATA_TOPIC
+        and is_name(topic.name)
+    ]
+    context.broker.topics_on_demand.create(missing)
 
 
-async def _wait_first(
-    context: Context, request: MetadataRequest, missing: list[str]
-) -> MetadataResponse | Large:
-    refused: Refused = {}
-    if missing:
-        try:
-            found = await create_missing(context.broker, missing)
-            refused = {name: code for name, (code, _) in found.items()}
-        except KafkaError:
-            # No controller just now: the topics are unknown, and the client asks again.
-            pass
+async def _wait_first(context: Context, request: MetadataRequest) -> MetadataResponse | Large:
     # The client may have lost its leader just now. So have we, then, and the news lies beside its question.
     await trio.lowlevel.checkpoint()
     await context.broker.wait_for_verdict()
+    answer: MetadataResponse | Large
     if _large(context, request):
-        return Large(await offload(_answer, context, request, refused))
-    return _answer(context, request, refused)
+        answer = Large(await offload(_answer, context, request))
+    else:
+        answer = _answer(context, request)
+    _create_missing(context, request)
+    return answer
 
 
 def _large(context: Context, request: MetadataRequest) -> bool:
@@ -109,7 +104,7 @@ def _wants_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None or (not request.topics and version < _VERSION_NULL_IS_ALL)
 
 
-def _answer(context: Context, request: MetadataRequest, refused: Refused) -> MetadataResponse:
+def _answer(context: Context, request: MetadataRequest) -> MetadataResponse:
     image = context.broker.image
     version = context.api_version
     alive = _endpoints(image, context.listener)
@@ -123,7 +118,7 @@ def _answer(context: Context, request: MetadataRequest, refused: Refused) -> Met
         answers = [_topic(t, alive, version, operations) for t in image.topics.values()]
     else:
         answers = [
-            _one(name, topic_id, image, alive, version, operations, refused)
+            _one(name, topic_id, image, alive, version, operations)
             for name, topic_id in _asked(wanted, version)
         ]
     cluster = request.include_cluster_authorized_operations
@@ -182,7 +177,6 @@ def _one(
     alive: Alive,
     version: int,
     operations: int,
-    refused: Refused,
 ) -> MetadataResponseTopic:
     topic = image.topic_by_id(topic_id) if name is None else image.topics.get(name)
     if topic is not None:
@@ -191,11 +185,9 @@ def _one(
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id
         )
-    code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    try:
-        check_name(name)
-    except KafkaError as e:
-        code = e.code
+    code = (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_name(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    )
     return MetadataResponseTopic(error_code=code, name=name, topic_authorized_operations=operations)
 
 

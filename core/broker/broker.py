@@ -24,6 +24,7 @@ from pk.core.broker.replication.fetch_sessions import FetchSessions
 from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
 from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.replication_quotas import ReplicationQuotas
+from pk.core.broker.requests.auto_topic_creation import OnDemand
 from pk.core.config import BrokerConfig
 from pk.core.meta import events
 from pk.core.meta.events import BROKER
@@ -93,6 +94,8 @@ class Broker:
         self.alter_log_dirs = AlterLogDirsManager(
             self.replicas, dirs, self.start_soon, self.quotas.directories, self.assignments.moved
         )
+        self.topics_on_demand = OnDemand(self)  # pyright: ignore[reportArgumentType]
+        """Makes topics that clients ask for by name."""
         self.producer_ids: ProducerIds
         self.broker_epoch = -1
         """Of this registration with the controller; -1 before it, and in a process that is a controller only."""

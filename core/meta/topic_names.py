@@ -23,3 +23,12 @@ def check_name(name: str) -> None:
     raise KafkaError(
         ErrorCode.INVALID_TOPIC_EXCEPTION, f"no topic can be called {name[:80]!r}: {wrong}"
     )
+
+
+def is_name(name: str) -> bool:
+    """Whether a topic may have this name."""
+    try:
+        check_name(name)
+    except KafkaError:
+        return False
+    return True

@@ -525,7 +525,9 @@ async def test_a_client_of_any_broker_administers() -> None:
         )
         created = MetadataRequest(topics=[MetadataRequestTopic(name="asked-for")])
         answer = await one.call(created, 12)
-        assert answer.topics[0].error_code == 0 and "asked-for" in cluster.image.topics
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        await cluster.until(lambda: "asked-for" in cluster.nodes[1].broker.image.topics)
+        assert (await one.call(created, 12)).topics[0].error_code == 0
 
 
 @trio_test

@@ -179,8 +179,8 @@ async def test_requests_wait_for_a_controller_that_is_away() -> None:
         requests = [
             (create("t"), 7),
             (InitProducerIdRequest(transactional_id=None), 5),
-            (MetadataRequest(topics=[MetadataRequestTopic(name="asked-for")]), 12),
         ]
+        asked_for = MetadataRequest(topics=[MetadataRequestTopic(name="asked-for")])
         answers: dict[int, Any] = {}
 
         async def ask(request: Any, version: int) -> None:
@@ -193,10 +193,13 @@ async def test_requests_wait_for_a_controller_that_is_away() -> None:
             # Each is on its way when the controller comes.
             await trio.sleep(0.1)
             assert not answers
+            async with caller(cluster, 1) as client:
+                unknown = await client.call(asked_for, 12)
+            assert unknown.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             await cluster.start(CONTROLLER)
         assert answers[19].topics[0].error_code == 0
         assert answers[22].error_code == 0
-        assert answers[3].topics[0].error_code == 0
+        await cluster.until(lambda: "asked-for" in cluster.nodes[1].broker.image.topics)
 
 
 @trio_test

@@ -4,12 +4,16 @@ version by version."""
 from __future__ import annotations
 
 import pytest
+import trio
+import trio.testing
 from api.admin import Admin, asking
 from group.brokers import simulated
 
 from pk.core.api.registry import Operation
+from pk.core.broker.requests.auto_topic_creation import MAX_IN_FLIGHT
 from pk.core.errors import ErrorCode
 from pk.core.meta.events import BrokerChanged, BrokerRegistered, Endpoint, PartitionChanged
+from pk.core.meta.image import MetadataImage
 from pk.core.values import ZERO_UUID
 from pk.core.wire.messages.describe_cluster import DescribeClusterRequest
 from pk.core.wire.messages.describe_topic_partitions import (
@@ -99,30 +103,79 @@ async def test_unknown_topics_are_unknown_where_none_are_made() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 13])
-def test_unknown_topics_are_made_and_told_of_at_once(version: int) -> None:
+def test_unknown_topics_are_made_after_the_answer(version: int) -> None:
+    """As Apache Kafka 4.3.1 does: whoever has just deleted a topic must not see it again at once."""
+
     @simulated
     async def main() -> None:
         async with asking(num_partitions="3") as admin:
             answer = await admin.ask(of("new", "new", "a b", create=True), version)
-            assert admin.waited
-            assert codes(answer.topics) == {"new": 0, "a b": ErrorCode.INVALID_TOPIC_EXCEPTION}
-            assert len(answer.topics) == 2 and len(answer.topics[0].partitions) == 3
+            assert not admin.waited
+            assert codes(answer.topics) == {
+                "new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "a b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+            }
+            assert len(answer.topics) == 2 and answer.topics[0].partitions == []
+            await appears(admin, "new")
+            answer = await admin.ask(of("new", create=True), version)
+            assert codes(answer.topics) == {"new": 0} and len(answer.topics[0].partitions) == 3
             assert admin.broker.replicas.partition("new", 2).leads
 
     main()
 
 
+async def appears(admin: Admin, name: str) -> None:
+    """Wait until the broker knows the topic."""
+    await admin.broker.purgatory.until(
+        lambda: name in admin.broker.image.topics, (MetadataImage,), trio.current_time() + 60
+    )
+    assert name in admin.broker.image.topics
+
+
 @simulated
-async def test_a_topic_that_cannot_be_made_says_why() -> None:
+async def test_a_topic_that_many_ask_for_is_made_once() -> None:
+    async with asking() as admin:
+        decided = admin.broker.image.offset
+        for _ in range(50):
+            answer = await admin.ask(of("new", create=True))
+            assert codes(answer.topics) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert admin.broker.topics_on_demand.in_flight == {"new"}
+        await appears(admin, "new")
+        assert admin.broker.image.offset - decided < 10
+        await trio.testing.wait_all_tasks_blocked()
+        assert admin.broker.topics_on_demand.in_flight == set()
+
+
+@simulated
+async def test_topics_that_are_being_made_are_limited() -> None:
+    async with asking() as admin:
+        for first in range(0, MAX_IN_FLIGHT + 400, 400):
+            names = [f"t{n}" for n in range(first, first + 400)]
+            answer = await admin.ask(of(*names, create=True))
+            assert set(codes(answer.topics).values()) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert len(admin.broker.topics_on_demand.in_flight) == MAX_IN_FLIGHT
+
+
+@simulated
+async def test_a_topic_that_cannot_be_made_stays_unknown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with asking(default_replication_factor="2") as admin:
-        answer = await admin.ask(of("new", create=True))
-        assert codes(answer.topics) == {"new": ErrorCode.INVALID_REPLICATION_FACTOR}
+        for _ in range(3):
+            answer = await admin.ask(of("new", create=True))
+            assert codes(answer.topics) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            await trio.testing.wait_all_tasks_blocked()
+        assert admin.broker.topics_on_demand.in_flight == set()
+        # A client asks again every 100 ms; the log says it once.
+        assert len([r for r in caplog.records if "new was not created" in r.getMessage()]) == 1
 
 
 @simulated
 async def test_the_offsets_topic_is_made_as_an_internal_one() -> None:
     async with asking() as admin:
-        answer = await admin.ask(of("__consumer_offsets", create=True))
+        await admin.ask(of("__consumer_offsets", create=True))
+        await appears(admin, "__consumer_offsets")
+        answer = await admin.ask(of("__consumer_offsets"))
         assert answer.topics[0].is_internal and len(answer.topics[0].partitions) == 3
         own = admin.broker.image.topic_configs("__consumer_offsets")
         assert own["cleanup.policy"] == "compact"

@@ -1,17 +1,18 @@
 """Topics that are made because somebody asked for them: by name in Metadata, or a coordinator's own.
 
-The controller makes them, wherever it is; here is waited for until this broker knows them too. Whether a first request for
-them was lost on its way does not matter: a topic that is there already is what was wanted.
+The controller makes them, wherever it is; `create_missing` waits until this broker knows them too. A coordinator waits for
+its topic. Metadata does not: it answers that the topic is unknown, and the client asks again (`OnDemand`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from pk.core.errors import ErrorCode, error_name
+from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.meta.controller import internal_topic
 from pk.core.meta.image import MetadataImage
 from pk.core.wire.messages.create_topics import (
@@ -23,8 +24,13 @@ from pk.core.wire.messages.create_topics import (
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
 
+logger = logging.getLogger("pk.broker")
+
 TIMEOUT_MS: Final = 10_000
 """Whoever asked asks again after that."""
+
+MAX_IN_FLIGHT: Final = 1_000
+"""How many topics Metadata may have in the making at once. Who asks for more asks again anyway."""
 
 Refused = dict[str, tuple[int, str]]
 """Name → error code and message."""
@@ -56,3 +62,40 @@ async def create_missing(broker: Broker, names: Iterable[str]) -> Refused:
         lambda: all(name in broker.image.topics for name in made), (MetadataImage,), deadline
     )
     return refused
+
+
+class OnDemand:
+    """Makes the topics that clients ask for by Metadata, after they were answered, as Apache Kafka does."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.in_flight: set[str] = set()
+        """Being made now."""
+        self._last_refusal = ""
+
+    def create(self, names: Iterable[str]) -> None:
+        """Begin to make these topics, unless somebody does already. Returns at once."""
+        new: list[str] = []
+        for name in names:
+            if len(self.in_flight) >= MAX_IN_FLIGHT:
+                break
+            if name not in self.in_flight:
+                self.in_flight.add(name)
+                new.append(name)
+        if new:
+            self._broker.start_soon(self._create, new)
+
+    async def _create(self, names: list[str]) -> None:
+        try:
+            refused = await create_missing(self._broker, names)
+        except KafkaError as e:
+            # No controller at the moment. The client asks again.
+            logger.info("%s: not created: %s", ", ".join(names[:10]), e)
+            return
+        finally:
+            self.in_flight.difference_update(names)
+        for name, (_, message) in refused.items():
+            # Clients ask again several times a second; the log says it once.
+            if message != self._last_refusal:
+                self._last_refusal = message
+                logger.warning("%s was not created: %s", name, message)
