@@ -2,8 +2,12 @@
 KIP-778).
 
 A feature that is finalized steers clients, so only what is built is in `SUPPORTED`, and nothing else
-can be finalized. `metadata.version` is not: it counts the formats of Apache Kafka's own metadata
-log, and ours has versions of its own (events.py). A new cluster begins with all of them.
+can be finalized. A new cluster begins with all of them.
+
+`metadata.version` tells tools which release a cluster is at. pk supports one level of it, the one
+with which Apache Kafka 4.3.1 formats a cluster, whose requests and errors it follows. The formats
+that this level stands for in Apache's metadata log do not concern us: ours has versions of its own
+(events.py).
 
 Eligible leader replicas cannot be turned off (Kafka's level 0): what is acknowledged is safe only
 with them.
@@ -27,7 +31,14 @@ from pk.core.wire.messages.update_features import (
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 """Eligible leader replicas (KIP-966): at level 1 partitions have them."""
 
-SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {ELR_VERSION: (1, 1)}
+METADATA_VERSION: Final = "metadata.version"
+METADATA_4_3_IV0: Final = 30
+"""The level of Apache Kafka 4.3.1, called 4.3-IV0."""
+
+SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
+    ELR_VERSION: (1, 1),
+    METADATA_VERSION: (METADATA_4_3_IV0, METADATA_4_3_IV0),
+}
 """Feature → lowest and highest level that this program supports."""
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

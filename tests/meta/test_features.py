@@ -107,8 +107,7 @@ def test_only_what_is_built_can_be_finalized() -> None:
 
 
 def test_what_protects_acknowledged_records_cannot_be_turned_off() -> None:
-    (event,) = features.first_features()
-    image = cluster().apply([event])
+    image = cluster().apply([FeatureChanged(features.ELR_VERSION, 1)])
     supported = {features.ELR_VERSION: features.SUPPORTED[features.ELR_VERSION]}
     image, _ = register(image, registration(1, 1, features=supported))
     for level in (0, 2):
@@ -117,6 +116,26 @@ def test_what_protects_acknowledged_records_cannot_be_turned_off() -> None:
         )
         decision = features.update_features(image, UpdateFeaturesRequest(feature_updates=[update]))
         assert decision.reply.error_code == Code.INVALID_UPDATE_VERSION and decision.records == []
+
+
+def test_a_new_cluster_is_at_the_level_of_apaches_release() -> None:
+    image = cluster().apply(features.first_features())
+    assert image.features == {"eligible.leader.replicas.version": 1, "metadata.version": 30}
+    supported = {
+        f.name: (f.min_supported_version, f.max_supported_version)
+        for f in features.supported_features()
+    }
+    assert supported["metadata.version"] == (30, 30)
+
+
+@pytest.mark.parametrize("level", [29, 31])
+def test_no_other_level_of_the_metadata_is_accepted(level: int) -> None:
+    image = cluster().apply(features.first_features())
+    update = FeatureUpdateKey(
+        feature="metadata.version", max_version_level=level, upgrade_type=2 if level < 30 else 1
+    )
+    decision = features.update_features(image, UpdateFeaturesRequest(feature_updates=[update]))
+    assert decision.reply.error_code == Code.INVALID_UPDATE_VERSION and decision.records == []
 
 
 def test_a_broker_that_lacks_a_finalized_feature_is_refused() -> None:
