@@ -148,6 +148,10 @@ class Context:
         """Talks to this cluster, whatever the environment says: the shell's own."""
         self._settings = settings
 
+    def assume(self, dest: str, value: object) -> None:
+        """Gives an option a value that was not typed, such as one from a file."""
+        self.args.__dict__[dest] = value
+
     @property
     def look(self) -> Look:
         """How lists are to look. Raises Unusable."""

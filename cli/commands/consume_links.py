@@ -49,7 +49,7 @@ def _use_profile(context: Context, name: str | None) -> None:
         return
     if context.args.profile not in (None, name):
         raise Unusable(f"The link is of profile {name}; --profile says {context.args.profile}.")
-    context.args.__dict__["profile"] = name
+    context.assume("profile", name)
     context.use(settings_of(context.args))
 
 

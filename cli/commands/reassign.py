@@ -202,7 +202,7 @@ async def plan_command(context: Context) -> None:
     rate = _rate(context)
     wanted = wanted_of(context)
     if args.throttle is None and wanted.throttle is not None:
-        args.__dict__["throttle"] = wanted.throttle
+        context.assume("throttle", wanted.throttle)
         rate = _rate(context)
     admin = await context.admin()
     made = await make_plan(context, admin, wanted.intent)
@@ -241,7 +241,7 @@ async def apply(context: Context) -> int | None:
         raise Unusable("--batch takes somebody who stays; --detach does not go with it.")
     wanted = wanted_of(context, args.file)
     if args.throttle is None and wanted.throttle is not None:
-        args.__dict__["throttle"] = wanted.throttle
+        context.assume("throttle", wanted.throttle)
         rate = _rate(context)
         context.say(f"The plan was saved with --throttle {wanted.throttle}.")
     admin = await context.admin()
