@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import trio
@@ -55,7 +55,15 @@ _BEHIND_S = 1.0
 """A paced stream whose input came late by more does not make up for it."""
 
 
-def encoded_headers(pairs: Iterable[tuple[str, str]]) -> Headers:
+def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
+    """The headers of -H. Raises Unusable where a name is not UTF-8: Kafka keeps names as text, and values as bytes."""
+    for name, _ in pairs:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise Unusable(
+                f"-H: the name of a header must be UTF-8, not {os.fsencode(name)!r}."
+            ) from None
     return tuple((name, os.fsencode(value)) for name, value in pairs)
 
 

@@ -268,6 +268,13 @@ def test_what_cannot_be_done_is_said(
     assert (ran.code, said in ran.err) == (1, True), ran.err
 
 
+def test_the_name_of_a_header_is_text(at: Run, topic: str) -> None:
+    ran = at("produce", topic, "-H", os.fsdecode(b"h\xff=x"), "v")
+    said = "-H: the name of a header must be UTF-8, not b'h\\xff'."
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+    assert at("produce", topic, "-H", os.fsdecode(b"h=\xff"), "v").code == 0
+
+
 def test_a_name_that_no_topic_can_have(at: Run) -> None:
     started = time.monotonic()
     ran = at("produce", "no topic!", "x", *A_MINUTE)
