@@ -229,13 +229,21 @@ class Args:
 class Parsed:
     """A command line understood: the node it names, its words, and what it was given."""
 
-    __slots__ = ("args", "node", "path", "wants_help")
+    __slots__ = ("args", "node", "path", "typed", "wants_help")
 
     def __init__(
-        self, node: Command | Group, path: tuple[str, ...], args: Args, wants_help: bool
+        self,
+        node: Command | Group,
+        path: tuple[str, ...],
+        args: Args,
+        wants_help: bool,
+        typed: tuple[str, ...],
     ) -> None:
         self.node = node
         self.path = path
+        self.typed = typed
+        """The path in the words that were typed: `produce` for `console-producer`."""
+
         self.args = args
         self.wants_help = wants_help
 
@@ -336,6 +344,7 @@ class _Parser:
     def __init__(self, root: Group) -> None:
         self.node: Command | Group = root
         self.path: list[str] = []
+        self.typed: list[str] = []
         self.options: dict[str, Option] = {}
         self.values: dict[str, Any] = {}
         self.given: set[str] = set()
@@ -356,7 +365,7 @@ class _Parser:
             return
         if option.is_flag:
             if text is not None:
-                raise UsageError(f"{name} takes no value", self.path)
+                raise UsageError(f"{name} takes no value", self.typed)
             value = option.sets
         else:
             if text is None:
@@ -365,7 +374,7 @@ class _Parser:
             try:
                 value = convert(option, name, text)
             except UsageError as e:
-                raise UsageError(str(e), self.path) from None
+                raise UsageError(str(e), self.typed) from None
         if option.repeat:
             added = value if option.kind == "list" else (value,)
             kept = self.values.get(option.dest, ()) if option.dest in self.given else ()
@@ -380,8 +389,9 @@ class _Parser:
                 names = [name for c in self.node.children if not c.hidden for name in c.names]
                 said = f"{self.where().rstrip()} has no command {word!r}"
                 meant = _meant(word, names) if self.path else _apache(word) or _meant(word, names)
-                raise UsageError(f"{said}{meant}", self.path)
+                raise UsageError(f"{said}{meant}", self.typed)
             self.path.append(child.name)
+            self.typed.append(word)
             self._enter(child)
             return
         self.plain.append(word)
@@ -393,8 +403,8 @@ class _Parser:
             under = [c.name for c in self.node.children if _takes(c, name)]
             if under:
                 said = f"{name} stands after a command, as in `{where} {under[0]} {name}`"
-                return UsageError(said, self.path)
-        return UsageError(f"{where} has no option {name}{_meant(name, known)}", self.path)
+                return UsageError(said, self.typed)
+        return UsageError(f"{where} has no option {name}{_meant(name, known)}", self.typed)
 
     def long(self, word: str, rest: list[str]) -> None:
         name, equals, text = word.partition("=")
@@ -451,7 +461,7 @@ class _Parser:
 
     def next_value(self, name: str, rest: list[str]) -> str:
         if not rest or rest[-1].partition("=")[0] in self.options:
-            raise UsageError(f"{name} wants a value", self.path)
+            raise UsageError(f"{name} wants a value", self.typed)
         return rest.pop()
 
     def arguments(self) -> None:
@@ -471,7 +481,7 @@ class _Parser:
                 taken = words[: len(words) - after] if after else words
                 words = words[len(taken) :]
                 if not taken and not argument.optional:
-                    raise UsageError(f"{self.where()} wants {argument.name}", self.path)
+                    raise UsageError(f"{self.where()} wants {argument.name}", self.typed)
                 self.values[argument.dest] = tuple(self.read(argument, t) for t in taken)
                 if taken:
                     self.given.add(argument.dest)
@@ -481,9 +491,9 @@ class _Parser:
             elif argument.optional:
                 self.values.setdefault(argument.dest, None)
             else:
-                raise UsageError(f"{self.where()} wants {argument.name}", self.path)
+                raise UsageError(f"{self.where()} wants {argument.name}", self.typed)
         if words:
-            raise UsageError(f"{self.where()} takes no further word, got {words[0]!r}", self.path)
+            raise UsageError(f"{self.where()} takes no further word, got {words[0]!r}", self.typed)
 
     def check_options(self) -> None:
         """Refuses options of the words before the command that the command itself has no use for."""
@@ -491,16 +501,16 @@ class _Parser:
         own = {option.dest for option in self.node.options}
         for name, option in self.options.items():
             if option.dest in self.given and option.dest not in own and name == option.long_name:
-                raise UsageError(f"{self.where()} takes no {name}", self.path)
+                raise UsageError(f"{self.where()} takes no {name}", self.typed)
 
     def read(self, argument: Argument, text: str) -> Any:
         try:
             return convert(argument, argument.name, text)
         except UsageError as e:
-            raise UsageError(str(e), self.path) from None
+            raise UsageError(str(e), self.typed) from None
 
     def where(self) -> str:
-        return f"pk {' '.join(self.path)}"
+        return f"pk {' '.join(self.typed)}"
 
 
 def parse(root: Group, words: Sequence[str]) -> Parsed:
@@ -525,7 +535,8 @@ def parse(root: Group, words: Sequence[str]) -> Parsed:
         parser.check_options()
         parser.arguments()
     args = Args(parser.values, frozenset(parser.given))
-    return Parsed(node, tuple(parser.path), args, parser.help or isinstance(node, Group))
+    wants_help = parser.help or isinstance(node, Group)
+    return Parsed(node, tuple(parser.path), args, wants_help, tuple(parser.typed))
 
 
 def commands(

@@ -53,7 +53,7 @@ def _run(words: list[str]) -> int:
     if parsed.wants_help:
         from pk.cli.help import help_text
 
-        return _print(help_text(parsed.node, parsed.path))
+        return _print(help_text(parsed.node, parsed.typed))
     from pk.cli.run import run_command
 
     return run_command(parsed)

@@ -30,7 +30,7 @@ def show_help(context: Context) -> None:
             )
             raise Unusable(f"There is no help on {' '.join(words)!r}; {hint}")
         node = child
-        path.append(child.name)
+        path.append(word)
     context.write(help_text(node, tuple(path)).encode())
 
 

@@ -212,7 +212,7 @@ class Shell:
             )
 
     def _say_help(self, parsed: Parsed, out: BinaryIO | None) -> None:
-        text = help_text(parsed.node, parsed.path).encode()
+        text = help_text(parsed.node, parsed.typed).encode()
         if out is not None:
             out.write(text)
             return

@@ -152,3 +152,15 @@ def test_man_pages_are_what_groff_reads(tmp_path: Path) -> None:
         check=True,
     )
     assert not ran.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["produce", "console-producer", "topic rm", "topics delete", "reassignments status"]
+)
+def test_help_and_errors_name_the_command_as_it_was_typed(pk: Run, words: str) -> None:
+    assert pk(*words.split(), "--help").lines[0].startswith(f"Usage: pk {words} ")
+    assert pk("help", *words.split()).lines[0].startswith(f"Usage: pk {words} ")
+    wrong = pk(*words.split(), "--qq")
+    assert wrong.code == 2
+    assert wrong.err.startswith(f"pk {words} has no option --qq.")
+    assert f"`pk {words} --help`" in wrong.err
