@@ -1,5 +1,6 @@
 """`pk log dump`: what files hold, one table a kind of file."""
 
+import base64
 import itertools
 import os
 from collections.abc import Iterable, Iterator
@@ -240,12 +241,20 @@ def _show_tables(context: Context, parts: list[_Part], look: Look) -> None:
             empty = False
             if left is not None:
                 left -= len(listing.rows)
+            listing = listing._replace(rows=[_readable(row) for row in listing.rows])
             context.write((("\n" if i and title else "") + title).encode() + render(listing, plain))
             title = ""
         if title:
             context.write((("\n" if i else "") + title).encode() + b"(nothing)\n")
         elif empty and not several:
             context.say(f"{part.title}: nothing to show.")
+
+
+def _readable(row: Row) -> Row:
+    """The row with bytes that are not UTF-8 as hexadecimal, or a table would show them as it shows null."""
+    packed = {name: row.get(f"{name}_b64") for name in ("key", "value")}
+    found = {n: f"0x{base64.b64decode(text).hex()}" for n, text in packed.items() if text}
+    return {**row, **found} if found else row
 
 
 def _show_data(context: Context, parts: list[_Part], look: Look) -> None:

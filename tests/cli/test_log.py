@@ -417,6 +417,20 @@ def test_cat_shows_records_as_the_consumer_does(pk: Run, written: Path) -> None:
     assert any(value and value.get("offset") == 7 for value in decoded)
 
 
+def test_a_binary_value_is_not_shown_as_null(pk: Run, tmp_path: Path) -> None:
+    """A segment of three records: text, bytes that are no text, null."""
+    values = (b"text", b"\xff\x00", None)
+    file = tmp_path / "orders-0" / LOG
+    file.parent.mkdir()
+    file.write_bytes(bytes(build_batch([(T0, v, v, ()) for v in values])))
+    lines = pk("log", "dump", str(file), "--records").lines
+    assert [line.split()[-2:] for line in lines[1:]] == [
+        ["text", "text"],
+        ["0xff00", "0xff00"],
+        ["-", "-"],
+    ]
+
+
 def test_cat_reads_committed_records(pk: Run, tmp_path: Path) -> None:
     path = tmp_path / "t-0"
     path.mkdir()
