@@ -44,7 +44,8 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 async def edit(context: Context, plan: Plan) -> int:
     """Runs the editor; the exit code."""
-    if plan.topic is not None and not await topic_exists(context, plan.topic):
+    missing = plan.topic is not None and not await topic_exists(context, plan.topic)
+    if missing and not context.args.yes:
         answer = await context.ask(
             f"There is no topic {plan.topic}. Make it, with the broker's defaults? [y/N] "
         )

@@ -1,7 +1,7 @@
 """`pk perf`."""
 
 from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.common import COMPRESSIONS, CONNECTION, DRY_RUN, LISTING
+from pk.cli.specs.common import CHANGE, COMPRESSIONS, CONNECTION, LISTING
 
 _SHOWN = (
     "test at topic own_topic:bool partitions:int replication_factor:int? record_size:int? template? rate:num? acks? "
@@ -188,7 +188,7 @@ PERF = Group(
                 _PROPERTIES,
                 _NO_VERIFY,
                 *_RESULT,
-                DRY_RUN,
+                *CHANGE,
                 *LISTING,
                 *CONNECTION,
             ),
@@ -236,7 +236,7 @@ PERF = Group(
                 ),
                 _NO_VERIFY,
                 *_RESULT,
-                DRY_RUN,
+                *CHANGE,
                 *LISTING,
                 *CONNECTION,
             ),
@@ -269,7 +269,7 @@ PERF = Group(
                 *_PRODUCER,
                 _PROPERTIES,
                 *_RESULT,
-                DRY_RUN,
+                *CHANGE,
                 *LISTING,
                 *CONNECTION,
             ),

@@ -96,7 +96,7 @@ def _of_cluster(verb: str, help: str) -> Command:
         help=help,
         handler=f"pk.cli.commands.broker:{verb}",
         arguments=(_NODE,),
-        options=(_CLUSTER, _TIMEOUT, DEBUG),
+        options=(_CLUSTER, _TIMEOUT, YES, DEBUG),
         examples=(f"pk broker {verb} 2",),
         blocking=True,
     )
@@ -151,6 +151,7 @@ BROKER = Group(
                     default=30.0,
                     help="How long to wait for its end (default: 30).",
                 ),
+                YES,
                 DEBUG,
             ),
             examples=("pk broker stop --data /var/lib/pk", "pk broker stop 2"),
@@ -336,6 +337,7 @@ PROFILE = Group(
                     dest="secrets",
                     help="A client key whose value comes from prompt, keyring or command:WORDS when it is needed.",
                 ),
+                YES,
                 DEBUG,
             ),
             examples=(
@@ -351,7 +353,7 @@ PROFILE = Group(
             help="Choose the profile that commands use.",
             handler="pk.cli.commands.profile:use",
             arguments=(Argument("NAME", help="Its name; - for none.", complete="profile"),),
-            options=(DEBUG,),
+            options=(YES, DEBUG),
             examples=("pk profile use prod", "pk profile use -"),
             blocking=True,
         ),

@@ -2,9 +2,9 @@
 
 from pk.cli.grammar import Argument, Command, Option
 from pk.cli.specs.common import (
+    CHANGE,
     COMPRESSIONS,
     CONNECTION,
-    DRY_RUN,
     FORMATTER_PROPERTIES,
     ISOLATION,
     PARTITION_NUMBERS,
@@ -302,7 +302,7 @@ PRODUCE = Command(
             help="Apache's LineMessageReader, and no other class.",
             hidden=True,
         ),
-        DRY_RUN,
+        *CHANGE,
         *CONNECTION,
     ),
     examples=(

@@ -23,15 +23,6 @@ STARTS = frozenset(
 OWN = frozenset(("profile add", "profile use", "profile edit"))
 """Commands that change a file of the user's, which the next one changes back."""
 
-AT_ONCE = frozenset(
-    (
-        "topics create",
-        "console-producer",
-        *(f"perf {test}" for test in ("produce", "consume", "e2e")),
-    )
-)
-"""Changes that are made without asking, as Apache's tools of that name make them."""
-
 LOOKS = frozenset(
     (
         "topics list",
@@ -89,12 +80,13 @@ def test_a_change_can_be_tried_first_and_need_not_ask(
         return
     dests = {option.dest for option in command.options}
     assert "dry_run" in dests, f"{name(path)} changes something: where is -d? Or does it only look?"
-    if name(path) not in AT_ONCE:
-        assert "yes" in dests, name(path)
+    assert "yes" in dests, (
+        f"{name(path)} changes something: -y must be accepted, also if nothing is asked"
+    )
 
 
 def test_the_sets_above_name_nothing_that_is_gone() -> None:
-    unknown = (STARTS | OWN | AT_ONCE | LOOKS) - {name(path) for path in BY_PATH}
+    unknown = (STARTS | OWN | LOOKS) - {name(path) for path in BY_PATH}
     assert not unknown
 
 
