@@ -47,9 +47,7 @@ def _run(words: list[str]) -> int:
     except UsageError as e:
         return usage(e)
     if not parsed.path and parsed.args.version:
-        from pk.core import __version__
-
-        return _print(f"pk {__version__}\n")
+        return _print(_version())
     if parsed.wants_help:
         from pk.cli.help import help_text
 
@@ -57,6 +55,19 @@ def _run(words: list[str]) -> int:
     from pk.cli.run import run_command
 
     return run_command(parsed)
+
+
+def _version() -> str:
+    """What a report of a bug has to say: pk, Python and platform, on one line."""
+    import os
+
+    from pk.core import __version__
+
+    python = ".".join(map(str, sys.version_info[:3]))
+    system = os.uname()
+    return (
+        f"pk {__version__} (Python {python}, {system.sysname} {system.release} {system.machine})\n"
+    )
 
 
 def _open_closed() -> None:

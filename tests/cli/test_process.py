@@ -1,6 +1,7 @@
 """`pk up` and `pk broker`: processes that start, say so, drain and leave nothing behind."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 from clients.pk_broker import heed_signals
 from terminal import read_until, start_on_pty
+
+from pk.core import __version__
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]
@@ -243,7 +246,9 @@ def test_pages_of_help(pk: Run) -> None:
     wrong = pk("help", "topcs")
     assert (wrong.code, "did you mean topics" in wrong.err) == (2, True)
     assert pk("completion", "tcsh").code == 2
-    assert pk("--version").text.startswith("pk ")
+    ran = pk("--version")
+    said = re.fullmatch(r"pk (\S+) \(Python 3\.\d+\.\d+, (Linux|Darwin) \S+ \S+\)\n", ran.text)
+    assert said is not None and said[1] == __version__, ran.text
 
 
 def test_up_takes_the_node_that_its_directory_belongs_to(
