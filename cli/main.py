@@ -4,7 +4,7 @@ runs, trio among it. `tests/cli/test_startup.py` counts what is imported.
 
 import sys
 
-from pk.cli.interruption import end_on_interrupt
+from pk.cli.interruption import die_at_exit_of_interrupt, end_on_interrupt
 
 TYPE_CHECKING = False  # `typing` takes longer to import than all that is imported here
 if TYPE_CHECKING:
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    """Runs one command line and returns the process's exit code. Without `argv` it is the process's own, and so are Ctrl-C
-    and standard output."""
+    """Runs one command line and returns the process's exit code. Without `argv` it is the process's own, and so are standard
+    output and Ctrl-C, of which the process then dies at its exit."""
     if argv is not None:
         return _run(list(argv))
     end_on_interrupt()
     if None in (sys.stdin, sys.stdout, sys.stderr):
         _open_closed()
     _write_whole()
-    return _flushed(_run(sys.argv[1:]))
+    return die_at_exit_of_interrupt(_flushed(_run(sys.argv[1:])))
 
 
 def _run(words: list[str]) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 import trio
 
+from pk.cli.interruption import note_signal
 from pk.net.endings import drop_dead_terminal, ending_signals
 
 
@@ -31,7 +32,9 @@ class Interrupts:
 
         async def listen(scope: trio.CancelScope) -> None:
             nonlocal interrupted
-            if await anext(signals) == signal.SIGHUP:
+            number = await anext(signals)
+            note_signal(number)
+            if number == signal.SIGHUP:
                 drop_dead_terminal()
             interrupted = True
             scope.cancel()
@@ -129,6 +132,7 @@ class _Ending:
             signal.signal(number, handler)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
+        note_signal(number)
         if number == signal.SIGHUP:
             signal.signal(
                 number, signal.SIG_IGN

@@ -14,6 +14,7 @@ import trio
 
 from pk.cli.context import Context
 from pk.cli.exits import Exit, Unusable
+from pk.cli.interruption import note_signal
 from pk.cli.output import Listing
 from pk.cli.resolve import now_ms
 from pk.cli.suspending import Suspendable
@@ -207,6 +208,7 @@ class _Live:
             if number == signal.SIGWINCH:
                 self._paint_soon()
             else:
+                note_signal(number)
                 self._code = Exit.INTERRUPTED
                 scope.cancel()
                 return

@@ -1,5 +1,6 @@
 """Questions about groups on a terminal: the plan above, the answer below, and what each answer leads to."""
 
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -69,7 +70,7 @@ def test_ctrl_c_at_a_question_changes_nothing(
     screen = terminal(*words, columns=80, lines=24)
     screen.wait_for("Reset? [y/N]")
     screen.keys("ctrl-c")
-    assert screen.end() == 130
+    assert screen.end() == -signal.SIGINT
     assert "Traceback" not in screen.text
     assert committed(at, group)[timed_topic, 0] == 5
 
@@ -98,6 +99,6 @@ def test_a_watch_ends_with_ctrl_c_and_a_summary(
     screen = terminal(*words, columns=columns, lines=lines)
     screen.wait_for(f"Watching group {group}; Ctrl-C ends.")
     screen.keys("ctrl-c")
-    assert screen.end() == 130
+    assert screen.end() == -signal.SIGINT
     assert f"{group}: 0 rebalances" in screen.text
     assert screen.traces() == []

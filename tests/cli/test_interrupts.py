@@ -1,4 +1,4 @@
-"""Ctrl-C wherever a command may be: it ends with 130 and without a traceback, and does its last words.
+"""Ctrl-C wherever a command may be: it ends by the signal and without a traceback, and does its last words.
 
 The place is told by what the program does (an import, a connection, the n-th call), never by a time.
 """
@@ -85,7 +85,7 @@ def interrupted(pk_kafka: Kafka, where: str, *words: str) -> tuple[int, str, str
 )
 def test_no_traceback_before_and_after_the_command(pk_kafka: Kafka, where: str) -> None:
     code, out, err = interrupted(pk_kafka, where, "topics", "list", "-f", "jsonl")
-    assert (code, err) == (Exit.INTERRUPTED, "")
+    assert (code, err) == (-signal.SIGINT, "")
     assert where == "end=" or not out
 
 
@@ -123,7 +123,7 @@ def test_at_any_call(
         number = 10 + int((total - 10) * (k + choose.random()) / points)
         code, _, err = interrupted(pk_kafka, f"call={number}", *line.split())
         ended_before = code == Exit.OK
-        assert ended_before or code == Exit.INTERRUPTED, (number, err)
+        assert ended_before or code == -signal.SIGINT, (number, err)
         assert "Traceback" not in err and "Warning" not in err, (number, err)
 
 
@@ -200,3 +200,26 @@ def test_code_that_hears_of_nothing_is_broken_off(hang: Callable[[], None], numb
         raise AssertionError("it was not broken off")
 
     assert isinstance(_what_ends(handler), KeyboardInterrupt)
+
+
+@pytest.mark.usefixtures("on_interrupts")
+def test_a_loop_of_bash_ends_with_the_command(pk_kafka: Kafka) -> None:
+    """bash goes on after a child that exits with 130, but not after one that died of the signal."""
+    script = f'for i in 1 2 3; do "{sys.executable}" -m pk.cli.main consume waited -o end; echo "went on"; done'
+    loop = subprocess.Popen(
+        ["bash", "-c", script],
+        env=pk_environment() | {"PK_BOOTSTRAP_SERVER": pk_kafka.bootstrap},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    assert loop.stderr is not None
+    try:
+        assert "waited" in loop.stderr.readline()
+        os.killpg(loop.pid, signal.SIGINT)
+        out, err = loop.communicate(timeout=60)
+    finally:
+        loop.kill()
+    assert (loop.returncode, out, "Traceback" in err) == (-signal.SIGINT, "", False)

@@ -54,7 +54,7 @@ def test_consuming_until_interrupted(
     at("produce", topic, stdin=b"second\n")
     one.wait_for("second")
     one.keys("ctrl-c")
-    assert one.end() == 130
+    assert one.end() == -signal.SIGINT
     assert one.traces() == []
 
 
@@ -111,9 +111,9 @@ def test_watching_a_group(terminal: Start, at: Run, kafka: Kafka, fresh: Fresh) 
     second = terminal("consume", topic, "-g", group, "-b", kafka.bootstrap)
     one.wait_for(lambda text: "join" in text.lower())
     second.keys("ctrl-c")
-    assert second.end() == 130
+    assert second.end() == -signal.SIGINT
     one.keys("ctrl-c")
-    assert one.end() == 130
+    assert one.end() == -signal.SIGINT
     assert one.traces() == []
 
 
@@ -134,7 +134,7 @@ def test_a_list_watched(terminal: Start, kafka: Kafka, size: tuple[int, int], wo
     one.resize(100, 30)
     one.wait_for(f"pk {words}")
     one.keys("ctrl-c")
-    assert one.end() == 130
+    assert one.end() == -signal.SIGINT
     assert one.traces() == []
 
 

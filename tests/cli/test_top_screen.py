@@ -92,7 +92,8 @@ def test_whatever_ends_it_the_terminal_is_as_it_was(
         screen.signal(how)
     else:
         screen.keys(how)
-    assert (screen.end(), screen.traces()) == (130, [])
+    code = 130 if isinstance(how, signal.Signals) else -signal.SIGINT
+    assert (screen.end(), screen.traces()) == (code, [])
     assert FOOT not in screen.screen()
 
 
@@ -206,7 +207,7 @@ def test_a_terminal_that_cannot_be_drawn_on_gets_snapshots(terminal: Open, pk_ka
     screen.wait_for(lambda text: text.count("BROKER") >= 2)
     assert b"\x1b" not in screen.output
     screen.keys("ctrl-c")
-    assert (screen.end(), screen.traces()) == (130, [])
+    assert (screen.end(), screen.traces()) == (-signal.SIGINT, [])
 
 
 def test_snapshots_in_a_pipe(at: Run, fresh: Fresh) -> None:

@@ -172,7 +172,7 @@ def test_a_pipe_gets_each_state_that_is_another(at: Run, kafka: Kafka, fresh: Fr
         assert second[0]["partition_count"] == 3
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, err) == (130, "", "")
+        assert (process.returncode, out, err) == (-signal.SIGINT, "", "")
 
 
 def test_a_table_in_a_pipe_stands_below_the_time(at: Run, kafka: Kafka, fresh: Fresh) -> None:
@@ -221,7 +221,7 @@ def test_what_changed_is_lit_and_the_last_table_stays(
     screen.wait_for(" 37 ")
     screen.wait_for(lambda _: re.search(rb"\x1b\[7m +37", screen.output) is not None)
     screen.keys("ctrl-c")
-    assert (screen.end(), screen.traces()) == (130, [])
+    assert (screen.end(), screen.traces()) == (-signal.SIGINT, [])
     shown = screen.screen()
     assert name in shown and " 37 " in shown and "every" not in shown
     assert shown.count(name) == 1
@@ -240,7 +240,7 @@ def test_a_table_that_is_too_tall_is_cut_while_it_lasts_and_whole_at_the_end(
     screen.resize(80, 24)
     screen.wait_for(lambda text: len(text.splitlines()) == 24)
     screen.keys("ctrl-c")
-    assert (screen.end(), screen.traces()) == (130, [])
+    assert (screen.end(), screen.traces()) == (-signal.SIGINT, [])
     whole = [line.split() for line in screen.scrollback().splitlines()]
     assert [words[1] for words in whole if words[:1] == [name]] == [str(n) for n in range(60)]
 
@@ -265,5 +265,5 @@ def test_a_dumb_terminal_gets_blocks(terminal: Open, pk_kafka: Kafka) -> None:
     )
     screen.wait_for("BROKER")
     screen.keys("ctrl-c")
-    assert (screen.end(), screen.traces()) == (130, [])
+    assert (screen.end(), screen.traces()) == (-signal.SIGINT, [])
     assert b"\x1b" not in screen.output
