@@ -26,8 +26,9 @@ from pk.core.broker.clock import Clock, SystemClock
 from pk.core.broker.controller.controller_link import Locator
 from pk.core.broker.offload import is_inline
 from pk.core.broker.runtime import Runtime, hold_directories
-from pk.core.config import BrokerConfig, unsupported_keys
+from pk.core.config import BrokerConfig, ConfigError, unsupported_keys
 from pk.core.config.roles import EMBEDDED
+from pk.core.config.security_promises import check_security
 from pk.core.log.dirs import LogDirs
 from pk.core.log.disk import RealDisk, this_process
 from pk.core.log.failures import LogDirError
@@ -101,8 +102,12 @@ class Node:
     async def run(self, ready: Callable[[Node], None]) -> None:
         """Start, call `ready`, serve until `stop`. Raises StartError, LogDirError."""
         config = self._config
+        try:
+            check_security(config)
+        except ConfigError as e:
+            raise StartError(str(e)) from None
         if given := unsupported_keys(config.static):
-            logger.warning("these keys steer features that pk has not yet: %s", ", ".join(given))
+            logger.warning("ignored, not implemented: %s", ", ".join(given))
         dirs = await hold_directories(config, self._disk, self._random, holder=this_process())
         runtime: Runtime | None = None
         clean = False

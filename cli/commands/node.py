@@ -10,6 +10,7 @@ from pk.cli.escapes import escaped_lines
 from pk.cli.exits import CommandError, Unusable
 from pk.core.broker.replication import recovery_progress
 from pk.core.config import BrokerConfig, ConfigError
+from pk.core.config.security_promises import check_security
 from pk.core.log.disk import RealDisk
 from pk.core.log.failures import LogDirError
 from pk.core.log.memory_disk import MemoryDisk
@@ -20,9 +21,11 @@ from pk.net.node import run_node
 def broker_config(given: Mapping[str, str]) -> BrokerConfig:
     """The config a broker is to run with. Raises Unusable."""
     try:
-        return BrokerConfig.parse(given)
+        config = BrokerConfig.parse(given)
+        check_security(config)
     except ConfigError as e:
         raise Unusable(_sentence(e)) from None
+    return config
 
 
 def _sentence(error: Exception) -> str:

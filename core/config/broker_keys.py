@@ -252,6 +252,10 @@ pk.metadata.store STRING embedded
 pk.request.bytes.max LONG 268435456 valid=1..
     How many bytes of requests all connections may hold in memory together.
 
+pk.security.ignore BOOLEAN false
+    Whether the broker starts though its config promises security that pk does not have (TLS,
+    SASL, an authorizer). Everybody can then read and write everything.
+
 pk.zookeeper.session.timeout.ms INT 6000 valid=1..
     After how much silence ZooKeeper takes the controller's office from a node, in ms.
 """

@@ -193,6 +193,7 @@ class BrokerConfig:
     )
     pk_metadata_store = Setting[str]("pk.metadata.store")
     pk_request_bytes_max = Setting[int]("pk.request.bytes.max")
+    pk_security_ignore = Setting[bool]("pk.security.ignore")
     pk_zookeeper_session_timeout_ms = Setting[int]("pk.zookeeper.session.timeout.ms")
 
     # Topics

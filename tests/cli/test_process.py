@@ -140,6 +140,29 @@ def test_what_cannot_start_says_why(up: Callable[..., Up], pk: Run, tmp_path: Pa
         assert (wrong.code, said in wrong.err) == (2, True), wrong.err
 
 
+def test_what_promises_security_does_not_start(
+    up: Callable[..., Up], pk: Run, tmp_path: Path
+) -> None:
+    """A broker that left out its authorizer would be open to everybody while its operator thinks otherwise."""
+    data, file = tmp_path / "data", tmp_path / "server.properties"
+    file.write_text(
+        f"node.id=1\nlog.dirs={data}\nlisteners=PLAINTEXT://127.0.0.1:0\n"
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\n"
+        "super.users=User:admin\n"
+    )
+    for words in (("broker", "start"), ("up",), ("up", "--brokers", "3")):
+        refused = pk(*words, "--config-file", str(file))
+        assert refused.code == 2, refused.err
+        assert "authorizer.class.name, super.users promise" in refused.err
+        assert "pk.security.ignore=true" in refused.err
+        assert not data.exists()
+    detached = pk("broker", "start", "--config-file", str(file), "--detach")
+    assert (detached.code, "authorizer.class.name" in detached.err) == (2, True), detached.err
+    known = up("broker", "start", "--config-file", str(file), "-X", "pk.security.ignore=true")
+    code, error = known.end()
+    assert code == 0 and "ignored, not implemented: authorizer.class.name, super.users" in error
+
+
 def test_nothing_listens_there(pk: Run) -> None:
     missing = pk("topics", "list", "-b", "127.0.0.1:1")
     assert (missing.code, "127.0.0.1:1" in missing.err, "pk up" in missing.err) == (3, True, True)

@@ -333,8 +333,8 @@ ATTRIBUTES = {
 }
 """Keys that are seen through an attribute of another name."""
 
-HONOURED_HERE = {"pk.metadata.store"}
-"""Its one value is the only one that is taken."""
+HONOURED_HERE = {"pk.metadata.store", "pk.security.ignore"}
+"""Read by the configuration itself: checked, and nothing else is asked of it."""
 
 
 @pytest.mark.parametrize("name", BROKER_KEYS)
