@@ -45,6 +45,7 @@ HOUSE: dict[str, Stratum] = {
     "core/record": S1,
     "core/meta": S2,
     "core/group": S2,
+    "core/txn": S2,
     "core/log": S3,
     "core/broker": S4,
     "core/api": S5,

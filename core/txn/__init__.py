@@ -1,0 +1,1 @@
+"""Transactions: what a transaction coordinator knows, decides and writes, without I/O."""

@@ -1,0 +1,529 @@
+"""The transaction coordinator's machine: every transactional id of one partition of `__transaction_state`.
+
+It speaks wire messages and knows no broker: the runtime (the coordinators of core/broker) appends what it decides and
+carries out its effects. What is durable is a `Transaction` by transactional id, and only `replay` changes it. Soft are the
+partitions that still lack a marker: a coordinator that takes over sends every marker of a prepared transaction again, and
+a partition that has one already takes the second for what it is.
+
+Some decisions need a producer id that nobody has, and only the broker can get one from the controller. They are made
+twice then: first without one, and the reply is `NEEDS_PRODUCER_ID`; then with `fresh_id`.
+
+A request that comes in a wrong state gets the error that Apache Kafka 4.3.1 gives; tests/txn has them by state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.image import Changes, MetadataImage
+from pk.core.txn.records import Record, decode_record, encode_record
+from pk.core.txn.transaction import EPOCH_MAX, STATES, State, Transaction
+from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
+from pk.core.wire.messages.describe_transactions import TopicData
+from pk.core.wire.messages.describe_transactions import TransactionState as DescribedTransaction
+from pk.core.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from pk.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from pk.core.wire.messages.list_transactions import TransactionState as ListedTransaction
+
+NEEDS_PRODUCER_ID: Final = "needs a producer id"
+"""The reply of a decision that must be asked for again, with a fresh producer id."""
+
+TRANSACTION_VERSION: Final = "transaction.version"
+"""The feature: 1 writes tagged fields (KIP-915), 2 raises the epoch with each transaction (KIP-890)."""
+
+EPOCH_BUMP_SINCE: Final = 2
+"""The `transaction.version` from which on the end of a transaction raises the producer's epoch."""
+
+EPOCH_BUMPING_END_SINCE: Final = 5
+"""The EndTxn of clients that keep to the second protocol."""
+
+TIME_OUTS: Final = "time-outs"
+EXPIRATION: Final = "expiration"
+
+EXPIRED_AT_ONCE: Final = 1000
+"""Tombstones of one round of expiry."""
+EXPIRY_PAUSE_MS: Final = 100
+"""Between two rounds of expiry, where one was not enough."""
+
+ABORTED_AT_ONCE: Final = 200
+ABORTED_PARTITIONS_AT_ONCE: Final = 5000
+"""Transactions that one round of time-outs aborts, and their partitions: they are one batch."""
+TIME_OUT_PAUSE_MS: Final = 10
+
+
+class ProducerKey(NamedTuple):
+    """A producer id with its epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+class SendMarkers(NamedTuple):
+    """An effect: have the leader of each partition write the marker that ends this transaction there, however long that
+    takes, and call `TransactionMachine.marked` for those that did."""
+
+    transactional_id: str
+    producer: ProducerKey
+    committed: bool
+    partitions: frozenset[TopicPartition]
+    transaction_version: int
+    """What the leaders are told of the client's protocol (KIP-1228)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSettings:
+    """The broker's keys that transactions obey, under Kafka's defaults."""
+
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 604_800_000
+    time_out_check_interval_ms: int = 10_000
+    """`transaction.abort.timed.out.transaction.cleanup.interval.ms`."""
+    expiry_check_interval_ms: int = 3_600_000
+    """`transaction.remove.expired.transaction.cleanup.interval.ms`."""
+
+
+class TransactionMachine:
+    """Decides and replays for one partition. Every method that decides takes `now_ms` last and returns a Decision."""
+
+    keeps_state_when_refused: ClassVar[bool] = True
+    """Decisions change nothing but through records."""
+
+    def __init__(self, settings: TransactionSettings) -> None:
+        self.settings = settings
+        self.transactions: dict[str, Transaction] = {}
+        self.transaction_version = 0
+        """The finalized level of the feature."""
+        self._ongoing: dict[str, None] = {}
+        """The ids in state Ongoing."""
+        self._unmarked: dict[str, set[TopicPartition]] = {}
+        """Of each prepared transaction, the partitions that are not known to have its marker."""
+
+    # --- InitProducerId ---
+
+    def init_producer_id(
+        self, request: InitProducerIdRequest, fresh_id: int | None, now_ms: int
+    ) -> Decision[Record]:
+        """InitProducerId 0–5 with a transactional id: a new epoch for its producer, and the end of whatever transaction
+        an earlier instance left open, in which case the client is to ask again.
+
+        Raises INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; UNSUPPORTED_VERSION and
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED for what belongs to two-phase commit (KIP-939).
+        """
+        if request.enable2_pc:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if request.keep_prepared_txn:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
+        if not 0 < request.transaction_timeout_ms <= self.settings.max_timeout_ms:
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        transactional_id = request.transactional_id or ""
+        expected = None
+        if request.producer_id != NO_PRODUCER_ID:
+            expected = ProducerKey(request.producer_id, request.producer_epoch)
+        known = self.transactions.get(transactional_id)
+        timeout_ms = request.transaction_timeout_ms
+        if known is None:
+            if fresh_id is None:
+                return Decision(reply=NEEDS_PRODUCER_ID)
+            return self._given(
+                Transaction(transactional_id, fresh_id, 0, timeout_ms, updated_ms=now_ms)
+            )
+        if expected is not None and not _may_be(expected, known):
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        if known.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if known.state is State.ONGOING:
+            decision = self._fence_and_abort(known, now_ms)
+            decision.reply = InitProducerIdResponse(
+                error_code=ErrorCode.CONCURRENT_TRANSACTIONS,
+                producer_id=NO_PRODUCER_ID,
+                producer_epoch=NO_PRODUCER_EPOCH,
+            )
+            return decision
+        begun: dict[str, Any] = {
+            "timeout_ms": timeout_ms,
+            "partitions": frozenset(),
+            "started_ms": NO_TIMESTAMP,
+        }
+        if known.is_epoch_exhausted and (expected is None or expected.epoch == known.epoch):
+            if fresh_id is None:
+                return Decision(reply=NEEDS_PRODUCER_ID)
+            return self._given(
+                known.moved(
+                    State.EMPTY,
+                    now_ms,
+                    producer_id=fresh_id,
+                    previous_producer_id=known.producer_id,
+                    epoch=0,
+                    last_epoch=NO_PRODUCER_EPOCH if expected is None else known.epoch,
+                    **begun,
+                )
+            )
+        if expected is None:
+            epoch, last_epoch = known.epoch + 1, NO_PRODUCER_EPOCH
+        elif expected.epoch == known.epoch:
+            epoch, last_epoch = known.epoch + 1, known.epoch
+        elif expected.epoch == known.last_epoch:
+            epoch, last_epoch = known.epoch, known.last_epoch  # its answer was lost
+        else:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        return self._given(
+            known.moved(State.EMPTY, now_ms, epoch=epoch, last_epoch=last_epoch, **begun)
+        )
+
+    def _given(self, txn: Transaction) -> Decision[Record]:
+        reply = InitProducerIdResponse(producer_id=txn.producer_id, producer_epoch=txn.epoch)
+        return Decision([Record(txn.transactional_id, txn)], reply)
+
+    # --- partitions ---
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerKey,
+        partitions: Iterable[TopicPartition],
+        client_version: int,
+        now_ms: int,
+    ) -> Decision[Record]:
+        """AddPartitionsToTxn and AddOffsetsToTxn: the transaction is about to write to these partitions. Begins a
+        transaction where none is open. `client_version` is the protocol of the client. Replies True.
+
+        Raises INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
+        """
+        txn = self._of_producer(transactional_id, producer)
+        added = txn.partitions.union(partitions)
+        if txn.state is State.ONGOING and len(added) == len(txn.partitions):
+            return Decision(reply=True)
+        after = txn.moved(
+            State.ONGOING,
+            now_ms,
+            partitions=added,
+            started_ms=txn.started_ms if txn.state is State.ONGOING else now_ms,
+            client_version=client_version,
+        )
+        return Decision([Record(transactional_id, after)], reply=True)
+
+    def verify_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerKey,
+        partitions: Iterable[TopicPartition],
+        now_ms: int,
+    ) -> Decision[Record]:
+        """AddPartitionsToTxn with `verify_only`, which leaders send before they append (KIP-890): replies with an error
+        code by partition, TRANSACTION_ABORTABLE for those that the transaction does not have. Raises as
+        `add_partitions`."""
+        txn = self._of_producer(transactional_id, producer)
+        return Decision(
+            reply={
+                tp: ErrorCode.NONE if tp in txn.partitions else ErrorCode.TRANSACTION_ABORTABLE
+                for tp in partitions
+            }
+        )
+
+    def _of_producer(self, transactional_id: str, producer: ProducerKey) -> Transaction:
+        """The transaction of a producer that may add to it."""
+        txn = self._known(transactional_id)
+        if txn.producer_id != producer.producer_id:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if txn.epoch != producer.epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        if txn.state.is_prepared:
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return txn
+
+    def _known(self, transactional_id: str) -> Transaction:
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        txn = self.transactions.get(transactional_id)
+        if txn is None:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return txn
+
+    # --- EndTxn ---
+
+    def end(
+        self, request: EndTxnRequest, version: int, fresh_id: int | None, now_ms: int
+    ) -> Decision[Record]:
+        """EndTxn 0–5: how the transaction ends is settled when the record is safe; the markers go out after that. The
+        reply names the producer id and epoch of the next transaction (from version 5 on).
+
+        Raises INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (it is being ended
+        already), INVALID_TXN_STATE.
+        """
+        txn = self._known(request.transactional_id)
+        producer = ProducerKey(request.producer_id, request.producer_epoch)
+        if version >= EPOCH_BUMPING_END_SINCE:
+            return self._end_and_bump(txn, producer, request.committed, fresh_id, now_ms)
+        return self._end(txn, producer, request.committed, now_ms)
+
+    def _end(
+        self, txn: Transaction, producer: ProducerKey, commit: bool, now_ms: int
+    ) -> Decision[Record]:
+        """In the first protocol: the producer's epoch stays."""
+        if txn.producer_id != producer.producer_id:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if txn.epoch != producer.epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        match txn.state:
+            case State.ONGOING:
+                to = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+                return self._prepared(txn.moved(to, now_ms, client_version=0), EndTxnResponse())
+            case State.COMPLETE_COMMIT | State.COMPLETE_ABORT:
+                if commit == (txn.state is State.COMPLETE_COMMIT):
+                    return Decision(reply=EndTxnResponse())
+            case State.PREPARE_COMMIT | State.PREPARE_ABORT:
+                if commit == (txn.state is State.PREPARE_COMMIT):
+                    raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+            case _:
+                pass
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+
+    def _end_and_bump(
+        self,
+        txn: Transaction,
+        producer: ProducerKey,
+        commit: bool,
+        fresh_id: int | None,
+        now_ms: int,
+    ) -> Decision[Record]:
+        """In the second protocol: the epoch rises, so a repetition is known by an epoch that is one too low."""
+        overflowed = (
+            txn.previous_producer_id == producer.producer_id
+            and producer.epoch == EPOCH_MAX - 1
+            and txn.epoch == 0
+        )
+        bumped = txn.epoch == producer.epoch + 1
+        if txn.producer_id != producer.producer_id and not overflowed:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        same = txn.epoch == producer.epoch
+        if txn.state.is_prepared:
+            valid = bumped
+        elif txn.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
+            valid = bumped or overflowed or same
+        else:
+            valid = same
+        if not valid:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+        repeated = bumped or overflowed
+        if txn.state.is_prepared:
+            if commit == (txn.state is State.PREPARE_COMMIT):
+                raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+        if txn.state is State.ONGOING:
+            pass
+        elif repeated:
+            if commit == (txn.state is State.COMPLETE_COMMIT):
+                reply = EndTxnResponse(producer_id=txn.producer_id, producer_epoch=txn.epoch)
+                return Decision(reply=reply)
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+        elif commit:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE)
+        next_id = NO_PRODUCER_ID
+        if txn.is_epoch_exhausted:
+            if fresh_id is None:
+                return Decision(reply=NEEDS_PRODUCER_ID)
+            next_id = fresh_id
+        after = txn.moved(
+            State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+            now_ms,
+            epoch=txn.epoch + 1,
+            last_epoch=txn.epoch,
+            next_producer_id=next_id,
+            client_version=EPOCH_BUMP_SINCE,
+            started_ms=txn.started_ms if txn.state is State.ONGOING else now_ms,
+        )
+        if next_id == NO_PRODUCER_ID:
+            reply = EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)
+        else:
+            reply = EndTxnResponse(producer_id=next_id, producer_epoch=0)
+        return self._prepared(after, reply)
+
+    def _fence_and_abort(self, txn: Transaction, now_ms: int) -> Decision[Record]:
+        """End what is open, under an epoch that its producer has not."""
+        bumps = self.transaction_version >= EPOCH_BUMP_SINCE
+        fenced = min(txn.epoch + 1, EPOCH_MAX)
+        after = txn.moved(
+            State.PREPARE_ABORT,
+            now_ms,
+            epoch=min(fenced + 1, EPOCH_MAX) if bumps else fenced,
+            last_epoch=fenced if bumps else NO_PRODUCER_EPOCH,
+            client_version=self.transaction_version if bumps else 0,
+        )
+        return self._prepared(after, None)
+
+    def _prepared(self, after: Transaction, reply: EndTxnResponse | None) -> Decision[Record]:
+        return Decision(
+            [Record(after.transactional_id, after)], reply, effects=[_markers_of(after)]
+        )
+
+    def marked(
+        self,
+        transactional_id: str,
+        producer: ProducerKey,
+        partitions: Iterable[TopicPartition],
+        now_ms: int,
+    ) -> Decision[Record]:
+        """These partitions have the marker, or will never take one. The transaction is complete when all have. Says
+        nothing of a transaction that is over."""
+        decision: Decision[Record] = Decision(reply=True)
+        txn = self.transactions.get(transactional_id)
+        unmarked = self._unmarked.get(transactional_id)
+        if txn is None or unmarked is None or (txn.producer_id, txn.epoch) != producer:
+            return decision
+        unmarked.difference_update(partitions)
+        if not unmarked:
+            decision.records.append(Record(transactional_id, txn.completed(now_ms)))
+        return decision
+
+    # --- what operators ask ---
+
+    def describe(self, transactional_ids: list[str], now_ms: int) -> Decision[Record]:
+        """DescribeTransactions 0: replies with a description of each id."""
+        return Decision(reply=[self._describe(one) for one in transactional_ids])
+
+    def _describe(self, transactional_id: str) -> DescribedTransaction:
+        described = DescribedTransaction(transactional_id=transactional_id)
+        if not transactional_id:
+            described.error_code = ErrorCode.INVALID_REQUEST
+            return described
+        txn = self.transactions.get(transactional_id)
+        if txn is None:
+            described.error_code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            return described
+        described.producer_id, described.producer_epoch = txn.producer_id, txn.epoch
+        described.transaction_state = txn.state.kafka_name
+        described.transaction_timeout_ms = txn.timeout_ms
+        described.transaction_start_time_ms = txn.started_ms
+        topics: dict[str, list[int]] = {}
+        for topic, partition in sorted(txn.partitions):
+            topics.setdefault(topic, []).append(partition)
+        described.topics = [TopicData(topic=t, partitions=p) for t, p in topics.items()]
+        return described
+
+    def list_transactions(
+        self,
+        state_names: Iterable[str],
+        producer_ids: Iterable[int],
+        longer_than_ms: int,
+        matches: Callable[[str], bool] | None,
+        now_ms: int,
+    ) -> Decision[Record]:
+        """ListTransactions 0–2: those in one of the states, of one of the producers, open for more than `longer_than_ms`
+        (negative: however long), whose id `matches`. An empty filter lets all through; a state that does not exist lets
+        none through."""
+        names, ids = set(state_names), set(producer_ids)
+        states = {STATES[name] for name in names if name in STATES}
+        return Decision(
+            reply=[
+                ListedTransaction(
+                    transactional_id=txn.transactional_id,
+                    producer_id=txn.producer_id,
+                    transaction_state=txn.state.kafka_name,
+                )
+                for txn in self.transactions.values()
+                if (not ids or txn.producer_id in ids)
+                and (not names or txn.state in states)
+                and (longer_than_ms < 0 or now_ms - txn.started_ms > longer_than_ms)
+                and (matches is None or matches(txn.transactional_id))
+            ]
+        )
+
+    # --- time ---
+
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
+        """The cluster has changed: keep to the `transaction.version` that is finalized now."""
+        self.transaction_version = image.features.get(TRANSACTION_VERSION, 0)
+        return Decision()
+
+    def loaded(self, now_ms: int) -> Decision[Record]:
+        """The log has been replayed to its end: what was prepared goes on to its end."""
+        settings = self.settings
+        return Decision(
+            effects=[_markers_of(self.transactions[one]) for one in self._unmarked],
+            timers=[
+                (TIME_OUTS, now_ms + settings.time_out_check_interval_ms),
+                (EXPIRATION, now_ms + settings.expiry_check_interval_ms),
+            ],
+        )
+
+    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
+        """A timer of `loaded` has run out: abort what is open for too long, or forget ids that nobody uses."""
+        return self._time_out(now_ms) if key == TIME_OUTS else self._expire(now_ms)
+
+    def _time_out(self, now_ms: int) -> Decision[Record]:
+        decision: Decision[Record] = Decision()
+        pause_ms, partitions = self.settings.time_out_check_interval_ms, 0
+        for transactional_id in self._ongoing:
+            txn = self.transactions[transactional_id]
+            if txn.started_ms + txn.timeout_ms >= now_ms:
+                continue
+            partitions += len(txn.partitions)
+            if decision.records and (
+                len(decision.records) >= ABORTED_AT_ONCE or partitions > ABORTED_PARTITIONS_AT_ONCE
+            ):
+                pause_ms = TIME_OUT_PAUSE_MS
+                break
+            aborted = self._fence_and_abort(txn, now_ms)
+            decision.records += aborted.records
+            decision.effects += aborted.effects
+        decision.timers.append((TIME_OUTS, now_ms + pause_ms))
+        return decision
+
+    def _expire(self, now_ms: int) -> Decision[Record]:
+        decision: Decision[Record] = Decision(atomic=False)
+        pause_ms = self.settings.expiry_check_interval_ms
+        for txn in self.transactions.values():
+            if not txn.state.is_idle or now_ms - txn.updated_ms < self.settings.id_expiration_ms:
+                continue
+            if len(decision.records) >= EXPIRED_AT_ONCE:
+                pause_ms = EXPIRY_PAUSE_MS
+                break
+            decision.records.append(Record(txn.transactional_id, None))
+        decision.timers.append((EXPIRATION, now_ms + pause_ms))
+        return decision
+
+    # --- the log ---
+
+    def encode(self, record: Record, /) -> tuple[bytes, bytes | None]:
+        """(key, value) in the format of the finalized `transaction.version`."""
+        return encode_record(record, 1 if self.transaction_version >= 1 else 0)
+
+    decode = staticmethod(decode_record)
+
+    def replay(self, record: Record, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """`record` is in the log at `record_offset`: the only thing that changes durable state."""
+        transactional_id, txn = record
+        self._ongoing.pop(transactional_id, None)
+        self._unmarked.pop(transactional_id, None)
+        if txn is None:
+            self.transactions.pop(transactional_id, None)
+            return
+        self.transactions[transactional_id] = txn
+        if txn.state is State.ONGOING:
+            self._ongoing[transactional_id] = None
+        elif txn.state.is_prepared:
+            self._unmarked[transactional_id] = set(txn.partitions)
+
+    def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
+        """Nobody writes to this topic in a transaction."""
+
+
+def _may_be(expected: ProducerKey, known: Transaction) -> bool:
+    """Whether a producer that says it is `expected` may be the one that is known. Its epoch is looked at later."""
+    if expected.producer_id == known.producer_id:
+        return True
+    return expected.producer_id == known.previous_producer_id and expected.epoch >= EPOCH_MAX - 1
+
+
+def _markers_of(txn: Transaction) -> SendMarkers:
+    return SendMarkers(
+        txn.transactional_id,
+        ProducerKey(txn.producer_id, txn.epoch),
+        txn.state is State.PREPARE_COMMIT,
+        txn.partitions,
+        txn.client_version,
+    )

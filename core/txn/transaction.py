@@ -1,0 +1,123 @@
+"""One transactional id: which producer it has, and how far its transaction is.
+
+    Empty ──add──▶ Ongoing ──commit──▶ PrepareCommit ──all markers──▶ CompleteCommit ──add──▶ Ongoing …
+                      └─────abort────▶ PrepareAbort ───all markers──▶ CompleteAbort ───add──▶ Ongoing …
+
+A *prepare* is the point of no return: once it is in the log, the transaction ends as it says, whoever coordinates it. The
+coordinator then sends a marker to each partition of the transaction, and writes *complete* when all have it.
+
+The producer's epoch fences. A new instance of the producer gets a higher one (InitProducerId), and what the old one
+sends is refused. In the second protocol (`transaction.version` 2, KIP-890) each end of a transaction raises the epoch too,
+so that a late request of one transaction never counts for the next. The epoch is 16 bits: one before the last, the id
+counts as *exhausted*, and the producer goes on under another producer id with epoch 0.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from pk.core.values import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TopicPartition,
+)
+
+EPOCH_MAX: Final = (1 << 15) - 1
+LAST_EPOCH_IN_USE: Final = EPOCH_MAX - 1
+"""The last epoch that a producer is given: one is left to fence it with."""
+
+
+class State(IntEnum):
+    """How far a transaction is; the numbers are those of the log."""
+
+    EMPTY = 0
+    """There was no transaction yet under this epoch."""
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    """Never written here: Apache Kafka's word for an id that is about to be forgotten."""
+    PREPARE_EPOCH_FENCE = 7
+    """Never written here: Apache Kafka's word for a producer that is about to be fenced."""
+
+    @property
+    def kafka_name(self) -> str:
+        """As Kafka prints it: `PrepareCommit`."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether it is settled how the transaction ends, and not every partition knows yet."""
+        return self in (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no transaction is open: an id in such a state may be forgotten."""
+        return self in (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+
+
+STATES: Final = {state.kafka_name: state for state in State}
+
+NEXT: Final[dict[State, frozenset[State]]] = {
+    State.EMPTY: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
+    State.ONGOING: frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT}),
+    State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT}),
+    State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT}),
+    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
+    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
+}
+"""State → the states that a decision may lead to. An abort without a transaction (Empty, Complete… → PrepareAbort) only
+raises the epoch; the second protocol has it."""
+
+
+class Transaction(NamedTuple):
+    """What is known of one transactional id. A change makes another one."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    """How long a transaction may be open before the coordinator aborts it."""
+    state: State = State.EMPTY
+    partitions: frozenset[TopicPartition] = frozenset()
+    started_ms: int = NO_TIMESTAMP
+    """When the transaction began; -1 before the first one of an epoch."""
+    updated_ms: int = NO_TIMESTAMP
+    client_version: int = 0
+    """The `transaction.version` that the client of this transaction keeps to: 2 for the second protocol, else 0."""
+    previous_producer_id: int = NO_PRODUCER_ID
+    """The one before the last change of the producer id."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """The one that the producer gets when its transaction is complete."""
+    last_epoch: int = NO_PRODUCER_EPOCH
+    """The epoch before the last rise that the producer itself asked for: by it a repeated request is known. It is not in
+    the log, so a repetition that reaches the next coordinator is taken for another producer's, as Kafka does."""
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        """Whether the producer must get another producer id before its epoch can rise again."""
+        return self.epoch >= LAST_EPOCH_IN_USE
+
+    def moved(self, state: State, now_ms: int, **changed: object) -> Transaction:
+        """This, in another state, as of `now_ms`. Asserts that `NEXT` allows it."""
+        assert state in NEXT[self.state], f"{self.transactional_id}: {self.state!r} → {state!r}"
+        return self._replace(state=state, updated_ms=now_ms, **changed)  # pyright: ignore[reportArgumentType]
+
+    def completed(self, now_ms: int) -> Transaction:
+        """Every partition has its marker."""
+        committed = self.state is State.PREPARE_COMMIT
+        after = self.moved(
+            State.COMPLETE_COMMIT if committed else State.COMPLETE_ABORT,
+            now_ms,
+            partitions=frozenset(),
+            next_producer_id=NO_PRODUCER_ID,
+        )
+        if self.next_producer_id == NO_PRODUCER_ID:
+            return after
+        return after._replace(
+            producer_id=self.next_producer_id, epoch=0, previous_producer_id=self.producer_id
+        )
