@@ -17,7 +17,8 @@ from pk.core.group.offsets import Offsets
 from pk.core.group.records import Record, decode_record, encode_record
 from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, GroupSettings, NewId, Step
 from pk.core.machine import Decision
-from pk.core.values import NO_PRODUCER_ID, Uuid
+from pk.core.meta.image import Changes, MetadataImage
+from pk.core.values import INTERNAL_TOPICS, NO_PRODUCER_ID
 from pk.core.wire.messages.delete_groups import DeletableGroupResult
 from pk.core.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
@@ -167,10 +168,12 @@ class GroupMachine:
             ],
         )
 
-    def topics_deleted(self, topics: list[tuple[str, Uuid]], now_ms: int) -> Decision[Record]:
-        """Topics (name, id) were deleted: forget their offsets."""
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
+        """The cluster has changed: forget the offsets of topics that were deleted."""
+        gone = [(t.name, t.topic_id) for t in found.topics_deleted if t.name not in INTERNAL_TOPICS]
         step = Step(now_ms=now_ms)
-        self.offsets.topics_deleted(topics, step)
+        if gone:
+            self.offsets.topics_deleted(gone, step)
         return step
 
     # Time

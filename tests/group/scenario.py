@@ -11,6 +11,7 @@ from pk.core.group.machine import GroupMachine
 from pk.core.group.records import Record
 from pk.core.group.settings import Client, GroupSettings
 from pk.core.machine import Decision
+from pk.core.meta.image import Changes, MetadataImage, TopicImage
 from pk.core.wire.codec import encode
 from pk.core.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
@@ -90,6 +91,11 @@ class Scenario:
             assert token not in self.answers, "a request is answered once"
             self.answers[token] = answer if refusal is None else refusal
         return decision.reply if refusal is None else refusal
+
+    def delete_topic(self, name: str, topic_id: bytes) -> None:
+        """The cluster has deleted a topic."""
+        found = Changes(topics_deleted=[TopicImage(name, topic_id)])
+        self.take(self.machine.follow(MetadataImage(), found, self.now_ms))
 
     def after(self, wait_ms: int) -> dict[Hashable, Any]:
         """Let time pass. Returns what was answered meanwhile, by token."""

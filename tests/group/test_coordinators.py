@@ -17,6 +17,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.memory_disk import MemoryDisk
 from pk.core.machine import Decision
 from pk.core.meta.events import TopicDeleted
+from pk.core.meta.image import Changes, MetadataImage, TopicImage
 from pk.core.record.build import build_batch, end_transaction_batch
 from pk.core.values import OFFSETS_TOPIC, coordinator_partition
 from pk.core.wire.messages.delete_groups import DeleteGroupsRequest
@@ -261,7 +262,8 @@ class TestLeadership:
             assert await put(test, 1) == [loading]
             assert (await test.ask(join())).error_code == loading
             assert (await test.ask(beat("m", 1))).error_code == NONE, "Kafka believes it"
-            coordinator.when_active(lambda machine, now_ms: machine.topics_deleted([], now_ms))
+            image = MetadataImage()
+            coordinator.follow(image, Changes(topics_deleted=[TopicImage("u", bytes(16))]))
             await coordinator.load()
             assert await put(test, 1) == [NONE]
 

@@ -384,7 +384,7 @@ class TestExpiry:
         s.commit({("t", 1): 1}, topic_id=OTHER_ID)
         s.commit({("t", 2): 1})
         s.commit({("u", 0): 1}, topic_id=ID)
-        s.take(s.machine.topics_deleted([("t", ID)], s.now_ms))
+        s.delete_topic("t", ID)
         assert s.fetch() == {("t", 1): 1, ("u", 0): 1}
 
 

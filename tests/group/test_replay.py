@@ -113,7 +113,7 @@ class Anything(RuleBasedStateMachine):
 
     @rule(topic=TOPICS)
     def delete_topic(self, topic: str) -> None:
-        self.s.take(self.s.machine.topics_deleted([(topic, bytes(16))], self.s.now_ms))
+        self.s.delete_topic(topic, bytes(16))
 
     @rule(wait_ms=st.sampled_from([0, 999, 1000, 5000, 11_000, 70_000, 400_000]))
     def pass_time(self, wait_ms: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from txn.coordinator import START_MS, TIMEOUT_MS, A, B, Coordinator
 
@@ -74,6 +76,7 @@ def test_a_producer_goes_on_after_an_error_under_its_own_id(c: Coordinator) -> N
     first = c.init()
     assert isinstance(first, ProducerKey)
     second = c.init(producer=first)
+    assert isinstance(second, ProducerKey)
     assert second == ProducerKey(1000, 1)
     assert c.init(producer=first) == second  # its answer was lost
     assert c.init() == ProducerKey(1000, 2)  # somebody else
@@ -393,9 +396,9 @@ def test_transactions_are_described(c: Coordinator) -> None:
         (((), (), -1, lambda name: name == "u"), ["u"]),
     ],
 )
-def test_transactions_are_listed_by_filters(c: Coordinator, filters: tuple, found: list) -> None:
+def test_transactions_are_listed_by_filters(c: Coordinator, filters: Any, found: list[str]) -> None:
     begun(c)
     c.init("u")
     c.now_ms += 100
-    listed = c.take(c.machine.list_transactions(*filters, c.now_ms))
+    listed = c.take(c.machine.list_transactions(*filters, now_ms=c.now_ms))
     assert [one.transactional_id for one in listed] == found

@@ -9,6 +9,9 @@ A leader that is new reads the partition to its end first, in slices, off the lo
 When leadership goes, so does the state, and who waits is told NOT_COORDINATOR. When an append fails, nothing was
 replayed; a machine that has gone ahead of its log all the same (`keeps_state_when_refused` is False) is dropped and loaded
 again, and so is any in which something went wrong that nobody foresaw.
+
+What a decision wants done outside (its effects) waits for the same watermark, so that the world never sees what a failover
+takes back. What comes of an effect returns as another decision, if this is still the coordinator.
 """
 
 from __future__ import annotations
@@ -22,28 +25,39 @@ import trio
 
 from pk.core.broker.offload import offload
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
-from pk.core.machine import Decision
+from pk.core.machine import Compute, Decision
+from pk.core.meta.image import Changes
 from pk.core.record.batch import iter_headers, records
-from pk.core.record.build import BATCH_BYTES_MAX, BatchBuilder, control_type
+from pk.core.record.build import (
+    BATCH_BYTES_MAX,
+    BatchBuilder,
+    ControlType,
+    control_type,
+    end_transaction_batch,
+)
 from pk.core.record.compress import Codec
+from pk.core.values import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from pk.core.broker.clock import Clock
     from pk.core.broker.coordinator.timers import Timers
     from pk.core.broker.replication.partition import Partition
     from pk.core.log.log import Log
+    from pk.core.meta.image import MetadataImage
 
 logger = logging.getLogger("pk.coordinator")
 
 REPLAYED_AT_ONCE = 1000
 """Records of a loading partition that are replayed between two checkpoints."""
 
-ABORT_MARKER = 0
-COMMIT_MARKER = 1
-
 
 class Machine(Protocol):
-    """What a coordinator runs. Beside this it has the methods that decide what requests ask."""
+    """What a coordinator runs (core/machine.py has the contract). Beside this it has the methods that decide what requests
+    ask.
+
+    After its log is replayed, a machine is handed the image of the cluster (`follow`, with nothing changed), then hears
+    that it is `loaded`; from then on `follow` brings each image that comes into force, and what differs in it.
+    """
 
     keeps_state_when_refused: ClassVar[bool]
     """Whether the state is still right when an append was refused, although the decision was made."""
@@ -52,6 +66,7 @@ class Machine(Protocol):
     def decode(self, key: bytes, value: bytes | None, /) -> Any | None: ...
     def replay(self, record: Any, record_offset: int, producer_id: int) -> None: ...
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None: ...
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Any]: ...
     def loaded(self, now_ms: int) -> Decision[Any]: ...
     def fire(self, key: Any, now_ms: int) -> Decision[Any]: ...
 
@@ -114,6 +129,10 @@ class Surroundings(NamedTuple):
     load_bytes: int
     """How much of the log is read at once while loading."""
     codec: Codec
+    image: Callable[[], MetadataImage]
+    """The one in force."""
+    carry_out: Callable[[Coordinator[Any], Any], None]
+    """Carries out an effect of this kind of machine. It only begins to: it decides nothing before it returns."""
 
 
 class Coordinator(Generic[M]):
@@ -164,25 +183,56 @@ class Coordinator(Generic[M]):
         """Whether it serves."""
         return self.state is State.ACTIVE
 
-    def when_active(self, decide: Callable[[M, int], Decision[Any]]) -> None:
-        """Have `decide(machine, now_ms)` decided now, or after loading; nobody waits for it."""
+    def when_active(self, decide: Callable[[M, int], Decision[Any]]) -> bool:
+        """Have `decide(machine, now_ms)` decided now, or after loading; nobody waits for an answer. False where the log
+        refused its records."""
         if self.state is State.LOADING:
             self._after_load.append(decide)
         elif self.state is State.ACTIVE:
-            self._run_quietly(lambda machine, _, now_ms: decide(machine, now_ms))
+            return self._run_quietly(lambda machine, _, now_ms: decide(machine, now_ms))
+        return True
+
+    def follow(self, image: MetadataImage, found: Changes) -> None:
+        """Another image is in force, which differs by `found`."""
+        self.when_active(lambda machine, now_ms: machine.follow(image, found, now_ms))
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, committed: bool
+    ) -> int:
+        """Write the marker that ends a producer's transaction in this partition, and have the machine know of it. The
+        offset behind it: the marker is safe when the high watermark is there.
+
+        Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR, and what `Partition.append` raises.
+        """
+        if self.state is not State.ACTIVE:
+            raise self._unavailable()
+        now_ms = self._around.clock.now_ms()
+        batch = end_transaction_batch(
+            committed, coordinator_epoch, producer_id, producer_epoch, now_ms
+        )
+        appended = self.partition.append(batch, now_ms=now_ms)
+        self.written = appended.last_offset + 1
+        try:
+            self.machine.replay_end_marker(producer_id, committed=committed)
+        except Exception:
+            self._restart()
+            raise
+        return self.written
 
     def fire(self, key: Hashable) -> None:
         """A timer has run out."""
         if self.state is State.ACTIVE:
             self._run_quietly(lambda machine, _, now_ms: machine.fire(key, now_ms))
 
-    def _run_quietly(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> None:
+    def _run_quietly(self, decide: Callable[[M, Hashable, int], Decision[Any]]) -> bool:
         try:
             self._run(decide, None)
         except KafkaError as e:
             logger.warning("%s: %s", self.partition.tp, e)
+            return False
         except Exception:
             logger.exception("%s: a coordinator's own decision failed", self.partition.tp)
+        return True
 
     def _run(self, decide: Callable[[M, Hashable, int], Decision[Any]], token: Hashable) -> Any:
         """The reply. No await between here and the end: nothing else sees the machine half way."""
@@ -212,6 +262,11 @@ class Coordinator(Generic[M]):
         self._set_timers(decision, now_ms)
         if refusal is not None:
             raise refusal
+        if decision.effects:
+            if self.partition.high_watermark >= self.written:
+                self._carry_out(decision.effects)
+            else:
+                self._around.start_soon(self._carry_out_when_safe, decision.effects, self.written)
 
     def _append(self, decision: Decision[Any], now_ms: int) -> KafkaError | None:
         """Write and replay. Returns why the log refused, in which case nothing is written; of a decision that is not
@@ -227,14 +282,45 @@ class Coordinator(Generic[M]):
                     if not batch.append(now_ms, key, value):
                         break
                 end = first + batch.count
-                appended = self.partition.append(batch.build(), now_ms=now_ms)
+                appended = self.partition.append(
+                    batch.build(
+                        producer_id=decision.producer_id,
+                        producer_epoch=decision.producer_epoch,
+                        transactional=decision.producer_id != NO_PRODUCER_ID,
+                    ),
+                    now_ms=now_ms,
+                )
                 for offset, record in enumerate(decision.records[first:end], appended.base_offset):
-                    machine.replay(record, offset, -1)
+                    machine.replay(record, offset, decision.producer_id)
                 self.written = appended.last_offset + 1
                 first = end
         except KafkaError as e:
             return told(e)
         return None
+
+    async def _carry_out_when_safe(self, effects: list[Any], offset: int) -> None:
+        if await self.partition.wait_until_safe(offset, self.leader_epoch):
+            self._carry_out(effects)
+
+    def _carry_out(self, effects: list[Any]) -> None:
+        if self.state is not State.ACTIVE:
+            return  # who coordinates next, or this one once it has loaded again, finds in the log what is to be done
+        for effect in effects:
+            if isinstance(effect, Compute):
+                self._around.start_soon(self._compute, effect, self.machine)
+            else:
+                self._around.carry_out(self, effect)
+
+    async def _compute(self, effect: Compute, machine: M) -> None:
+        try:
+            result = await offload(effect.work)
+        except Exception:
+            logger.exception("%s: a computation off the loop failed", self.partition.tp)
+            if self.state is State.ACTIVE and self.machine is machine:
+                self._restart()
+            return
+        if self.state is State.ACTIVE and self.machine is machine:
+            self._run_quietly(lambda machine, _, now_ms: effect.then(machine, result, now_ms))
 
     def _set_timers(self, decision: Decision[Any], now_ms: int) -> None:
         timers = self._around.timers
@@ -306,13 +392,17 @@ class Coordinator(Generic[M]):
         self.written = end
         self.state = State.ACTIVE
         now_ms = self._around.clock.now_ms()
-        try:
-            self._commit(machine.loaded(now_ms), now_ms)
-        except KafkaError as e:
-            logger.warning("%s: %s", partition.tp, e)
+        self._begin_with(machine.follow(self._around.image(), Changes(), now_ms), now_ms)
+        self._begin_with(machine.loaded(now_ms), now_ms)
         pending, self._after_load = self._after_load, []
         for decide in pending:
             self.when_active(decide)
+
+    def _begin_with(self, decision: Decision[Any], now_ms: int) -> None:
+        try:
+            self._commit(decision, now_ms)
+        except KafkaError as e:
+            logger.warning("%s: %s", self.partition.tp, e)
 
     def close(self) -> None:
         """Not the coordinator any more: drop the state, and send everybody who waits elsewhere."""
@@ -356,14 +446,15 @@ def _read(
                 continue
             if header.is_control:
                 marker = control_type(record)
-                if marker in (ABORT_MARKER, COMMIT_MARKER):
-                    items.append((record.offset, header.producer_id, marker == COMMIT_MARKER))
+                if marker in (ControlType.ABORT, ControlType.COMMIT):
+                    committed = marker is ControlType.COMMIT
+                    items.append((record.offset, header.producer_id, committed))
                 continue
             if record.key is None:
                 raise ProtocolError(f"offset {record.offset}: a record without a key")
             decoded = decode(record.key, record.value)
             if decoded is not None:
-                producer_id = header.producer_id if header.is_transactional else -1
+                producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
                 items.append((record.offset, producer_id, decoded))
     if next_offset == offset:
         raise ProtocolError(f"offset {offset}: no whole batch where one should be")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from pk.core.broker.coordinator.coordinator import Coordinator, M, Surroundings
 from pk.core.broker.coordinator.timers import Timers
@@ -19,10 +19,21 @@ from pk.core.values import coordinator_partition
 
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
+    from pk.core.config import BrokerConfig
     from pk.core.meta.image import Changes, MetadataImage, PartitionImage
 
 _partition_of = lru_cache(maxsize=65536)(coordinator_partition)
 """Java's hash of a string, character by character, is dear; the same groups ask again and again."""
+
+
+class CoordinatorSettings(NamedTuple):
+    """How the logs of one kind of coordinator are written and read."""
+
+    commit_timeout_ms: int
+    """How long an answer may be held for the high watermark."""
+    load_bytes: int
+    """How much of the log is read at once while it loads."""
+    codec: Codec = Codec.NONE
 
 
 class CoordinatorRuntime(Generic[M]):
@@ -59,8 +70,16 @@ class CoordinatorRuntime(Generic[M]):
     def __iter__(self) -> Iterator[Coordinator[M]]:
         return iter(list(self._by_partition.values()))
 
+    def at(self, partition: int) -> Coordinator[M]:
+        """The coordinator whose log is this partition. Raises NOT_COORDINATOR."""
+        found = self._by_partition.get(partition)
+        if found is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        return found
+
     def apply(self, image: MetadataImage, found: Changes) -> None:
-        """Follow what changed: load what this broker leads now, close what it leads no more."""
+        """Follow what changed: load what this broker leads now, close what it leads no more; the machines that stay are
+        handed the image."""
         for topic in found.topics_deleted:
             if topic.name == self.topic:
                 for number in list(self._by_partition):
@@ -68,6 +87,9 @@ class CoordinatorRuntime(Generic[M]):
         for change in found.partitions:
             if change.topic.name == self.topic:
                 self._follow(change.new)
+        if found:
+            for coordinator in self:
+                coordinator.follow(image, found)
 
     async def stop(self) -> None:
         """Close all: who waits is sent elsewhere."""
@@ -96,12 +118,24 @@ class CoordinatorRuntime(Generic[M]):
         self._by_partition.pop(number).close()
 
     def _surroundings(self) -> Surroundings:
-        broker = self._broker
+        broker, settings = self._broker, self.settings(self._broker.config)
         return Surroundings(
             broker.clock,
             self._timers,
             broker.start_soon,
-            broker.config.offsets_commit_timeout_ms,
-            broker.config.offsets_load_buffer_size,
-            Codec(broker.config.offsets_topic_compression_codec),
+            settings.commit_timeout_ms,
+            settings.load_bytes,
+            settings.codec,
+            lambda: broker.image,
+            self.carry_out,
         )
+
+    # What a kind of coordinator says of itself
+
+    def settings(self, config: BrokerConfig) -> CoordinatorSettings:
+        """How its logs are written and read."""
+        raise NotImplementedError
+
+    def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
+        """Begin to carry out an effect of its machine's."""
+        raise NotImplementedError(f"{type(self).__name__} knows no effect {effect!r}")

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pk.core.broker.coordinator.coordinator import State
-from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime
+from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
 from pk.core.broker.requests.auto_topic_creation import create_missing
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
 from pk.core.group.settings import GroupSettings
-from pk.core.values import INTERNAL_TOPICS, OFFSETS_TOPIC
+from pk.core.record.compress import Codec
+from pk.core.values import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     from pk.core.broker.broker import Broker
-    from pk.core.meta.image import Changes, MetadataImage
+    from pk.core.config import BrokerConfig
 
 logger = logging.getLogger("pk.coordinator")
 
@@ -43,15 +44,13 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
     def _new_id(self) -> str:
         return str(UUID(int=self._broker.random.getrandbits(128), version=4))
 
-    def apply(self, image: MetadataImage, found: Changes) -> None:
-        """Follow what changed; offsets of deleted topics go too."""
-        super().apply(image, found)
-        gone = [(t.name, t.topic_id) for t in found.topics_deleted if t.name not in INTERNAL_TOPICS]
-        if gone:
-            for coordinator in self:
-                coordinator.when_active(
-                    lambda machine, now_ms: machine.topics_deleted(gone, now_ms)
-                )
+    def settings(self, config: BrokerConfig) -> CoordinatorSettings:
+        """See `CoordinatorRuntime.settings`."""
+        return CoordinatorSettings(
+            config.offsets_commit_timeout_ms,
+            config.offsets_load_buffer_size,
+            Codec(config.offsets_topic_compression_codec),
+        )
 
     def check_loaded(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS where some groups are not known yet."""

@@ -555,6 +555,18 @@ class Partition:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, self._too_few())
         return self.high_watermark >= offset
 
+    async def wait_until_safe(self, offset: int, epoch: int) -> bool:
+        """Wait, however long, until the high watermark has reached `offset`; False when the leadership of `epoch` ends
+        before that, or the disk. Too few in-sync replicas only make it longer."""
+
+        def over() -> bool:
+            return not self.leads or self.leader_epoch != epoch or self.offline is not None
+
+        await self._purgatory.until(
+            lambda: self.high_watermark >= offset or over(), (self,), float("inf")
+        )
+        return not over()
+
     def _holds(self, epoch: int) -> bool:
         """Whether what was appended in `epoch` can still be promised."""
         return (
