@@ -179,13 +179,15 @@ def duration(ms: int) -> str:
 
 
 def lag_of(picture: Picture, group: str) -> int:
-    """The records that a group has not read."""
-    total = 0
+    """How far a group's commits are behind the ends, as `pk groups lag` and Apache's tool count: also by records that
+    were deleted before it read them. 0 where nothing is left to read."""
+    total, unread = 0, False
     for tp, commit in picture.groups[group].commits.items():
         p = picture.partition(tp)
         if p is not None and p.end is not None:
-            total += max(p.end - max(commit.offset, p.start or 0), 0)
-    return total
+            total += max(p.end - commit.offset, 0)
+            unread |= p.end > max(commit.offset, p.start or 0)
+    return total if unread else 0
 
 
 def groups_without_members(picture: Picture) -> Iterator[Finding]:
@@ -202,7 +204,7 @@ def groups_without_members(picture: Picture) -> Iterator[Finding]:
             "groups-without-members",
             WARNING,
             f"{count(len(bad), 'group')} with unread records and no member: {told}.",
-            "Its consumers are stopped or cannot join; or it is a leftover, and counts in every alarm on lag.",
+            "Their consumers are stopped, or the groups are unused and will trigger lag alerts.",
             f"pk why lag {_word(worst[0])}",
             tuple(worst),
         )

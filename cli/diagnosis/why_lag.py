@@ -56,9 +56,11 @@ class Read(NamedTuple):
 
     @property
     def lag(self) -> int:
+        """As `pk groups lag` counts it, deleted records too; 0 where nothing is left to read."""
         if self.later_end is None or self.later is None:
             return 0
-        return max(self.later_end - max(self.later, self.start or 0), 0)
+        unread = self.later_end > max(self.later, self.start or 0)
+        return self.later_end - self.later if unread else 0
 
 
 class LagFacts(NamedTuple):
@@ -104,7 +106,7 @@ def _stopped(f: LagFacts) -> Iterator[Reason]:
     if f.state in _EMPTY:
         yield Reason(
             "no-members",
-            f"nobody works for it: the group is {f.state.lower()}, its consumers are stopped or cannot join",
+            f"it has no active consumers: the group is {f.state.lower()}, its consumers are stopped or cannot join",
             next=(f"pk groups describe {_quoted(f.group)}",),
         )
 

@@ -347,6 +347,15 @@ def test_what_a_silent_broker_alone_knows_is_not_taken_for_nothing() -> None:
     assert not [f for f in diagnose(some) if f.check == "unread-topics"]
 
 
+def test_the_doctor_counts_lag_as_groups_lag_does() -> None:
+    """Also the records that were deleted unread; a group with nothing left to read lags behind nothing."""
+    behind = picture(topics=holding(100, 200), groups=group(40, state="Empty"))
+    (found,) = [f for f in diagnose(behind) if f.check == "groups-without-members"]
+    assert "billing (lag 160)" in found.what
+    done = picture(topics=holding(200, 200), groups=group(40, state="Empty"))
+    assert not [f for f in diagnose(done) if f.check == "groups-without-members"]
+
+
 def test_compacted_topics_lose_nothing_to_time() -> None:
     kept = picture(
         topics=holding(0, 200, retention_ms="1000", cleanup_policy="compact"),

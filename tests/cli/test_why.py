@@ -173,7 +173,7 @@ ONE = member("m1", TP0)
 BOTH = member("m1", TP0, TP1)
 LAGS: dict[str, tuple[LagFacts, str, str]] = {
     "no-lag": (lag({TP0: read(9, 9, 9)}, ONE), "no-lag", "does not lag"),
-    "no-members": (lag({TP0: read(5, 5, 9)}, state="Empty"), "no-members", "nobody works for it"),
+    "no-members": (lag({TP0: read(5, 5, 9)}, state="Empty"), "no-members", "no active consumers"),
     "no-commits": (lag({TP0: read(None, None, 9)}, ONE), "no-commits", "enable.auto.commit"),
     "rebalancing": (
         lag({TP0: read(5, 5, 9)}, member("m1", behind_epoch=True), state="Reconciling"),
@@ -238,6 +238,12 @@ def test_why_a_group_lags(case: str) -> None:
     explained = explain_lag(facts)
     assert (explained.state, words in explained.verdict) == (state, True), explained
     commands_parse(explained)
+
+
+def test_records_deleted_unread_count_as_in_groups_lag() -> None:
+    trimmed = read(5, 5, 9)._replace(start=7)
+    assert lag({TP0: trimmed}, ONE, between_s=3.0).lag == 4
+    assert lag({TP0: trimmed._replace(start=9)}, ONE, between_s=3.0).lag == 0
 
 
 def test_a_commit_that_stood_still_for_a_moment_proves_nothing() -> None:
@@ -323,7 +329,7 @@ def test_a_group_without_members(at: Run, kafka: Kafka, fresh: Fresh) -> None:
     ran = at("why", "lag", reader, "-f", "json")
     assert (ran.code, ran.json[0]["state"], ran.json[0]["lag"]) == (0, "no-members", 2)
     text = at("why", "lag", reader).text
-    assert "nobody works for it" in text and "the next record is" in text
+    assert "no active consumers" in text and "the next record is" in text
     at("groups", "reset-offsets", reader, "-t", name, "--to", "end", "-y")
     assert at("why", "lag", reader, "-f", "json").json[0]["state"] == "no-lag"
     unknown = at("why", "lag", f"{reader}x")
