@@ -26,6 +26,7 @@ from pk.core.values import TopicPartition, uuid_text
 from pk.net.client.admin import open_admin
 from pk.spark.errors import DataLost, DirectoryRefused, OptionError, SparkFailed
 from pk.spark.export_options import ExportOptions, Kind, Progress, Summary
+from pk.spark.interrupts import QuietPy4j
 from pk.spark.java import require_pyspark
 from pk.spark.job import Job
 from pk.spark.manifest import (
@@ -80,6 +81,7 @@ def export(
         lock = (directory.lock,)  # a Spark that outlives us for a moment may still be writing
         cores = options.cores or _cores()
         if spark is None:
+            stack.enter_context(QuietPy4j())
             own = stack.enter_context(launch(cores=cores, inherited=lock))
         progress(Progress("planning"))
         found = trio.run(_resolve, options, before)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pk.spark.errors import OptionError, SparkFailed
 from pk.spark.export_options import CODECS, ExportOptions, Progress
+from pk.spark.interrupts import DeferredInterrupts
 from pk.spark.ranges import OffsetRange, total_offsets
 from pk.spark.session import OwnSpark
 
@@ -36,6 +37,9 @@ class Job:
         self.known = known
         self.states = folder / "states"
         self.data = folder / "data"
+        self.writing = False
+        """Whether Spark has begun on the files."""
+
         self.states.mkdir()
 
     def run(
@@ -46,22 +50,60 @@ class Job:
     ) -> dict[str, Any]:
         """Do the job in `spark`, or in `own` once that has started; the columns, as Spark's JSON has them.
 
-        Raises OptionError, SparkFailed, and what a task failed with: KafkaError, DataLost.
+        All that speaks to Spark runs in a thread of its own, and Ctrl-C waits for a moment between two looks at how far it
+        is: a KeyboardInterrupt in the middle of what py4j does leaves tracebacks, and may be lost.
+
+        Raises OptionError, SparkFailed, KeyboardInterrupt, and what a task failed with: KafkaError, DataLost.
         """
+        samples = self._samples()
+        columns: dict[str, Any] = {}
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                columns.update(self._work(own, spark, samples))
+            except BaseException as e:  # noqa: BLE001 (raised again below)
+                failure.append(e)
+
+        thread = threading.Thread(target=work, name="pk spark-export", daemon=True)
+        with DeferredInterrupts() as interrupts:
+            thread.start()
+            try:
+                while thread.is_alive():
+                    thread.join(_POLL_S)
+                    interrupts.check()
+                    if self.writing:
+                        progress(self.state("exporting"))
+            except BaseException:
+                if own is not None:
+                    own.kill()
+                else:
+                    assert spark is not None
+                    spark.sparkContext.cancelAllJobs()
+                thread.join()
+                raise
+        if failure:
+            raise failure[0]
+        return columns
+
+    def _work(
+        self, own: OwnSpark | None, spark: "SparkSession | None", samples: dict[str, list[bytes]]
+    ) -> dict[str, Any]:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         import pk.spark.footers  # noqa: F401 (here, while the JVM starts)
         from pk.spark.task import errors
 
-        samples = self._samples()
         if spark is None:
             assert own is not None
             spark = own.session()
         try:
             frame = self._frame(spark, samples)
             columns: dict[str, Any] = json.loads(frame.schema.json())
-            self._write(spark, own, frame, progress)
+            self.writing = True
+            codec = CODECS[self.options.codec]
+            frame.write.option("compression", codec).parquet(f"file://{self.data}")
         except (PySparkException, Py4JError) as e:
             # Asked now, for what a Java exception says is still with its JVM.
             failures = [*errors(self.states), SparkFailed(f"Spark failed: {e}")]
@@ -127,38 +169,6 @@ class Job:
                 f" schema, or export the {name}s as string"
             )
         return StructType([*kept, StructField(CORRUPT, StringType())])
-
-    def _write(
-        self,
-        spark: "SparkSession",
-        own: OwnSpark | None,
-        frame: "DataFrame",
-        progress: Callable[[Progress], None],
-    ) -> None:
-        failure: list[Exception] = []
-
-        def write() -> None:
-            try:
-                codec = CODECS[self.options.codec]
-                frame.write.option("compression", codec).parquet(f"file://{self.data}")
-            except Exception as e:  # noqa: BLE001 (raised again below)
-                failure.append(e)
-
-        thread = threading.Thread(target=write, name="pk spark-export", daemon=True)
-        thread.start()
-        try:
-            while thread.is_alive():
-                thread.join(_POLL_S)
-                progress(self.state("exporting"))
-        except BaseException:
-            if own is not None:
-                own.kill()
-            else:
-                spark.sparkContext.cancelAllJobs()
-            thread.join()
-            raise
-        if failure:
-            raise failure[0]
 
     def records_read(self) -> dict[int, int]:
         """How many records each finished task has read, by the index of its range."""

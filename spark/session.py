@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from pk.spark.errors import SparkFailed
+from pk.spark.interrupts import DeferredInterrupts, QuietPy4j
 from pk.spark.java import find_java, require_pyspark, worker_environment
 
 if TYPE_CHECKING:
@@ -206,9 +207,14 @@ class OwnSpark:
     def kill(self) -> None:
         """End the JVM at once, whatever it does. `close` is still due."""
         self._process.kill()
+        self._process.wait()
 
     def close(self) -> None:
-        """Stop Spark, end the JVM and remove what it left. Idempotent."""
+        """Stop Spark, end the JVM and remove what it left. Idempotent. A Ctrl-C meanwhile is raised at its end."""
+        with DeferredInterrupts(), QuietPy4j():
+            self._close()
+
+    def _close(self) -> None:
         from pyspark import SparkContext
 
         ready = self._session is not None and self._process.poll() is None

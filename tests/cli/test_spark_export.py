@@ -1,6 +1,9 @@
 """`pk spark-export`: its plan and refusals, and (slow: it starts Spark) an export with its summary."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -106,3 +109,55 @@ def test_an_export(at: Run, topic: str, tmp_path: Path) -> None:
     assert (again.code, "resume" in again.err) == (5, True)
     unknown = at("spark-export", f"{topic}x", "--to", str(tmp_path / "other"))
     assert (unknown.code, topic in unknown.err) == (1, True)
+
+
+_INTERRUPTED = r"""
+import os, signal, sys
+
+where, sys.argv[1:] = sys.argv[1], sys.argv[2:]
+kafka = int(os.environ["PK_BOOTSTRAP_SERVER"].rpartition(":")[2])
+connections = 0
+
+def meets(event, args):
+    global connections
+    if where == "import":
+        return event == "import" and args[0] == "pyspark.sql.functions"
+    if where == "writing":
+        return event == "open" and "/states/" in str(args[0])
+    if event == "socket.connect" and args[1][1] != kafka:
+        connections += 1
+        return where == f"connection {connections}"
+    return False
+
+def audit(event, args):
+    global where
+    if where and meets(event, args):
+        where = ""
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.addaudithook(audit)
+import pk
+from pk.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["import", "connection 1", "connection 2", "writing"])
+def test_ctrl_c_ends_an_export_without_a_traceback(
+    at: Run, topic: str, tmp_path: Path, where: str
+) -> None:
+    pytest.importorskip("pyspark")
+    out, tmp = tmp_path / "out", tmp_path / "tmp"
+    tmp.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, where, "spark-export", topic, "--to", str(out)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (130, ""), ran.stderr
+    assert ran.stderr.count("\n") <= 1 and "Traceback" not in ran.stderr, ran.stderr
+    assert not out.exists() and not os.listdir(tmp)

@@ -1,0 +1,75 @@
+"""Ctrl-C while py4j is at work: it waits for a moment at which nothing is half done, and py4j's complaints stay unsaid.
+
+A KeyboardInterrupt may come between any two steps of the main thread: in a request to the JVM, which py4j then tells of
+with a traceback, or in a finalizer, where Python prints and forgets it. So while a block runs, Ctrl-C is only noted.
+"""
+
+import logging
+import signal
+import threading
+from types import TracebackType
+from typing import Any, Final, Self
+
+
+class DeferredInterrupts:
+    """Ctrl-C during the block is noted; `check`, or else the end of the block, raises KeyboardInterrupt for it.
+
+    Only in the main thread, and only where Ctrl-C is not ignored: elsewhere nothing changes.
+    """
+
+    def __init__(self) -> None:
+        self._before: Any = None
+        self._noted = False
+
+    def check(self) -> None:
+        """Raises KeyboardInterrupt once for a Ctrl-C that came."""
+        if self._noted:
+            self._noted = False
+            raise KeyboardInterrupt
+
+    def _note(self, *_: object) -> None:
+        self._noted = True
+
+    def __enter__(self) -> Self:
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and callable(before):
+            self._before = before
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        if error is None:
+            self.check()
+
+
+class QuietPy4j:
+    """Drops what py4j logs while the block runs: it logs to the root logger, with tracebacks, that a JVM was ended."""
+
+    def __init__(self) -> None:
+        self._handler: Final = logging.NullHandler()
+        """Without any handler, the first record would give the root logger one that writes to standard error."""
+
+    def __enter__(self) -> Self:
+        logging.root.addHandler(self._handler)
+        for logger in (logging.root, *_OWN_LOGGERS):
+            logger.addFilter(_is_not_py4j)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for logger in (logging.root, *_OWN_LOGGERS):
+            logger.removeFilter(_is_not_py4j)
+        logging.root.removeHandler(self._handler)
+
+
+_OWN_LOGGERS: Final = tuple(map(logging.getLogger, ("py4j.java_gateway", "py4j.clientserver")))
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in record.pathname
