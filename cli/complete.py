@@ -420,13 +420,13 @@ def _configs(kind: str, option: Option, place: Place, typed: str, names: Names) 
     present = names.configs(of, name) if name else {}
     table = config_words(of)
     key, equals, value = typed.partition("=")
-    if equals and option.kind == "pair":
+    if equals and option.kind in ("pair", "config"):
         word = table.get(key, ("-", "", ""))
         head, comma, _ = value.rpartition(",") if word[1].startswith("*") else ("", "", "")
         found = values_of(key, word, present.get(key))
         used = set(head.split(","))
         return [Candidate(f"{key}={head}{comma}{v}", m) for v, m in found if v not in used]
-    end = "=" if option.kind == "pair" else ""
+    end = "=" if option.kind in ("pair", "config") else ""
     found = [Candidate(k + end, about(k, w, present.get(k))) for k, w in table.items()]
     known = {*table}
     more = [c for c in names.names(f"{of}-config") if c.word not in known]

@@ -28,7 +28,8 @@ class Option:
     """An option. Without `value` it is a flag; `value` is the word help shows for its value.
 
     `kind` says how the value is read: text, int, count (an int above 0), number (any that is finite), seconds (`2`, `0.5`,
-    `2s`), pause (seconds, a tenth or more), pair (KEY=VALUE), list (comma separated), or choice (one of `choices`).
+    `2s`), pause (seconds, a tenth or more), pair (KEY=VALUE), config (the same, of a config: `retention.ms=7d` is converted), list (comma
+    separated), or choice (one of `choices`).
     `complete` names what completes it. `assumed` is the value of an option that may stand without one
     (`--compression-codec[=gzip]`); such an option takes a value only after `=`, or where the next word is one of its
     choices or, of kind pause, a time. Where it `takes_next`, the next word is its value unless it is an option, as
@@ -324,14 +325,25 @@ def convert(option: Option | Argument, name: str, text: str) -> Any:
                 f"{name} is one of {', '.join(option.choices)}; not {text!r}{_meant(text, option.choices)}"
             )
         return text
-    if kind == "pair":
+    if kind in ("pair", "config"):
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UsageError(f"{name} wants KEY=VALUE, not {text!r}")
-        return (key.strip(), value)
+        return (key.strip(), _plain(key.strip(), value) if kind == "config" else value)
     if kind == "list":
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return text
+
+
+def _plain(key: str, value: str) -> str:
+    if value[-1:].isdecimal():  # spares most commands an import
+        return value
+    from pk.cli.config_units import plain_value
+
+    try:
+        return plain_value(key, value)
+    except ValueError as e:
+        raise UsageError(str(e)) from None
 
 
 def _takes(node: Command | Group, name: str) -> bool:

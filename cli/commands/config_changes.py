@@ -19,6 +19,7 @@ from pk.cli.commands.configs import (
 )
 from pk.cli.commands.heard import until_configs
 from pk.cli.commands.undo_configs import remember_configs, settle_configs
+from pk.cli.config_units import both_ways, config_value
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import error_name, exit_code, exit_of_rows, phrase, sentence
@@ -62,7 +63,7 @@ def _changes(context: Context) -> list[ConfigChange]:
         pairs += apache_configs(text)
     if args.add_config_file:
         pairs += read_properties(args.add_config_file).items()
-    changes = [ConfigChange(k, v) for k, v in pairs]
+    changes = [ConfigChange(k, config_value(k, v)) for k, v in pairs]
     changes += [ConfigChange(k, None, ConfigOperation.DELETE) for k in args.delete]
     changes += [ConfigChange(k, v, ConfigOperation.APPEND) for k, v in args.append]
     changes += [ConfigChange(k, v, ConfigOperation.SUBTRACT) for k, v in args.subtract]
@@ -170,7 +171,8 @@ async def check_plan(context: Context, plan: ConfigPlan) -> None:
 def tell_plan(context: Context, plan: ConfigPlan) -> None:
     """Says what would change, before the question."""
     for row in plan.rows:
-        context.say(f"{row['resource']}: {row['name']}: {_said(row['from'])} → {_said(row['to'])}")
+        before, after = (both_ways(row["name"], row[at]) for at in ("from", "to"))
+        context.say(f"{row['resource']}: {row['name']} {before} → {after}")
     tell_consequences(context, plan)
 
 
@@ -211,10 +213,6 @@ async def refusals(context: Context, wanted: Wanted) -> list[Exception]:
     admin = await context.admin()
     answers = await admin.alter_configs(wanted, validate_only=True)
     return [error for error in answers.values() if error is not None]
-
-
-def _said(value: str | None) -> str:
-    return "(none)" if value is None else value or "(empty)"
 
 
 def _after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:

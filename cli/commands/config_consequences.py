@@ -6,8 +6,8 @@ Only of keys whose change loses records, or has producers refused; broker keys b
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pk.cli.config_units import exact_span
 from pk.cli.context import join
-from pk.cli.times import show_span
 
 _BROKER_KEYS = {
     "log.retention.ms": ("retention.ms", 1),
@@ -62,7 +62,7 @@ def _of_number(name: str, was: int | None, now: int) -> str | None:
     unlimited = now < 0 and name.startswith("retention.")
     shorter = not unlimited and (was is None or was < 0 or now < was)
     if name == "retention.ms" and shorter:
-        return f"records older than {show_span(now)} are deleted for good."
+        return f"records older than {exact_span(now)} are deleted for good."
     if name == "retention.bytes" and shorter:
         return f"the oldest records of each partition above {now:,} bytes are deleted for good."
     if name == "max.message.bytes" and shorter:

@@ -33,6 +33,7 @@ from pk.cli.commands.configs import (
     spoken_name,
 )
 from pk.cli.config_docs import allowed, documentation, in_units, keys_of
+from pk.cli.config_units import config_value
 from pk.cli.context import Context, count
 from pk.cli.editor import check_editor, edit_file
 from pk.cli.exits import CommandError, Exit, Refused, Unusable
@@ -219,8 +220,9 @@ def changes_in(text: str, resource: ConfigResource, before: Entries) -> list[Con
     if twice:
         raise Unusable(f"{twice} stands there twice.")
     changes = []
-    for name, value in wanted.items():
+    for name, typed in wanted.items():
         check_key(name, before)
+        value = config_value(name, typed)
         entry = before.get(name)
         if entry is not None and entry.read_only:
             raise Unusable(f"{name} cannot be changed while the broker runs.")

@@ -5,6 +5,7 @@ from typing import Any
 
 from pk.cli.commands.common import describe_topics
 from pk.cli.config_docs import documentation, in_units, keys_of
+from pk.cli.config_units import both_ways
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.grammar import nearest
@@ -257,11 +258,16 @@ def remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> N
         remember("", f"{_WORDS[resource.type]}-config", (e.name for e in entries))
 
 
+def shown_change(row: Row, at: str) -> str:
+    """The value before (`from`) or after (`to`) a change, for people: `604800000 (7 days)`."""
+    return "-" if row[at] is None else both_ways(str(row["name"]), row[at])
+
+
 ALTERED = (
     Column("resource"),
     Column("name"),
-    Column("from"),
-    Column("to"),
+    Column("from", on_terminal=lambda row: shown_change(row, "from")),
+    Column("to", on_terminal=lambda row: shown_change(row, "to")),
     Column("result"),
     Column("error", wide=True),
 )

@@ -17,6 +17,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from pk.cli.config_units import config_value
 from pk.cli.context import Context, count
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.output import Column, Listing
@@ -114,7 +115,7 @@ def _given(context: Context) -> dict[str, dict[str, str]]:
         topic, colon, key = name.partition(":")
         if not colon or not topic or not key:
             raise Unusable(f"-c wants TOPIC:KEY=VALUE, not {name}={value}.")
-        given.setdefault(topic, {})[key] = value
+        given.setdefault(topic, {})[key] = config_value(key, value)
     broker = _broker_config()
     for topic, own in given.items():
         try:

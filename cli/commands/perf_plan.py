@@ -6,6 +6,7 @@ from pk.cli.client_config import client_config
 from pk.cli.commands.perf_payload import MARK_BYTES
 from pk.cli.commands.perf_report import read_result
 from pk.cli.commands.perf_run import Work
+from pk.cli.config_units import config_value
 from pk.cli.context import Context
 from pk.cli.exits import Unusable
 from pk.cli.fake import Fake, fake
@@ -139,7 +140,7 @@ def take_properties(context: Context) -> None:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise Unusable(f"{word!r} is no KEY=VALUE; a topic is named with -t.")
-        more[name] = value
+        more[name] = config_value(name, value)
     if more:
         settings = context.settings
         context.use(settings._replace(given={**settings.given, **more}))

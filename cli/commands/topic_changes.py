@@ -4,7 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pk.cli.commands.common import existing_topics, is_unknown, topic_names, unknown_topic, whole
+from pk.cli.commands.configs import shown_change
 from pk.cli.commands.heard import until_topics
+from pk.cli.config_units import both_ways, in_words
 from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.failures import error_name, phrase
@@ -102,6 +104,9 @@ async def create(context: Context) -> None:
             rows.append(result_row(context, name, None, "exists"))
         else:
             rows.append(result_row(context, name, answer, done))
+    for key, value in args.config if args.dry_run else ():
+        if in_words(key, value) is not None:
+            context.say(f"{key} {both_ways(key, value)}")
     if not args.dry_run:
         created = [name for name in names if isinstance(answers[name], CreatedTopic)]
         await until_topics(admin, created, lambda _, told: isinstance(told, TopicDescription))
@@ -293,8 +298,8 @@ async def add_partitions(context: Context) -> None:
 _CHANGES = (
     Column("topic"),
     Column("name"),
-    Column("from"),
-    Column("to"),
+    Column("from", on_terminal=lambda row: shown_change(row, "from")),
+    Column("to", on_terminal=lambda row: shown_change(row, "to")),
     Column("result"),
     Column("error", wide=True),
 )

@@ -48,7 +48,7 @@ CONNECTION = (
         "--consumer-property",
         "--producer-property",
         value="KEY=VALUE",
-        kind="pair",
+        kind="config",
         repeat=True,
         dest="client_properties",
         help="A config key of the client, by Kafka's name; may be given again.",

@@ -100,9 +100,9 @@ CONFIGS = Group(
                     "--config",
                     "--set",
                     value="KEY=VALUE",
-                    kind="pair",
+                    kind="config",
                     repeat=True,
-                    help="Set a key.",
+                    help="Set a key; a duration or a size may have a unit (retention.ms=7d, segment.bytes=1GiB).",
                     complete="config-key",
                 ),
                 Option(

@@ -104,7 +104,7 @@ CP = Command(
             "-c",
             "--config",
             value="KEY=VALUE",
-            kind="pair",
+            kind="config",
             repeat=True,
             dest="configs",
             help="With --create: a config of the target's own; may be given again.",
@@ -138,7 +138,7 @@ CP = Command(
         Option(
             "--to-property",
             value="KEY=VALUE",
-            kind="pair",
+            kind="config",
             repeat=True,
             complete="client-key",
             help="A key of the producer of the cluster written to; may be given again.",

@@ -217,7 +217,7 @@ ADOPT = Command(
             "-c",
             "--config",
             value="TOPIC:KEY=VALUE",
-            kind="pair",
+            kind="config",
             repeat=True,
             dest="topic_configs",
             help="A config of a topic, over what Apache's metadata says; may be given again.",

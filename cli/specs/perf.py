@@ -50,7 +50,7 @@ _WHERE = (
         "-c",
         "--config",
         value="KEY=VALUE",
-        kind="pair",
+        kind="config",
         repeat=True,
         dest="topic_configs",
         help="A config of its own topic; may be given again.",
@@ -130,7 +130,7 @@ _PRODUCER = (
 _PROPERTIES = Option(
     "--producer-props",
     value="KEY=VALUE",
-    kind="pair",
+    kind="config",
     repeat=True,
     hidden=True,
     complete="client-key",

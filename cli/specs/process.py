@@ -7,7 +7,7 @@ from pk.cli.specs.common import DEBUG, DRY_RUN, FORMAT, LISTING, UNTRACED, YES
 _BROKER_PROPERTY = Option(
     "-X",
     value="KEY=VALUE",
-    kind="pair",
+    kind="config",
     repeat=True,
     dest="properties",
     help="A config key of the broker, by Kafka's name; may be given again.",
@@ -304,7 +304,7 @@ PROFILE = Group(
                 Option(
                     "-X",
                     value="KEY=VALUE",
-                    kind="pair",
+                    kind="config",
                     repeat=True,
                     dest="client_properties",
                     help="A config key of the client.",

@@ -27,9 +27,9 @@ _CONFIG = Option(
     "-c",
     "--config",
     value="KEY=VALUE",
-    kind="pair",
+    kind="config",
     repeat=True,
-    help="A config of the topic; may be given again.",
+    help="A config of the topic, such as retention.ms=7d; may be given again.",
     complete="topic-config",
 )
 

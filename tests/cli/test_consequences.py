@@ -15,7 +15,7 @@ WEEK, DAY = "604800000", "86400000"
 @pytest.mark.parametrize(
     ("name", "before", "after", "said"),
     [
-        ("retention.ms", WEEK, DAY, "records older than 1 d are deleted"),
+        ("retention.ms", WEEK, DAY, "records older than 1 day are deleted"),
         ("retention.ms", "-1", DAY, "records older than 1 d"),
         ("retention.ms", DAY, WEEK, None),
         ("retention.ms", DAY, "-1", None),
@@ -48,10 +48,10 @@ def test_topics_alike_share_a_sentence_and_brokers_speak_of_theirs() -> None:
         {"resource": name, "name": "retention.ms", "from": WEEK, "to": DAY} for name in ("a", "b")
     ]
     assert consequences(rows, of_brokers=False) == [
-        "a and b: records older than 1 d are deleted for good."
+        "a and b: records older than 1 day are deleted for good."
     ]
     assert consequences(rows, of_brokers=True) == [
-        "Topics that set none of their own: records older than 1 d are deleted for good."
+        "Topics that set none of their own: records older than 1 day are deleted for good."
     ]
 
 
@@ -69,9 +69,9 @@ def test_a_plan_and_a_preview_say_the_consequences(
         (("topics", "delete", topic), f"Group {topic}-g has commits there"),
         (("topics", "trim", topic, "-o", "end"), "up to 1 record at the beginning of"),
         (("topics", "add-partitions", topic, "-n", "1"), "go to another partition than before"),
-        (("topics", "alter", topic, "-c", "retention.ms=1000"), "records older than 1.0 s are del"),
+        (("topics", "alter", topic, "-c", "retention.ms=1000"), "records older than 1 s are del"),
         (("topics", "alter", topic, "-p", "3"), "go to another partition than before"),
-        (("configs", "alter", "topic", topic, "-c", "retention.ms=1000"), "records older than 1.0"),
+        (("configs", "alter", "topic", topic, "-c", "retention.ms=1000"), "records older than 1 s"),
     ):
         ran = at(*words, *asked)
         assert (ran.code, said in ran.err) == (code, True), (words, ran.err)
