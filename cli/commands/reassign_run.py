@@ -168,7 +168,7 @@ class Moving:
             while True:
                 began = time.monotonic()
                 try:
-                    seen = await look(self.admin, self.moved)
+                    seen = await look(self.admin, self.moved, before=self.tracker.unfinished)
                 except (ClientError, KafkaError) as error:
                     silent_s = time.monotonic() - answered
                     if silent_s > _LOST_S or (
@@ -426,6 +426,8 @@ async def attend(moving: Moving, interrupts: Interrupts) -> int:
         moving.finish("done")
     moving.show()
     _tell_failures(moving)
+    if not moving.context.streams.err_terminal:
+        _tell_end(moving)
     moving.tell_rollback()
     return Exit.OK
 
@@ -439,7 +441,7 @@ def _tell_failures(moving: Moving) -> None:
 def _choices(moving: Moving, *, may_go_on: bool) -> list[str]:
     whole = moving.tracker.whole_or_none
     rest = f"; {len(moving.pending):,} more have not begun" if moving.pending else ""
-    left = whole.partitions - whole.done if whole else len(moving.moved)
+    left = whole.left if whole else len(moving.moved)
     stays = ", and the throttle with them" if moving.rollback.throttled.any else ""
     return [
         f"{count(left, 'partition')} {'is' if left == 1 else 'are'} still moving{rest}.",
@@ -496,6 +498,14 @@ async def _interrupted(
         _tell_left(moving)
         return Exit.INTERRUPTED
     return None
+
+
+def _tell_end(moving: Moving) -> None:
+    """The last line of a log, which has lines on how far it was."""
+    moved = sum(result.startswith("moved") for result in moving.results.values())
+    rest = len(moving.results) - moved
+    also = f"; {count(rest, 'partition')} not moved" if rest else ""
+    moving.context.say(f"Done: {moved} of {count(len(moving.results), 'partition')} moved{also}.")
 
 
 def _tell_not_begun(moving: Moving) -> None:

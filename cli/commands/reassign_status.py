@@ -130,7 +130,7 @@ async def _watch(context: Context, admin: Admin, live: Live, present: Present) -
     async def follow() -> None:
         with LiveView(context, slowest(present)) as view:
             while True:
-                seen = await look(admin, None)
+                seen = await look(admin, None, before=tracker.unfinished)
                 tracker.see(seen, time.monotonic())
                 if not seen.running:
                     return

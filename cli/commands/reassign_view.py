@@ -176,7 +176,7 @@ class LiveView:
             self._live.update(self._table(tracker), refresh=True)
             return
         whole = tracker.whole_or_none
-        done = 0 if whole is None else whole.done
+        done = 0 if whole is None else whole.done + whole.cancelled
         now = time.monotonic()
         if done != self._done or now - self._told >= _LINE_S:
             self._done, self._told = done, now
@@ -222,7 +222,7 @@ class LiveView:
                 "-" if part is None else f"{part:.0%}",
                 Text(stalled or show_bytes(row.total), style="yellow" if stalled else "dim"),
             )
-        left = whole.partitions - whole.done - len(rows)
+        left = whole.left - len(rows)
         more = [Text(f"… and {left} more", style="dim")] if left > 0 else []
         foot = Text(sentence(whole, self._rate), style="bold")
         return Group(table, *more, foot, *note)

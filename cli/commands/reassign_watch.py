@@ -33,16 +33,23 @@ class Seen(NamedTuple):
     """(partition, broker) → bytes."""
 
 
-async def look(admin: Admin, wanted: Iterable[TopicPartition] | None) -> Seen:
-    """Asks what is still being moved (of `wanted`, None: of all) and how far it is. Raises KafkaError, ClientError."""
+async def look(
+    admin: Admin,
+    wanted: Iterable[TopicPartition] | None,
+    *,
+    before: Iterable[TopicPartition] = (),
+) -> Seen:
+    """Asks what is still being moved (of `wanted`, None: of all) and how far it is. Of those that moved `before` it also
+    tells what replicas they have: a move that is over may have been cancelled. Raises KafkaError, ClientError."""
     asked = None if wanted is None else list(wanted)
     running = await admin.list_reassignments(asked)
     moving = sorted(running)
+    topics = {tp.topic for tp in (*moving, *before)}
     described: dict[TopicPartition, r.PartitionDescription] = {}
     dirs: dict[int, tuple[r.LogDirDescription, ...] | Exception] = {}
 
     async def ask_partitions() -> None:
-        answers = await admin.describe_topics({tp.topic for tp in moving})
+        answers = await admin.describe_topics(topics)
         described.update(
             (TopicPartition(t.name, p.partition), p)
             for t in answers.values()
@@ -52,10 +59,12 @@ async def look(admin: Admin, wanted: Iterable[TopicPartition] | None) -> Seen:
 
     async def ask_sizes() -> None:
         brokers = {b for m in running.values() for b in m.replicas}
+        if not brokers:
+            return
         with trio.move_on_after(_ASK_S):
             dirs.update(await admin.describe_log_dirs(sorted(brokers), moving))
 
-    if moving:
+    if topics:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(ask_partitions)
             nursery.start_soon(ask_sizes)
@@ -74,14 +83,19 @@ class Row(NamedTuple):
     """Bytes; None where no broker says."""
 
     done: bool
+    """Whether the move is over."""
+
     stalled_s: float
     """How long it has not grown; 0 while it grows, waits for its turn no longer than `STALL_S`, or is done."""
+
+    cancelled: bool = False
+    """Whether it is over without its replicas having moved; then nothing of it counts as copied."""
 
     @property
     def part(self) -> float | None:
         """From 0 to 1; None where unknown."""
         if self.done:
-            return 1.0
+            return 0.0 if self.cancelled else 1.0
         if self.copied is None or self.total is None:
             return None
         return min(self.copied / self.total, 1.0) if self.total else 0.0
@@ -101,6 +115,12 @@ class Whole(NamedTuple):
     """None while nothing moves, or nothing is known."""
 
     stalled: int
+    cancelled: int = 0
+
+    @property
+    def left(self) -> int:
+        """The partitions that still move."""
+        return self.partitions - self.done - self.cancelled
 
     @property
     def part(self) -> float:
@@ -123,7 +143,11 @@ class Tracker:
             self._rows[tp] = self._row(tp, move, seen, now)
         for tp, row in self._rows.items():
             if tp not in seen.running and not row.done:
-                self._rows[tp] = row._replace(done=True, copied=row.total, stalled_s=0.0)
+                cancelled = _was_cancelled(row, seen.partitions.get(tp))
+                copied, total = (0, 0) if cancelled else (row.total, row.total)
+                self._rows[tp] = row._replace(
+                    done=True, copied=copied, total=total, stalled_s=0.0, cancelled=cancelled
+                )
         copied = sum(row.copied or 0 for row in self._rows.values())
         # The first look at a partition is no speed: what was there before it came in no time.
         self._samples.append((now, copied))
@@ -156,6 +180,11 @@ class Tracker:
         )
 
     @property
+    def unfinished(self) -> list[TopicPartition]:
+        """The partitions that moved at the last look."""
+        return [tp for tp, row in self._rows.items() if not row.done]
+
+    @property
     def rows(self) -> list[Row]:
         """Every partition ever seen moving, in order."""
         return [self._rows[tp] for tp in sorted(self._rows)]
@@ -175,13 +204,19 @@ class Tracker:
         left = total - copied
         return Whole(
             len(rows),
-            sum(row.done for row in rows),
+            sum(row.done and not row.cancelled for row in rows),
             copied,
             total,
             rate,
             left / rate if rate and left else (0.0 if not left and total else None),
             sum(row.stalled_s > 0 for row in rows),
+            sum(row.cancelled for row in rows),
         )
+
+
+def _was_cancelled(row: Row, now: r.PartitionDescription | None) -> bool:
+    """Whether a partition that no longer moves has not got the replicas it was to get."""
+    return now is not None and not set(row.adding) <= set(now.replicas)
 
 
 def sentence(whole: Whole, rate_limit: int | None = None) -> str:
@@ -199,6 +234,8 @@ def sentence(whole: Whole, rate_limit: int | None = None) -> str:
         parts.append(show_rate(whole.rate))
     if whole.eta_s and whole.eta_s >= 1:
         parts.append(f"{show_span(whole.eta_s * 1000)} left")
+    if whole.cancelled:
+        parts.append(f"{whole.cancelled} cancelled")
     if whole.stalled:
         parts.append(f"{whole.stalled} stalled")
     if rate_limit is not None:

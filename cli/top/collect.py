@@ -434,7 +434,9 @@ class Collector:
 
     async def _moves(self) -> None:
         known = [row.tp for row in self.model.moves.rows]
-        seen: Seen = await self._answered(lambda: look(self.admin, None), "reassignments")
+        seen: Seen = await self._answered(
+            lambda: look(self.admin, None, before=self.model.moves.unfinished), "reassignments"
+        )
         throttle: int | None = None
         moving = {tp.topic for tp in (*seen.running, *known)}
         if seen.running:

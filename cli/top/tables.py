@@ -475,7 +475,7 @@ def _move_rows(model: Model, _: str | None, __: float) -> list[dict[str, Any]]:
     rows = []
     for row in model.moves.rows:
         told = status_row(row)
-        told["note"] = "done" if row.done else told["note"]
+        told["note"] = "cancelled" if row.cancelled else "done" if row.done else told["note"]
         rows.append(told | {"bar": told["percent"]})
     return rows
 

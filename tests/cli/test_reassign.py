@@ -197,6 +197,26 @@ def test_progress_from_sizes_and_the_rate_of_late() -> None:
     assert (tracker.whole.done, tracker.whole.part, tracker.whole.eta_s) == (2, 1.0, 0.0)
 
 
+def test_a_move_that_was_cancelled_is_not_counted_as_copied() -> None:
+    tracker = Tracker()
+    tracker.see(seen({(A, 1): 1000, (A, 3): 100, (B, 1): 1000}, {A: MOVE, B: MOVE}), 0.0)
+    assert tracker.unfinished == [A, B]
+    over = {
+        A: PartitionDescription(A.partition, 1, 0, (1, 2), (1, 2)),  # as before the move
+        B: PartitionDescription(B.partition, 1, 0, (1, 3), (1, 3)),
+    }
+    tracker.see(Seen({}, over, {}), 5.0)
+    assert [(row.done, row.cancelled, row.part) for row in tracker.rows] == [
+        (True, True, 0.0),
+        (True, False, 1.0),
+    ]
+    whole = tracker.whole
+    assert (whole.done, whole.cancelled, whole.left) == (1, 1, 0)
+    assert (whole.copied, whole.total) == (1000, 1000)
+    assert sentence(whole).startswith("1 of 2 partitions · 1.0 kB of 1.0 kB · 100%")
+    assert sentence(whole).endswith(" · 1 cancelled")
+
+
 def test_a_replica_in_sync_counts_as_copied_though_compaction_left_it_smaller() -> None:
     tracker = Tracker()
     tracker.see(seen({(A, 1): 1000, (A, 3): 400}, {A: MOVE}, isr=(1, 2, 3)), 0.0)
