@@ -3,13 +3,16 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.spark.errors import OptionError
 from pk.spark.manifest import ExportedRange
 from pk.spark.read_options import ReadOptions
+
+if TYPE_CHECKING:
+    from pk.spark.unknown_fields import UnknownFields
 
 Kind = Literal["bytes", "string", "json"]
 Mode = Literal["new", "resume", "overwrite"]
@@ -69,6 +72,12 @@ class ExportOptions:
             fail_on_data_loss=self.fail_on_data_loss,
         )
 
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The columns whose schema is given."""
+        given = (("key", self.key_schema), ("value", self.value_schema))
+        return tuple(name for name, schema in given if schema is not None)
+
     def check(self) -> None:
         """Raises OptionError for what does not go together."""
         if self.codec not in CODECS:
@@ -111,3 +120,6 @@ class Summary:
     """Records that earlier runs had exported to the same directory, and that are still part of it."""
 
     elapsed_ms: int
+    unknown_fields: Mapping[str, "UnknownFields"] = field(default_factory=dict)
+    """By column (`key`, `value`), the records of this run with JSON fields that the column has no room for; those fields
+    were dropped. Not for a column whose schema was given."""

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pk.spark.footers import Footer
+    from pk.spark.unknown_fields import UnknownFields
 
 __all__ = ["ExportOptions", "Progress", "Summary", "export", "exported_files"]
 
@@ -93,17 +94,20 @@ def export(
         directory.clean()
         run_id = secrets.token_hex(4)
         columns = before.columns if before is not None else {}
+        chosen = before.chosen if before is not None else options.chosen
+        unknown: Mapping[str, UnknownFields] = {}
         done: list[ExportedRange] = []
         written: dict[str, Path] = {}
         with directory.unfinished(run_id) as folder:
             if ranges:
                 progress(Progress("starting", 0, total_offsets(ranges), len(ranges)))
-                job = Job(options, ranges, columns, folder)
+                job = Job(options, ranges, columns, chosen, folder)
                 columns = job.run(own, spark, progress)
                 progress(job.state("finishing"))
                 done, written = _collect(ranges, job, run_id)
+                unknown = job.unknown_fields()
             run = Run(run_id, time.time_ns() // 1_000_000, tuple(done))
-            manifest = _manifest(options, found, before, run, columns)
+            manifest = _manifest(options, found, before, run, columns, chosen)
             directory.commit(manifest, written)
     return Summary(
         topic=options.topic,
@@ -115,6 +119,7 @@ def export(
         ranges=tuple(done),
         records_before=manifest.records - sum(r.records for r in done),
         elapsed_ms=round((time.monotonic() - started) * 1000),
+        unknown_fields=unknown,
     )
 
 
@@ -264,6 +269,7 @@ def _manifest(
     before: Manifest | None,
     run: Run,
     columns: dict[str, Any],
+    chosen: tuple[str, ...],
 ) -> Manifest:
     """The manifest with this run in it."""
     partitions = dict(before.partitions) if before is not None else {}
@@ -277,6 +283,7 @@ def _manifest(
         key=options.key or "bytes",
         value=options.value or "bytes",
         columns=columns,
+        chosen=chosen,
         partitions=partitions,
         runs=(*runs, run) if run.ranges else runs,
     )

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from pk.spark.unknown_fields import UnknownFields
+
 CORRUPT: Final = "_corrupt_record"
 """The field for what is not a JSON object."""
 
@@ -23,16 +25,19 @@ _POLL_S: Final = 0.1
 
 
 class Job:
-    """An export's ranges and the folder for its work. `known` is the schema of earlier runs, empty where there is none."""
+    """An export's ranges and the folder for its work. `known` is the schema of earlier runs, empty where there is none;
+    the columns `chosen` have a schema that somebody wrote: what it leaves out was meant to be."""
 
     def __init__(
         self,
         options: ExportOptions,
         ranges: Sequence[OffsetRange],
         known: dict[str, Any],
+        chosen: Collection[str],
         folder: Path,
     ) -> None:
         self.options = options
+        self.chosen = frozenset(chosen)
         self.ranges = tuple(ranges)
         self.known = known
         self.states = folder / "states"
@@ -114,19 +119,28 @@ class Job:
         from pyspark.sql import functions
 
         from pk.spark.task import SCHEMA, ReadRanges
+        from pk.spark.unknown_fields import known_fields
 
         options = self.options
         key_text, value_text = options.key != "bytes", options.value != "bytes"
-        task = ReadRanges(self.ranges, options.read, key_text, value_text, self.states)
+        schemas = {
+            name: self._json_schema(spark, name, given, samples)
+            for name, given in (("key", options.key_schema), ("value", options.value_schema))
+            if getattr(options, name) == "json"
+        }
+        counted = {
+            name: known
+            for name, schema in schemas.items()
+            if name not in self.chosen and (known := known_fields(schema.jsonValue()))
+        }
+        task = ReadRanges(self.ranges, options.read, key_text, value_text, self.states, counted)
         types = {True: "string", False: "binary"}
         schema = SCHEMA.format(key=types[key_text], value=types[value_text])
         count = len(self.ranges)
         frame = spark.range(0, count, 1, count).mapInArrow(lambda rows: task(rows), schema)
-        for name, given in (("key", options.key_schema), ("value", options.value_schema)):
-            if getattr(options, name) == "json":
-                fields = self._json_schema(spark, name, given, samples)
-                how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-                frame = frame.withColumn(name, functions.from_json(name, fields, how))
+        for name, fields in schemas.items():
+            how = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+            frame = frame.withColumn(name, functions.from_json(name, fields, how))
         return frame
 
     def _samples(self) -> dict[str, list[bytes]]:
@@ -175,6 +189,12 @@ class Job:
         from pk.spark.task import states
 
         return {index: s.records for index, s in states(self.states).items() if s.done}
+
+    def unknown_fields(self) -> dict[str, "UnknownFields"]:
+        """By column, the records with fields that it has no room for."""
+        from pk.spark.task import unknown_fields
+
+        return unknown_fields(self.states)
 
     def state(self, stage: Literal["exporting", "finishing"]) -> Progress:
         """How far the tasks are."""

@@ -6,7 +6,8 @@ files move beside the others, and then the manifest is replaced in one step. A r
 nobody counts, and the next run removes them.
 
 Format 1: topic, topic_id, what keys and values became, columns (Spark's schema as JSON), partitions (the offsets exported
-of each, from begin up to but not including end), runs (each with its ranges: offsets, records, file, bytes).
+of each, from begin up to but not including end), runs (each with its ranges: offsets, records, file, bytes), chosen (the
+columns whose schema was given; missing in files of earlier versions).
 """
 
 import fcntl
@@ -72,6 +73,8 @@ class Manifest:
     """Partition → (begin, end) of all that was exported of it."""
 
     runs: tuple[Run, ...] = ()
+    chosen: tuple[str, ...] = ()
+    """The columns whose fields somebody wrote down; those of the others come from a sample."""
 
     @property
     def records(self) -> int:
@@ -110,6 +113,7 @@ class Manifest:
                 columns=data["columns"],
                 partitions=partitions,
                 runs=runs,
+                chosen=tuple(data.get("chosen", ())),
             )
         except (KeyError, TypeError, AttributeError) as e:
             raise ValueError(f"{e!r} is not as it should be") from None

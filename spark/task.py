@@ -7,7 +7,7 @@ keeps a small file beside the export's work: the records it has read, and, when 
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,9 +20,11 @@ from pk.spark.errors import DataLost, SparkFailed
 from pk.spark.ranges import OffsetRange
 from pk.spark.read_options import ReadOptions
 from pk.spark.reader import read
+from pk.spark.unknown_fields import FieldCounter, Fields, UnknownFields, merged
 
 _STATE: Final = struct.Struct("<q?")
 _ERROR: Final = ".error"
+_FIELDS: Final = ".fields"
 
 SCHEMA: Final = (
     "key {key}, value {value}, topic string, partition int, offset long, timestamp timestamp,"
@@ -46,6 +48,8 @@ class ReadRanges:
     key_text: bool
     value_text: bool
     states: Path
+    fields: Mapping[str, Fields]
+    """Columns of JSON in which fields beyond these are counted."""
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -56,12 +60,17 @@ class ReadRanges:
         path = self.states / str(number)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         records = 0
+        counters = {name: FieldCounter(known) for name, known in self.fields.items()}
         try:
             os.pwrite(descriptor, _STATE.pack(0, False), 0)
             for rows in read(self.ranges[number], self.options):
                 records += rows.num_rows
                 os.pwrite(descriptor, _STATE.pack(records, False), 0)
+                for name, counter in counters.items():
+                    counter.see(rows.column(name))
                 yield self._texts(rows)
+            found = {name: counter.found for name, counter in counters.items() if counter.records}
+            path.with_suffix(_FIELDS).write_text(json.dumps(found), encoding="utf-8")
             os.pwrite(descriptor, _STATE.pack(records, True), 0)
         except Exception as e:
             path.with_suffix(_ERROR).write_text(_describe(e), encoding="utf-8")
@@ -96,6 +105,15 @@ def states(folder: Path) -> dict[int, TaskState]:
             if len(data) == _STATE.size:
                 found[int(path.name)] = TaskState(*_STATE.unpack(data))
     return found
+
+
+def unknown_fields(folder: Path) -> dict[str, UnknownFields]:
+    """By column, the records of all finished tasks with fields that the column has no room for."""
+    parts: dict[str, list[UnknownFields]] = {}
+    for path in folder.glob(f"*{_FIELDS}"):
+        for name, (records, fields) in json.loads(path.read_text(encoding="utf-8")).items():
+            parts.setdefault(name, []).append(UnknownFields(records, tuple(fields)))
+    return {name: merged(found) for name, found in sorted(parts.items())}
 
 
 def _describe(error: Exception) -> str:

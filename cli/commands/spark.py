@@ -9,7 +9,7 @@ from pk.cli.client_config import client_config
 from pk.cli.commands.common import existing_topics, is_unknown, unknown_topic
 from pk.cli.commands.places import check_group, places_of, tell_uncommitted
 from pk.cli.connect import run
-from pk.cli.context import Context
+from pk.cli.context import Context, count, join
 from pk.cli.exits import CommandError, Refused, Unusable
 from pk.cli.output import Column, Listing
 from pk.cli.position import END, START, Positions, Range, everywhere
@@ -157,6 +157,12 @@ def _export(context: Context, positions: Positions) -> None:
             if is_unknown(e):
                 run(_say_unknown, context)
             raise
+    for column, unknown in summary.unknown_fields.items():
+        context.say(
+            f"{count(unknown.records, 'record')} of this run with JSON fields in the {column} that the export has no"
+            f" column for; they were dropped: {join(unknown.fields, 6)}. To have them, export to another directory, or"
+            " use --overwrite."
+        )
     context.show(
         Listing(
             _SUMMARY,

@@ -101,9 +101,13 @@ def test_an_export(at: Run, topic: str, tmp_path: Path) -> None:
     assert sorted((r["partition"], r["offset"], r["value"]["n"]) for r in rows) == [
         (p, i, i) for p in range(2) for i in range(2, 10)
     ]
-    at("produce", topic, "-p", "0", json.dumps({"n": 10}))
+    at("produce", topic, "-p", "0", json.dumps({"n": 10, "gained": 1}))
     resumed = at("spark-export", topic, "--to", str(out), "--resume", "-f", "json")
     assert (resumed.code, resumed.json[0]["records"]) == (0, 1), resumed.err
+    assert resumed.err == (
+        "1 record of this run with JSON fields in the value that the export has no column for; they"
+        " were dropped: gained. To have them, export to another directory, or use --overwrite.\n"
+    )
     assert 10 in [r["value"]["n"] for r in pq.read_table(out).to_pylist()]
     again = at("spark-export", topic, "--to", str(out))
     assert (again.code, "resume" in again.err) == (5, True)

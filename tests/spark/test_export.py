@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,10 +248,14 @@ def test_strings_and_json_become_columns(
     ]
     produce(apache, topic, [Made(0, 9, None, b'{"id": 9, "new": 1}', ())])
     again = options(apache, topic, tmp_path / "json", mode="resume", key="string", value="json")
-    assert export(again, spark=spark).records == 1
+    resumed = export(again, spark=spark)
+    assert resumed.records == 1
+    assert resumed.unknown_fields == {"value": (1, ("new",))}
     assert table(tmp_path / "json").column("value").to_pylist()[-1] == nothing | {"id": 9}
     given = options(apache, topic, tmp_path / "schema", value="json", value_schema="new BIGINT")
-    export(given, spark=spark)
+    chosen = export(given, spark=spark)
+    assert chosen.unknown_fields == {}  # the schema says what is wanted
+    assert export(replace(given, mode="resume", value_schema=None), spark=spark).records == 0
     assert table(tmp_path / "schema").column("value").to_pylist()[-1] == {
         "new": 1,
         "_corrupt_record": None,

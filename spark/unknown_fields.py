@@ -1,0 +1,90 @@
+"""Fields of JSON that an export has no column for: Spark drops them in silence, so an export counts them.
+
+The columns come from a sample of the records, or from the runs before; records may have more fields. Each text is parsed
+once more for this, by Python's own parser, which takes anything: pyarrow's faster one ends the process at some inputs.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+NAMED_MAX: Final = 20
+"""So many of the fields are named."""
+
+
+class UnknownFields(NamedTuple):
+    """How many records have such fields, and the fields: `address.zip`, the first `NAMED_MAX` by name."""
+
+    records: int
+    fields: tuple[str, ...]
+
+
+class Fields(NamedTuple):
+    """The fields that an object's column has room for, and those of them that are objects, or arrays of objects."""
+
+    names: frozenset[str]
+    inner: Mapping[str, "Fields"]
+
+
+def known_fields(data_type: Any) -> Fields | None:
+    """The fields of a data type as Spark's JSON has it; None for one without fields, which keeps what it is given."""
+    if not isinstance(data_type, Mapping):
+        return None
+    if data_type["type"] == "array":
+        return known_fields(data_type["elementType"])
+    if data_type["type"] != "struct":
+        return None
+    kinds = {f["name"]: known_fields(f["type"]) for f in data_type["fields"]}
+    return Fields(frozenset(kinds), {name: kind for name, kind in kinds.items() if kind})
+
+
+@dataclass
+class FieldCounter:
+    """Counts the records of one column that have fields beyond `known`."""
+
+    known: Fields
+    records: int = 0
+    names: set[str] = field(default_factory=set[str])
+
+    def see(self, column: pa.Array) -> None:
+        """Takes in keys or values, as bytes."""
+        known, loads = self.known, json.loads
+        for text in column.to_pylist():
+            if text is None:
+                continue
+            try:
+                value = loads(text)
+            except (ValueError, RecursionError):
+                continue  # not JSON: the text is kept as it is
+            names: set[str] = set()
+            _collect(known, value, "", names)
+            if names:
+                self.records += 1
+                self.names |= names
+
+    @property
+    def found(self) -> UnknownFields:
+        return UnknownFields(self.records, tuple(sorted(self.names)[:NAMED_MAX]))
+
+
+def merged(parts: Sequence[UnknownFields]) -> UnknownFields:
+    """What several tasks found."""
+    names = {name for part in parts for name in part.fields}
+    return UnknownFields(sum(p.records for p in parts), tuple(sorted(names)[:NAMED_MAX]))
+
+
+def _collect(known: Fields, value: object, path: str, names: set[str]) -> None:
+    if isinstance(value, dict):
+        if not value.keys() <= known.names:
+            # A null that is dropped is no loss.
+            more = value.keys() - known.names
+            names.update(f"{path}{name}" for name in more if value[name] is not None)
+        for name, inner in known.inner.items():
+            if name in value:
+                _collect(inner, value[name], f"{path}{name}.", names)
+    elif isinstance(value, list):
+        for inner in value:
+            _collect(known, inner, path, names)
