@@ -150,7 +150,7 @@ class ExportDirectory:
             more = len(strangers) - _NAMED_MAX
             names = ", ".join(strangers[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
             raise DirectoryRefused(
-                f"{self.path} holds what is not of an export ({names});"
+                f"{self.path} contains files that are not part of an export ({names});"
                 " name a directory of its own for the export"
             )
 

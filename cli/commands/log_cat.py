@@ -90,7 +90,7 @@ def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
     found = []
     for path in map(os.path.abspath, paths):
         if not os.path.isdir(path):
-            raise CommandError(f"{path} is no directory; name that of a partition.")
+            raise CommandError(f"{path} is not a directory; give a partition directory.")
         for directory in survey(disk, path).partitions:
             if "/pk-metadata/" in directory.removeprefix(path):
                 continue  # pk's own events, which `pk log dump --records` shows
