@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -162,6 +163,6 @@ def test_ctrl_c_ends_an_export_without_a_traceback(
         timeout=120,
         check=False,
     )
-    assert (ran.returncode, ran.stdout) == (130, ""), ran.stderr
+    assert (ran.returncode, ran.stdout) == (-signal.SIGINT, ""), ran.stderr
     assert ran.stderr.count("\n") <= 1 and "Traceback" not in ran.stderr, ran.stderr
     assert not out.exists() and not os.listdir(tmp)
