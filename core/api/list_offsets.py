@@ -118,7 +118,9 @@ async def _find(
     if when == LATEST:
         return end, -1, log.epochs.epoch_of(end) if end < log.log_end_offset else log.latest_epoch
     if when in (EARLIEST, EARLIEST_LOCAL):
-        return log.log_start_offset, -1, log.epochs.epoch_of(log.log_start_offset)
+        local = when == EARLIEST_LOCAL
+        start = log.local_log_start_offset if local else log.log_start_offset
+        return start, -1, log.epochs.epoch_of(start)
     if when in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOTHING
     search = log.max_timestamp if when == MAX_TIMESTAMP else lambda: log.offset_for_time(when)

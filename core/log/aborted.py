@@ -5,30 +5,17 @@ the event loop, but for what may wait (`keep`, when a log is synced or closed).
 """
 
 import logging
-from typing import Protocol
 
 from pk.core.log import lookup, recovery
-from pk.core.log.files import Disk
 from pk.core.log.segment import Segment
+from pk.core.log.state import LogState
 from pk.core.log.txnindex import AbortedTxn, TxnIndexLost
 from pk.core.record.batch import CorruptBatch
 
 logger = logging.getLogger("pk.log")
 
 
-class StoredLog(Protocol):
-    """What is asked of a log (storage.py)."""
-
-    disk: Disk
-    directory: str
-    segments: list[Segment]
-    snapshots: list[int]
-    log_end_offset: int
-    opened_ms: int
-    names_changed: bool
-
-
-def between(log: StoredLog, offset: int, end: int) -> list[AbortedTxn]:
+def between(log: LogState, offset: int, end: int) -> list[AbortedTxn]:
     """The aborted transactions with records in [offset, end), in the order of their markers. Raises OSError, and
     CorruptBatch where an index is lost and what it was made from cannot be read."""
     while True:
@@ -40,7 +27,7 @@ def between(log: StoredLog, offset: int, end: int) -> list[AbortedTxn]:
                     restore(log, segment)
 
 
-def restore(log: StoredLog, segment: Segment) -> None:
+def restore(log: LogState, segment: Segment) -> None:
     """Make the index of `segment` anew, if it is lost. Raises OSError, CorruptBatch."""
     index = segment.txn_index
     with index.lock:
@@ -65,7 +52,7 @@ def restore(log: StoredLog, segment: Segment) -> None:
         )
 
 
-def keep(log: StoredLog, *segments: Segment) -> None:
+def keep(log: LogState, *segments: Segment) -> None:
     """See to it that the indexes of `segments` are there, before that counts as durable. Where a segment cannot be read its
     index stays lost. Raises OSError."""
     for segment in segments:

@@ -41,11 +41,14 @@ _DELETED_NAME: Final = re.compile(r".+\.[0-9a-f]{32}-delete")
 class OpenLog(Protocol):
     """What a directory knows of a log in it."""
 
-    log_start_offset: int
-    recovery_point: int
-    first_dirty_offset: int | None
-    dead: StorageError | None
-
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def recovery_point(self) -> int: ...
+    @property
+    def first_dirty_offset(self) -> int | None: ...
+    @property
+    def dead(self) -> StorageError | None: ...
     @property
     def starts_inside_segment(self) -> bool: ...
     def close(self) -> None: ...

@@ -32,11 +32,8 @@ from pk.core.record.batch import (
     SEQUENCES,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Buffer,
     Record,
-    check_crc,
     crc32c,
-    records,
 )
 from pk.core.record.build import ControlType, control_type, coordinator_epoch
 from pk.core.values import NO_OFFSET, NO_PRODUCER_EPOCH, NO_SEQUENCE
@@ -393,17 +390,6 @@ class Producers:
             elif header.producer_id >= 0:
                 self.update(header, header.base_offset, header.max_timestamp, now_ms)
             self.next_offset = header.next_offset
-
-
-def check_replicated(batches: Buffer, position: int, header: BatchHeader) -> None:
-    """Look at a batch that a leader gave, at `position`, before it is written: its CRC, and a marker's record, since what
-    that says is taken in afterwards. Raises CorruptBatch, KafkaError(INVALID_RECORD)."""
-    check_crc(batches, position, header)
-    if header.attributes & CONTROL_BIT and header.producer_id >= 0:
-        with memoryview(batches)[position : position + header.size] as batch:
-            for marker in records(batch, header):
-                if control_type(marker) in (ControlType.ABORT, ControlType.COMMIT):
-                    coordinator_epoch(marker)
 
 
 def _repeated(header: BatchHeader, batches: list[SentBatch]) -> SentBatch | None:

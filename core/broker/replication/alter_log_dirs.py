@@ -211,7 +211,7 @@ class AlterLogDirsManager:
             future.roll_to(log.log_end_offset, self._replicas.clock.now_ms())
         if future.log_end_offset != log.log_end_offset:
             return False
-        future.log_start_offset = log.log_start_offset
+        future.take_start(log)
         if partition.config.flush_messages < NEVER:
             future.flush()
         future.config = log.config

@@ -112,7 +112,7 @@ def prepare(log: Log, found: Cleanable) -> None:
     for segment in log.segments:
         if segment.base_offset < found.end_offset:
             segment.check_indexes()
-    aborted.keep(log, *log.segments)
+    aborted.keep(log.state, *log.segments)
 
 
 def make_job(
@@ -139,7 +139,7 @@ def make_job(
         index_bytes_max=log.config.segment_index_bytes,
         index_interval_bytes=log.config.index_interval_bytes,
         producers=tuple((p.producer_id, p.last_offset, p.epoch) for p in log.producers),
-        aborted=tuple(aborted.between(log, segments[0].base_offset, found.end_offset)),
+        aborted=tuple(aborted.between(log.state, segments[0].base_offset, found.end_offset)),
     )
 
 

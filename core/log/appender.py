@@ -1,0 +1,416 @@
+"""Writing batches at the end of a log: a leader's, which get their offsets here, and a follower's, which have them.
+
+A batch is judged (size, CRC, counts, timestamps, its producer's sequence), gets its place, and is written; only then does
+the log's end move and is its producer's state brought up to date. A write that fails is taken back.
+"""
+
+import contextlib
+from enum import IntEnum
+from typing import NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.config import LOG_APPEND_TIME, LogConfig
+from pk.core.log.failures import StorageError, is_fault, storage_errors
+from pk.core.log.files import Data
+from pk.core.log.index import TIME_ENTRY
+from pk.core.log.recovery import batches_between
+from pk.core.log.segment import BatchPlace, Segment
+from pk.core.log.shape import Shape
+from pk.core.log.state import INT32_MAX, LogState
+from pk.core.record.batch import (
+    CONTROL_BIT,
+    LOG_APPEND_TIME_BIT,
+    BatchHeader,
+    CorruptBatch,
+    Record,
+    Timestamps,
+    assign,
+    check_crc,
+    iter_headers,
+    records,
+)
+from pk.core.record.build import ControlType, control_type, coordinator_epoch
+
+RECALLED_SEGMENTS = 2
+"""How many of the segments before it are looked through for what a snapshot leaves out of a producer."""
+
+
+class Origin(IntEnum):
+    """Who wrote a batch: coordinators may write control batches, and their data is not judged by sequence."""
+
+    CLIENT = 0
+    COORDINATOR = 1
+
+
+class Appended(NamedTuple):
+    """Where a batch went. `log_append_time_ms` is -1 under CreateTime."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool
+    rolled: bool = False
+    """Whether a new segment was begun: time to flush the old one, off the loop."""
+
+
+class Replicated(NamedTuple):
+    """What `append_as_follower` took."""
+
+    first_offset: int
+    last_offset: int
+    bytes: int
+    rolled: bool
+
+
+class _Stretch:
+    """Batches of a leader's that go into one segment by one write."""
+
+    __slots__ = ("bytes", "bytes_max", "headers", "position", "segment")
+
+    segment: Segment
+    position: int
+    """Where in the data they begin."""
+
+    def __init__(self) -> None:
+        self.headers: list[BatchHeader] = []
+        self.bytes = self.bytes_max = 0
+
+    def begin(self, segment: Segment, position: int, bytes_max: int) -> None:
+        """The next stretch; one more batch after `bytes_max` is not part of it."""
+        self.segment, self.position, self.bytes, self.bytes_max = segment, position, 0, bytes_max
+
+
+class Appender:
+    """Appends to one log, on the event loop."""
+
+    __slots__ = (
+        "_after_max_ms",
+        "_append_time",
+        "_before_max_ms",
+        "_interval",
+        "_log",
+        "_message_bytes_max",
+        "_shape",
+    )
+
+    def __init__(self, log: LogState, shape: Shape) -> None:
+        self._log = log
+        self._shape = shape
+        self.configure(log.config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Go by other settings from the next append on."""
+        self._interval = config.index_interval_bytes
+        self._message_bytes_max = config.max_message_bytes
+        self._append_time = config.message_timestamp_type == LOG_APPEND_TIME
+        self._before_max_ms = config.message_timestamp_before_max_ms
+        self._after_max_ms = config.message_timestamp_after_max_ms
+
+    def append_as_leader(
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader,
+        leader_epoch: int,
+        now_ms: int,
+        *,
+        origin: Origin = Origin.CLIENT,
+        timestamps: Timestamps | None = None,
+    ) -> Appended:
+        """Give the one batch in `batch` its offsets, in place, and write it.
+
+        The records inside have been looked at by the caller, who passes on the timestamps found there. Raises
+        KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, what
+        `Producers.check` raises, and StorageError.
+        """
+        log = self._log
+        if log.dead is not None:
+            raise log.dead
+        base, size, _, _, _, attributes, delta, _, latest, producer_id, _, sequence, count = header
+        if size > self._message_bytes_max or size > self._shape.segment_bytes:
+            raise self._too_large(size)
+        check_crc(batch, 0, header)
+        if (
+            delta != count - 1
+            or count <= 0
+            or size != len(batch)
+            or (
+                origin is Origin.CLIENT
+                and (base or attributes & CONTROL_BIT or (producer_id >= 0 and sequence < 0))
+            )
+        ):
+            raise _invalid(header, len(batch))
+        if timestamps is not None:
+            latest = timestamps.latest
+        marker = None
+        if producer_id >= 0:
+            marker = self._judge(batch, header)
+            if isinstance(marker, Appended):
+                return marker
+        base_offset = log.log_end_offset
+        last_offset = base_offset + delta
+        if self._append_time:
+            latest = log_append_time_ms = now_ms
+            assign(batch, 0, base_offset, leader_epoch, now_ms)
+        else:
+            log_append_time_ms = -1
+            if (
+                latest > now_ms + self._after_max_ms
+                or attributes & LOG_APPEND_TIME_BIT
+                or now_ms > self._before_max_ms
+            ):
+                self._check_timestamps(header, timestamps, now_ms)
+            if latest == header.max_timestamp:
+                assign(batch, 0, base_offset, leader_epoch)
+            else:
+                assign(batch, 0, base_offset, leader_epoch, max_timestamp=latest)
+        segment, rolled = log.segments[-1], False
+        if not segment.active:
+            self._shape.activate(segment)
+        if self._shape.must_roll(segment, size, last_offset, latest, now_ms):
+            segment, rolled = self._shape.begin_segment(now_ms), True
+        self._write(segment, batch, base_offset, last_offset, latest, leader_epoch)
+        if producer_id >= 0:
+            if marker is None:
+                log.producers.update(header, base_offset, latest, now_ms)
+            else:
+                self._end_transaction(segment, header, marker, last_offset, now_ms)
+        return Appended(
+            base_offset, last_offset, log_append_time_ms, log.log_start_offset, False, rolled
+        )
+
+    def append_as_follower(
+        self, data: Data, now_ms: int, *, epoch_max: int = INT32_MAX
+    ) -> Replicated:
+        """Write the whole batches in `data` as the leader gave them, offsets and epochs included; one that is cut off
+        at the end is left out, and so is all from the first batch on that a later leader than that of `epoch_max` wrote.
+        Batches that go into one segment are one write. Raises CorruptBatch, StorageError, KafkaError: INVALID_RECORD for a
+        marker that is none, OFFSET_OUT_OF_RANGE below the end of the log. Batches before the one that is refused are written.
+        """
+        log = self._log
+        if log.dead is not None:
+            raise log.dead
+        stretch, written, rolled = _Stretch(), 0, False
+        first, end = -1, log.log_end_offset
+        with memoryview(data) as view:
+            try:
+                for position, header in iter_headers(view):
+                    if header.leader_epoch > epoch_max:
+                        break
+                    if header.base_offset < end:
+                        raise KafkaError(
+                            ErrorCode.OFFSET_OUT_OF_RANGE,
+                            f"{log.tp} ends at {end}, the batch begins at {header.base_offset}",
+                        )
+                    _check_replicated(view, position, header)
+                    if stretch.headers and self._ends_stretch(stretch, header, now_ms):
+                        self._write_stretch(view, stretch, now_ms)
+                    if not stretch.headers:
+                        rolled |= self._begin_stretch(stretch, position, header, now_ms)
+                    stretch.headers.append(header)
+                    stretch.bytes += header.size
+                    first = header.base_offset if first < 0 else first
+                    end = header.next_offset
+                    written += header.size
+            finally:
+                if stretch.headers:
+                    self._write_stretch(view, stretch, now_ms)
+        return Replicated(first, log.log_end_offset - 1, written, rolled)
+
+    def _begin_stretch(
+        self, stretch: _Stretch, position: int, header: BatchHeader, now_ms: int
+    ) -> bool:
+        """Where the next batches go; whether that is a new segment."""
+        log = self._log
+        segment, rolled = log.segments[-1], False
+        if not segment.active:
+            self._shape.activate(segment)
+        last_offset, latest = header.last_offset, header.max_timestamp
+        if self._shape.must_roll(segment, header.size, last_offset, latest, now_ms):
+            far = last_offset - log.log_end_offset > INT32_MAX
+            segment, rolled = (
+                self._shape.begin_segment(now_ms, header.base_offset if far else None),
+                True,
+            )
+        room = max(self._shape.index_bytes_max - segment.index_bytes, 0) // TIME_ENTRY.size
+        stretch.begin(segment, position, room * max(self._interval, 1) if segment.size else 0)
+        return rolled
+
+    def _ends_stretch(self, stretch: _Stretch, header: BatchHeader, now_ms: int) -> bool:
+        """Whether the batch does not belong to the same write: the segment is full, its indexes may be, or the times with
+        which it rolls are not known before its first batch is written."""
+        return stretch.bytes > stretch.bytes_max or self._shape.must_roll(
+            stretch.segment,
+            stretch.bytes + header.size,
+            header.last_offset,
+            header.max_timestamp,
+            now_ms,
+        )
+
+    def _write_stretch(self, view: memoryview, stretch: _Stretch, now_ms: int) -> None:
+        """Write batches that lie one after another in `view`, and take them in."""
+        log = self._log
+        segment, position = stretch.segment, stretch.segment.size
+        headers, stretch.headers = stretch.headers, []
+        try:
+            with view[stretch.position : stretch.position + stretch.bytes] as batches:
+                segment.file.pwrite(batches, position)
+            for header in headers:
+                place = BatchPlace(header.last_offset, header.base_offset, position)
+                segment.note(place, header.size, header.max_timestamp, self._interval)
+                position += header.size
+        except OSError as e:
+            self._undo(segment, segment.size, e)
+        segment.size = position
+        log.log_end_offset = headers[-1].next_offset
+        at = stretch.position
+        for header in headers:
+            if header.leader_epoch != log.latest_epoch:
+                log.note_epoch(header.leader_epoch, header.base_offset)
+            if header.producer_id >= 0:
+                self._take_producer(segment, view[at : at + header.size], header, now_ms)
+            at += header.size
+
+    def _take_producer(
+        self, segment: Segment, batch: memoryview, header: BatchHeader, now_ms: int
+    ) -> None:
+        if not header.attributes & CONTROL_BIT:
+            self._log.producers.update(header, header.base_offset, header.max_timestamp, now_ms)
+            return
+        marker = next(records(batch, header), None)
+        if marker is not None:
+            self._end_transaction(segment, header, marker, header.last_offset, now_ms)
+
+    def _judge(
+        self, batch: bytearray | memoryview, header: BatchHeader
+    ) -> Appended | Record | None:
+        """A batch with a producer id: the answer to a duplicate, the record of a marker, or None. Raises KafkaError."""
+        log = self._log
+        if header.attributes & CONTROL_BIT:
+            marker = next(records(batch, header))
+            log.producers.check_marker(header, marker)
+            return marker
+        if header.base_sequence < 0:
+            log.producers.check_epoch(header)
+            return None
+        try:
+            repeated = log.producers.check(header)
+        except KafkaError as e:
+            if e.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER or not self._recall(header):
+                raise
+            repeated = log.producers.check(header)
+        if repeated is None:
+            return None
+        time_ms = repeated.timestamp if self._append_time else -1
+        first, last = repeated.first_offset, repeated.last_offset
+        return Appended(first, last, time_ms, log.log_start_offset, True)
+
+    def _recall(self, header: BatchHeader) -> bool:
+        """Whether more is known of a producer now. What a snapshot leaves out of its last five batches is read from the
+        log when one of them seems to be sent again: a log that was closed well is opened without being read."""
+        log = self._log
+        state = log.producers.get(header.producer_id)
+        if state is None or not state.abridged or state.epoch != header.producer_epoch:
+            return False
+        end = state.batches[0].first_offset
+        before = [segment for segment in log.segments if segment.base_offset < end]
+        start = before[max(len(before) - RECALLED_SEGMENTS, 0)].base_offset if before else end
+        with storage_errors(log.directory, "read"):
+            headers = [h for h, _ in batches_between(log.segments, start, end)]
+        log.producers.recall(header.producer_id, headers)
+        return True
+
+    def _write(
+        self,
+        segment: Segment,
+        batch: Data,
+        base_offset: int,
+        last_offset: int,
+        latest: int,
+        leader_epoch: int,
+    ) -> None:
+        log = self._log
+        position = segment.size
+        try:
+            segment.append(batch, base_offset, last_offset, latest, self._interval)
+        except OSError as e:
+            self._undo(segment, position, e)
+        log.log_end_offset = last_offset + 1
+        if leader_epoch != log.latest_epoch:
+            log.note_epoch(leader_epoch, base_offset)
+
+    def _end_transaction(
+        self, segment: Segment, header: BatchHeader, marker: Record, offset: int, now_ms: int
+    ) -> None:
+        log = self._log
+        aborted = log.producers.update_marker(header, marker, offset, now_ms)
+        if aborted is not None:
+            # The first entry makes the file, whose name is to be as durable as the marker.
+            log.names_changed |= segment.txn_index.empty
+            try:
+                segment.txn_index.append(aborted)
+            except OSError as e:
+                if not (refused := log.refuse("write the index of aborts", e)).undone:
+                    raise refused from e  # else it is made anew when there is room
+
+    def _undo(self, segment: Segment, position: int, cause: OSError) -> None:
+        """Take back a write that failed; raises, always."""
+        log = self._log
+        with contextlib.suppress(OSError):
+            segment.truncate_bytes(position)
+            if not is_fault(cause):
+                raise StorageError(log.directory, "append", cause, undone=True) from cause
+        raise log.die("append", cause) from cause
+
+    def _too_large(self, size: int) -> KafkaError:
+        log = self._log
+        if size > self._message_bytes_max:
+            return KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a batch of {size} bytes, {log.tp} takes {self._message_bytes_max} (max.message.bytes)",
+            )
+        return KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"a batch of {size} bytes, a segment of {log.tp} takes {self._shape.segment_bytes} (segment.bytes)",
+        )
+
+    def _check_timestamps(
+        self, header: BatchHeader, timestamps: Timestamps | None, now_ms: int
+    ) -> None:
+        if header.attributes & LOG_APPEND_TIME_BIT:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
+        latest = header.max_timestamp if timestamps is None else timestamps.latest
+        earliest = latest if timestamps is None else timestamps.earliest
+        for timestamp in (earliest, latest):
+            if timestamp != -1 and not (
+                now_ms - self._before_max_ms <= timestamp <= now_ms + self._after_max_ms
+            ):
+                raise KafkaError(
+                    ErrorCode.INVALID_TIMESTAMP,
+                    f"timestamp {timestamp} is out of the range that {self._log.tp} takes at {now_ms}",
+                )
+
+
+def _check_replicated(batches: memoryview, position: int, header: BatchHeader) -> None:
+    """Check a batch that a leader sent, at `position`, before it is written: its CRC, and a marker's record, since what
+    that says is taken in afterwards. Raises CorruptBatch, KafkaError(INVALID_RECORD)."""
+    check_crc(batches, position, header)
+    if header.attributes & CONTROL_BIT and header.producer_id >= 0:
+        with batches[position : position + header.size] as batch:
+            for marker in records(batch, header):
+                if control_type(marker) in (ControlType.ABORT, ControlType.COMMIT):
+                    coordinator_epoch(marker)
+
+
+def _invalid(header: BatchHeader, given: int) -> KafkaError:
+    if header.size != given:
+        return CorruptBatch(f"a batch of {header.size} bytes in {given}")
+    if header.attributes & CONTROL_BIT:
+        why = "clients are not allowed to write control records"
+    elif header.base_offset:
+        why = f"a producer's base offset is 0, not {header.base_offset}"
+    elif header.producer_id >= 0 and header.base_sequence < 0:
+        why = f"producer id {header.producer_id} with sequence {header.base_sequence}"
+    else:
+        why = f"{header.count} records, but the last has offset delta {header.last_offset_delta}"
+    return KafkaError(ErrorCode.INVALID_RECORD, why)

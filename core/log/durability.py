@@ -1,0 +1,181 @@
+"""What of a log is on the disk for good: flushing, snapshots of its producers, and the recovery point.
+
+A flush notes the end of the log first, syncs what lies below, and only then moves the recovery point. It may run in a
+thread while the loop appends.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from pk.core.log import aborted, recovery
+from pk.core.log.checkpoints import PARTITION_METADATA
+from pk.core.log.segment import SNAPSHOT, Segment, file_name
+from pk.core.log.state import LogState
+
+logger = logging.getLogger("pk.log")
+
+
+class Durability:
+    """Makes one log durable. Methods raise StorageError, unless they say otherwise."""
+
+    __slots__ = (
+        "_log",
+        "_unsynced_snapshots",
+        "created",
+        "durable_offset",
+        "lock",
+        "recovery_point",
+    )
+
+    def __init__(self, log: LogState) -> None:
+        self._log = log
+        self._unsynced_snapshots: list[int] = []
+        self.lock = threading.RLock()
+        """Held while files are synced: nothing may be cut or removed meanwhile."""
+        self.recovery_point = 0
+        """Where recovery begins: below it the log, and all that is derived from it, is on the disk."""
+        self.durable_offset = 0
+        """Below it the records are on the disk; at or after the recovery point."""
+        self.created = False
+        """Whether its names, and its own, are perhaps not durable yet: it is new, or was not closed."""
+
+    def start(self, recovery_point: int) -> None:
+        """Take what an opened log knows: all below `recovery_point` is on the disk."""
+        self.recovery_point = self.durable_offset = recovery_point
+
+    def cut(self, offset: int) -> None:
+        """The log ends at `offset` now. Raises OSError."""
+        self.recovery_point = min(self.recovery_point, offset)
+        self.durable_offset = min(self.durable_offset, offset)
+        self.remove_snapshots([snapshot for snapshot in self._log.snapshots if snapshot > offset])
+
+    def flush(self, up_to: int | None = None, *, force: bool = False) -> None:
+        """Make the log durable up to `up_to` (its end, if None) and move the recovery point there.
+
+        May run in a thread while the loop appends; several at once wait for each other, and those that come late find
+        their work done. With `force` also when the recovery point is there already. Where a full disk has no room for what
+        is written beside the records, these are durable all the same, and the recovery point waits for the next flush.
+        """
+        log = self._log
+        with self.lock:
+            if log.abandoned:
+                return
+            log.check_alive()
+            end = log.log_end_offset
+            target = end if up_to is None else min(up_to, end)
+            if target <= self.recovery_point and not force:
+                return
+            segments = log.segments
+            due = [
+                segment
+                for segment, following in zip_longest(segments, segments[1:])
+                if (segment.size or segment.active)
+                and (
+                    (force and following is None)
+                    or (
+                        segment.base_offset < target
+                        and (following is None or following.base_offset >= self.recovery_point)
+                    )
+                )
+            ]
+            whole = self._write_behind(due)
+            try:
+                for segment in due:
+                    with self._unless_dropped(segment):
+                        segment.sync()
+                self._sync_state()
+            except OSError as e:
+                raise log.die("sync", e) from e
+            target = min(target, log.log_end_offset)
+            self.durable_offset = max(self.durable_offset, target)
+            if whole:
+                self.recovery_point = max(self.recovery_point, target)
+
+    def _write_behind(self, segments: list[Segment]) -> bool:
+        """Write what was not written when it happened: index entries and leader epochs. In a thread, perhaps. False where
+        the disk has no room for all of it."""
+        log = self._log
+        epochs = log.known_epochs
+        try:
+            for segment in segments:
+                segment.write_indexes()
+                with self._unless_dropped(segment):
+                    aborted.keep(self._log, segment)
+            if epochs is not None and epochs.dirty:
+                content, epochs.dirty = epochs.format(), False
+                try:
+                    path = f"{log.directory}/{recovery.EPOCHS_FILE}"
+                    log.disk.write(path, content, sync_name=False)
+                    log.names_changed = True
+                except OSError:
+                    epochs.dirty = True
+                    raise
+        except OSError as e:
+            if not (refused := log.refuse("write indexes and epochs", e)).undone:
+                raise refused from e
+            logger.warning("%s; its recovery point stays at %d", refused, self.recovery_point)
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def _unless_dropped(self, segment: Segment) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            if segment in self._log.segments:
+                raise
+
+    def _sync_state(self) -> None:
+        """Snapshots and names. In a thread, perhaps. Raises OSError."""
+        log = self._log
+        due, self._unsynced_snapshots = self._unsynced_snapshots, []
+        for offset in due:
+            if offset in log.snapshots:
+                with contextlib.suppress(FileNotFoundError):  # then it is read from the log
+                    log.disk.open(self._snapshot_path(offset)).sync()
+        if self.created:
+            self.created, log.names_changed = False, True
+            metadata = f"{log.directory}/{PARTITION_METADATA}"
+            if log.disk.exists(metadata):
+                log.disk.open(metadata).sync()
+            log.disk.sync_dir(log.directory.rpartition("/")[0])
+        if log.names_changed:
+            log.names_changed = False
+            log.disk.sync_dir(log.directory)
+
+    def sync_names(self) -> None:
+        """Make the names in the log's directory durable. In a thread, perhaps."""
+        log = self._log
+        try:
+            log.disk.sync_dir(log.directory)
+        except OSError as e:
+            if not log.abandoned:
+                raise log.die("sync a directory", e) from e
+
+    def write_snapshot(self, offset: int) -> None:
+        """The state of producers at the end of the log, unsynced, under the name of `offset`; and out with snapshots
+        nobody needs. Raises OSError."""
+        log = self._log
+        log.disk.write(self._snapshot_path(offset), log.producers.snapshot(), sync=False)
+        bases = {segment.base_offset for segment in log.segments}
+        if offset not in log.snapshots:
+            log.snapshots.append(offset)
+        self._unsynced_snapshots.append(offset)
+        log.names_changed = True
+        self.remove_snapshots(
+            [other for other in log.snapshots if other != offset and other not in bases]
+        )
+
+    def remove_snapshots(self, offsets: list[int]) -> None:
+        """Remove the snapshots at `offsets`. Raises OSError."""
+        log = self._log
+        for offset in offsets:
+            log.snapshots.remove(offset)
+            with contextlib.suppress(FileNotFoundError):
+                log.disk.remove(self._snapshot_path(offset))
+
+    def _snapshot_path(self, offset: int) -> str:
+        return f"{self._log.directory}/{file_name(offset, SNAPSHOT)}"

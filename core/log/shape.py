@@ -1,0 +1,328 @@
+"""How a log is cut into segments: beginning a new one, dropping old ones, cutting the end off, swapping compacted ones in."""
+
+import contextlib
+import zlib
+from collections.abc import Sequence
+
+from pk.core.log import lookup, swap
+from pk.core.log.config import LogConfig
+from pk.core.log.durability import Durability
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.producers import Producers
+from pk.core.log.segment import DELETED, LOG, Part, Segment, file_name
+from pk.core.log.state import INT32_MAX, LogState
+from pk.core.values import NO_EPOCH
+
+
+class Shape:
+    """The segments of one log. Methods raise StorageError, unless they say otherwise."""
+
+    __slots__ = (
+        "_deleted",
+        "_durability",
+        "_log",
+        "_roll_ms",
+        "_swap",
+        "first_dirty_offset",
+        "index_bytes_max",
+        "segment_bytes",
+    )
+
+    def __init__(self, log: LogState, durability: Durability) -> None:
+        self._log = log
+        self._durability = durability
+        self._deleted: dict[str, None] = {}
+        self._swap: swap.Swap | None = None
+        self.first_dirty_offset: int | None = None
+        """Up to where the log is compacted; None where that is not known."""
+        self.configure(log.config)
+
+    def configure(self, config: LogConfig) -> None:
+        """Go by other settings from now on."""
+        self.segment_bytes = min(config.segment_bytes, INT32_MAX)
+        self.index_bytes_max = config.segment_index_bytes - config.segment_index_bytes % 12
+        self._set_roll_time()
+
+    def activate(self, segment: Segment) -> None:
+        """Before the first append. The producers too: read later, they would find that append in the log already."""
+        log = self._log
+        log.changed = True
+        log.producers  # noqa: B018
+        try:
+            segment.activate(0, log.config.segment_index_bytes)
+        except OSError as e:
+            raise log.refuse("read an index", e) from e
+
+    def create(self, segment: Segment) -> None:
+        """Make the files of a new segment, which becomes the active one. Raises OSError."""
+        config = self._log.config
+        allocate_bytes = self.segment_bytes if config.preallocate else 0
+        segment.activate(allocate_bytes, config.segment_index_bytes)
+
+    def must_roll(
+        self, segment: Segment, size: int, last_offset: int, latest: int, now_ms: int
+    ) -> bool:
+        """Whether a batch of `size` bytes that ends at `last_offset`, with `latest` as its timestamp, must go into a new
+        segment: the active one is full, its indexes are, or it is too old."""
+        if last_offset - segment.base_offset > INT32_MAX:
+            return True
+        if not segment.size:
+            return False
+        if segment.size + size > self.segment_bytes or segment.index_bytes >= self.index_bytes_max:
+            return True
+        first = segment.first_timestamp
+        if first is not None and first >= 0:
+            return latest - first > self._roll_ms
+        return now_ms - segment.created_ms > self._roll_ms
+
+    def begin_segment(self, now_ms: int, base_offset: int | None = None) -> Segment:
+        """End the active segment, unless it is empty and begins there already, and return the next one, which begins at
+        `base_offset` (the log's end, if None)."""
+        log = self._log
+        base_offset = log.log_end_offset if base_offset is None else base_offset
+        old = log.segments[-1]
+        if not old.size and old.base_offset == base_offset:
+            return old
+        segment = Segment(log.disk, log.directory, base_offset, {}, now_ms)
+        try:
+            if not old.active:
+                old.activate()
+            old.seal()
+            old.write_indexes()
+            self._durability.write_snapshot(base_offset)
+            self.create(segment)
+            old.trim()
+        except OSError as e:
+            raise log.refuse("roll", e) from e
+        if old.size:
+            old.modified_ms = now_ms
+            old.rest()
+            log.segments = [*log.segments, segment]
+        else:
+            log.segments = [*log.segments[:-1], segment]
+            self._drop_quietly([old])
+        log.log_end_offset = base_offset
+        log.names_changed = log.changed = True
+        self._set_roll_time()
+        return segment
+
+    def _set_roll_time(self) -> None:
+        """When the active segment is too old. The jitter, which spreads the rolls of many partitions, is no chance but
+        a number that belongs to the segment."""
+        log = self._log
+        jitter_max = min(log.config.segment_jitter_ms, log.config.segment_ms)
+        seed = zlib.crc32(f"{log.directory}/{log.segments[-1].base_offset}".encode())
+        self._roll_ms = log.config.segment_ms - (seed % jitter_max if jitter_max else 0)
+
+    def roll_due(self, now_ms: int) -> bool:
+        """Whether the active segment must be ended for its age, with nothing to append."""
+        log = self._log
+        segment = log.segments[-1]
+        if segment.size and not segment.active:
+            self.activate(segment)
+        return self.must_roll(segment, 0, log.log_end_offset, now_ms, now_ms)
+
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment; nothing happens while the active one is empty."""
+        self._log.check_alive()
+        self.begin_segment(now_ms)
+
+    def roll_to(self, offset: int, now_ms: int) -> None:
+        """Begin a new segment at `offset`, which is not below the end: what lies between has no records any more."""
+        log = self._log
+        log.check_alive()
+        assert offset >= log.log_end_offset
+        self.begin_segment(now_ms, offset)
+
+    def _drop(self, segments: list[Segment]) -> None:
+        """Rename the files of segments for removal, and let them go. Raises OSError."""
+        log = self._log
+        for segment in segments:
+            suffix, number = DELETED, 0
+            # A log can begin twice at an offset: the readers of each are left alone.
+            while file_name(segment.base_offset, LOG + suffix) in self._deleted:
+                number += 1
+                suffix = f".{number}{DELETED}"
+            for path in segment.rename(log.directory, suffix):
+                self._deleted[path.rpartition("/")[2]] = None
+            segment.close()
+        log.names_changed = True
+
+    def _drop_quietly(self, segments: list[Segment]) -> None:
+        try:
+            self._drop(segments)
+        except OSError as e:
+            raise self._log.die("drop an empty segment", e) from e
+
+    def delete_before(self, offset: int, segments_max: int | None = None) -> int:
+        """Move the start of the log up to `offset` and drop the segments that lie wholly below, `segments_max` of them if
+        that is given (the rest with the next call); how many. The caller checks the high watermark. Raises
+        KafkaError(OFFSET_OUT_OF_RANGE) beyond the end, StorageError."""
+        log = self._log
+        log.check_alive()
+        if offset > log.log_end_offset:
+            raise log.out_of_range(offset)
+        segments = log.segments
+        if offset <= log.log_start_offset:
+            offset = log.log_start_offset
+            if len(segments) == 1 or segments[1].base_offset > offset:
+                return 0
+        epochs, producers = log.epochs, log.producers  # first: these may fail, with nothing done
+        log.begin_at(offset)
+        count = sum(following.base_offset <= offset for following in segments[1:])
+        count = count if segments_max is None else min(count, segments_max)
+        log.segments = segments[count:]
+        log.changed = True
+        epochs.truncate_start(offset)
+        producers.forget_before(offset)
+        try:
+            self._drop(segments[:count])
+            first = log.segments[0].base_offset
+            self._durability.remove_snapshots(
+                [snapshot for snapshot in log.snapshots if snapshot < first]
+            )
+        except OSError as e:
+            raise log.die("drop segments", e) from e
+        return count
+
+    def truncate_to(self, offset: int) -> bool:
+        """Cut the log so that it ends at `offset`, or at the begin of the batch that holds it; whether there was
+        anything to cut. The recovery point may fall: the caller writes its checkpoint before the next append. Raises
+        StorageError."""
+        log = self._log
+        log.check_alive()
+        if offset >= log.log_end_offset:
+            # An epoch may begin at the end: that of a leadership of ours in which nothing was written.
+            log.cut_epochs(log.log_end_offset)
+            return False
+        if offset < log.segments[0].base_offset:
+            self.restart_at(offset)
+            return True
+        with self._durability.lock:
+            self.finish_swap()
+            try:
+                keep = lookup.segment_index(log.segments, offset) + 1
+                gone, log.segments = log.segments[keep:], log.segments[:keep]
+                self._drop(gone)
+                if gone:  # or a crash could bring them back behind what is cut off now
+                    log.disk.sync_dir(log.directory)
+                segment = log.segments[-1]
+                if not segment.active:
+                    segment.activate(0, log.config.segment_index_bytes)
+                place = segment.locate(offset)
+                if place is not None:
+                    segment.truncate(place)
+                    offset = min(offset, place.base_offset)
+                self._end_at(offset)
+            except OSError as e:
+                raise log.die("truncate", e) from e
+        log.cut_epochs(offset)
+        log.read_producers_again()
+        return True
+
+    def restart_at(self, offset: int, now_ms: int | None = None) -> None:
+        """Drop everything and begin anew, empty, at `offset`: a follower whose log ends before the leader's begins."""
+        log = self._log
+        log.check_alive()
+        with self._durability.lock:
+            self.finish_swap()
+            try:
+                self._drop(log.segments)
+                now = log.opened_ms if now_ms is None else now_ms
+                log.segments = [Segment(log.disk, log.directory, offset, {}, now)]
+                self.create(log.segments[0])
+                self._durability.remove_snapshots(log.snapshots.copy())
+                self._end_at(offset)
+            except OSError as e:
+                raise log.die("restart", e) from e
+        log.begin_at(offset)
+        log.producers = Producers(offset)
+        log.replace_epochs(LeaderEpochs(), NO_EPOCH)
+
+    def swap_in(self, base_offset: int, replaced: Sequence[Part], sizes: dict[str, int]) -> bool:
+        """Let the compacted segment whose `.cleaned` files are durable take the place of `replaced`; False, and nothing
+        done, where those are not the log's any more (retention, a cut). On the loop; `step_swap` goes on from here.
+        """
+        log = self._log
+        log.check_alive()
+        segments = log.segments
+        at = lookup.segment_index(segments, base_offset)
+        old = segments[at : at + len(replaced)]
+        there = [(segment.base_offset, segment.size, segment.active) for segment in old]
+        if (
+            log.abandoned
+            or at + len(replaced) >= len(segments)
+            or there != [(part.base_offset, part.size, False) for part in replaced]
+        ):
+            return False
+        self.finish_swap()
+        new = Segment(log.disk, log.directory, base_offset, sizes, log.opened_ms, swap.CLEANED)
+        new.modified_ms = old[-1].modified_ms
+        try:
+            swap.begin(new, log.directory)
+        except OSError as e:
+            raise log.die("swap segments", e) from e
+        log.segments = [*segments[:at], new, *segments[at + len(old) :]]
+        self._swap = swap.Swap(
+            new, old, self._drop, lambda: log.directory, lambda s: s in log.segments
+        )
+        log.names_changed = log.changed = True
+        return True
+
+    def step_swap(self) -> bool:
+        """Go on with a swap, once the directory was synced; False where there is nothing to do. On the loop. Raises
+        StorageError."""
+        log = self._log
+        if self._swap is None or self._swap.done or log.abandoned:
+            self._swap = None
+            return False
+        try:
+            self._swap.step()
+        except OSError as e:
+            if log.abandoned:
+                return False
+            raise log.die("swap segments", e) from e
+        return True
+
+    def finish_swap(self) -> None:
+        """Bring a swap under way to its end: what it replaced must not come back after what follows now."""
+        log = self._log
+        unfinished, self._swap = self._swap, None
+        try:
+            while unfinished is not None and not unfinished.done:
+                log.disk.sync_dir(log.directory)
+                unfinished.step()
+        except OSError as e:
+            raise log.die("swap segments", e) from e
+
+    def _end_at(self, offset: int) -> None:
+        """Note that the log was cut at `offset`. Raises OSError."""
+        log = self._log
+        log.end_at(offset)
+        if self.first_dirty_offset is not None:
+            self.first_dirty_offset = min(self.first_dirty_offset, offset)
+        self._durability.cut(offset)
+        log.changed = True
+        self._set_roll_time()
+
+    @property
+    def deleted_files(self) -> list[str]:
+        """The names of the files that wait for `remove_deleted`."""
+        return list(self._deleted)
+
+    def remove_deleted(self, names: list[str] | None = None) -> int:
+        """Remove the files of dropped segments: `names`, which were `deleted_files` when `file.delete.delay.ms` began,
+        or all. How many those were. In a thread, perhaps."""
+        log = self._log
+        with self._durability.lock:
+            if log.abandoned:
+                return 0  # the whole directory goes
+            due = [n for n in (self._deleted if names is None else names) if n in self._deleted]
+            try:
+                for name in due:
+                    self._deleted.pop(name, None)
+                    with contextlib.suppress(FileNotFoundError):  # somebody was quicker
+                        log.disk.remove(f"{log.directory}/{name}")
+            except OSError as e:
+                raise log.die("remove a segment", e) from e
+        return len(due)

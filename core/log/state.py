@@ -1,0 +1,200 @@
+"""What a log consists of: where it is, its segments, where it begins and ends, its producers and leader epochs.
+
+The parts of a `Log` (appender, shape, durability) share one of these and change it by the rules at the top of log.py.
+"""
+
+from typing import Final
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log import lookup, recovery
+from pk.core.log.config import LogConfig
+from pk.core.log.epochs import LeaderEpochs
+from pk.core.log.failures import StorageError, storage_errors
+from pk.core.log.files import Disk
+from pk.core.log.producers import Producers
+from pk.core.log.segment import Segment
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.values import TopicPartition, Uuid
+
+INT32_MAX: Final = (1 << 31) - 1
+UNREAD_EPOCH: Final = -2
+"""The latest epoch of a log to which nothing was appended since it was opened."""
+
+
+class LogState:
+    """The state of one log. Methods raise StorageError where they read."""
+
+    __slots__ = (
+        "_epochs",
+        "_producers",
+        "abandoned",
+        "changed",
+        "config",
+        "dead",
+        "directory",
+        "disk",
+        "has_epochs_file",
+        "latest_epoch",
+        "local_log_start_offset",
+        "log_end_offset",
+        "log_start_offset",
+        "names_changed",
+        "opened_ms",
+        "segments",
+        "snapshots",
+        "topic_id",
+        "tp",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        tp: TopicPartition,
+        config: LogConfig,
+        topic_id: Uuid,
+        segments: list[Segment],
+        opened_ms: int,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.tp = tp
+        self.config = config
+        self.topic_id = topic_id
+        self.segments = segments
+        """In order, never empty; the last is active. Replaced, never changed."""
+        self.opened_ms = opened_ms
+        self.log_start_offset = 0
+        """The first offset that a reader may ask for."""
+        self.local_log_start_offset = 0
+        """The first offset that this broker's disk holds; after the log's start only where older segments were moved
+        to remote storage (KIP-405)."""
+        self.log_end_offset = 0
+        self.snapshots: list[int] = []
+        """The offsets of the producer snapshots on the disk."""
+        self.has_epochs_file = False
+        self.dead: StorageError | None = None
+        """Why nothing on its disk can be trusted any more."""
+        self.abandoned = False
+        """Whether nothing is written or synced any more: the log is deleted, or closed."""
+        self.changed = False
+        """Whether closing must write: something was appended, cut or rolled since it was opened."""
+        self.names_changed = False
+        """Whether the directory must be synced, since files were made, renamed or removed."""
+        self.latest_epoch = UNREAD_EPOCH
+        """The epoch of the last append, which is noted already."""
+        self._epochs: LeaderEpochs | None = None
+        self._producers: Producers | None = None
+
+    def begin_at(self, offset: int) -> None:
+        """Let the log, here and as a whole, begin at `offset`."""
+        self.log_start_offset = self.local_log_start_offset = offset
+
+    def end_at(self, offset: int) -> None:
+        """Let the log end at `offset`, which may lie before its start."""
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.local_log_start_offset = min(self.local_log_start_offset, offset)
+
+    def segment_of(self, offset: int) -> Segment:
+        """The segment that holds `offset`."""
+        return self.segments[lookup.segment_index(self.segments, offset)]
+
+    # --- producers and epochs, read at first use ---
+
+    @property
+    def producers(self) -> Producers:
+        """The state of this log's producers."""
+        if self._producers is None:
+            with storage_errors(self.directory, "read the state of producers"):
+                self._producers, _ = self.load_producers()
+        return self._producers
+
+    @producers.setter
+    def producers(self, producers: Producers) -> None:
+        self._producers = producers
+
+    @property
+    def known_producers(self) -> Producers | None:
+        """The same, if it was read before."""
+        return self._producers
+
+    def read_producers_again(self) -> None:
+        """The log was cut: what its producers sent is read from what is left."""
+        self._producers = None
+        self.producers  # noqa: B018  now: the next append must not find itself in the log
+
+    def load_producers(self) -> tuple[Producers, list[AbortedTxn]]:
+        """The state of producers as snapshots and batches say it, and the transactions that were aborted. Raises
+        OSError, CorruptBatch."""
+        return recovery.load_producers(
+            self.disk,
+            self.directory,
+            self.snapshots,
+            self.segments,
+            self.log_start_offset,
+            self.log_end_offset,
+            self.opened_ms,
+        )
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """The leader epochs of this log."""
+        if self._epochs is None:
+            with storage_errors(self.directory, "read the leader epochs"):
+                self._epochs = recovery.load_epochs(
+                    self.disk,
+                    self.directory,
+                    self.has_epochs_file,
+                    self.segments,
+                    self.log_end_offset,
+                )
+        return self._epochs
+
+    @property
+    def known_epochs(self) -> LeaderEpochs | None:
+        """The same, if they were read before."""
+        return self._epochs
+
+    def replace_epochs(self, epochs: LeaderEpochs, latest: int, *, dirty: bool = True) -> None:
+        """Take other leader epochs, which the next flush writes if they are `dirty`."""
+        self._epochs = epochs
+        epochs.dirty = dirty
+        self.latest_epoch = latest
+
+    def cut_epochs(self, offset: int) -> None:
+        """Forget the epochs that begin at `offset` or later."""
+        epochs = self.epochs
+        epochs.truncate_end(offset)
+        self.latest_epoch = epochs.latest
+
+    def note_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note that `epoch` begins at `start_offset`."""
+        self.epochs.assign(epoch, start_offset)
+        self.latest_epoch = epoch
+
+    # --- failures ---
+
+    def check_alive(self) -> None:
+        """Raise what the log died of."""
+        if self.dead is not None:
+            raise self.dead
+
+    def refuse(self, action: str, cause: OSError) -> StorageError:
+        """The error for a failure that left the log as it was, if space or something that this process has too few of
+        was missing; else the log is dead."""
+        error = StorageError(self.directory, action, cause, undone=True)
+        return error if error.is_passing else self.die(action, cause)
+
+    def die(self, action: str, cause: OSError) -> StorageError:
+        """The error for a failure after which the disk cannot be trusted: the log is dead."""
+        error = StorageError(self.directory, action, cause)
+        self.dead = self.dead or error
+        return error
+
+    def out_of_range(self, offset: int) -> KafkaError:
+        """The error for an offset outside of the log."""
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.tp} holds {self.log_start_offset} to {self.log_end_offset}, not {offset}",
+        )
