@@ -31,7 +31,8 @@ A position says where in a partition: it is the value of -o/--offset, --to and t
   @TIME                the first record at or after TIME
 
   A..B                 from A up to, not including, B; then the command ends by itself:
-                       start..end  -10..end  @-1h..end  @2026-01-01..@2026-01-02  ..100  100..
+                       start..end  -10..end  @-1h..end  @2026-01-01..@2026-01-02  ..100
+  A..                  from A on, without end, as A alone
                        (A:B means the same where neither side holds a time)
   0=5,1=9              a position, or a range, for each partition named, and no other
 

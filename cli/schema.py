@@ -23,6 +23,12 @@ _TYPES: Final[dict[str, dict[str, Any]]] = {
     "bool": {"type": "boolean"},
     "any": {},
 }
+_RECORD: Final = (
+    "topic partition:int offset:int timestamp:int timestamp_type key?~ key_b64:str~ value?~ value_b64:str~ "
+    "headers:[[any]]"
+)
+"""A record, as every command shows it that takes the formats of records."""
+
 _CLOSING: Final = {"{": "}", "[": "]", "<": ">"}
 
 
@@ -129,6 +135,8 @@ def schema_of(parsed: Parsed) -> dict[str, Any]:
     wanted = values.get("columns", ())
     narrowed = any(values.get(name) for name in ("columns", "sort", "where", "limit"))
     shape = shape_of(command, values, narrowed=narrowed)
+    if not shape and any(option.complete == "record-format" for option in command.options):
+        shape = _RECORD
     name = " ".join(("pk", *parsed.path))
     if not shape:
         raise Unusable(f"{name} prints no JSON.")

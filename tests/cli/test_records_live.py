@@ -1,13 +1,17 @@
 """Producing and consuming against a live broker: positions, ranges that end, the round trip, groups only when asked."""
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
+import jsonschema
 import pytest
 from clients.fixtures import Kafka
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from pk.cli.position import parse_positions
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -355,3 +359,27 @@ def test_what_makes_no_sense_is_said(
     at("topics", "create", topic)
     wrong = at(*(topic if word == "T" else word for word in words))
     assert (wrong.code, said in wrong.err) == (2, True), wrong.err
+
+
+def test_the_schema_of_records_describes_them(at: Run, fresh: Fresh) -> None:
+    topic = fresh("schema")
+    at("topics", "create", topic)
+    words = ("-k", "k", "-H", "h=1", "-H", os.fsdecode(b"b=\xff"))
+    at("produce", topic, *words, "text", os.fsdecode(b"\xff"))
+    at("produce", topic, "-Z", stdin=b"\n")
+    for options in ((), ("--tail", "3")):
+        schema = at("consume", topic, *options, "-f", "schema")
+        assert schema.code == 0, schema.err
+        records = at("consume", topic, "-e", "-f", "json").json
+        assert len(records) == 3
+        jsonschema.validate(records, schema.json)
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate([{"topic": topic}], schema.json)
+
+
+def test_a_range_without_an_end_goes_on(pk: Run) -> None:
+    """What ends by itself and what does not, as the page says it."""
+    page = " ".join(pk("help", "positions").text.split())
+    assert "..100 A.. from A on, without end, as A alone" in page
+    assert not parse_positions("100..", 0).bounded
+    assert parse_positions("..100", 0).bounded

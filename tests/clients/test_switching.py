@@ -48,7 +48,7 @@ TOOLS = {
 GLOBAL_FIRST = ("kafka-metadata-quorum.sh", "kafka-features.sh", "kafka-transactions.sh")
 """Tools that take the address before their command."""
 
-ENDS_WITH = {"pk groups undo": (0, 1)}
+ENDS_WITH = {"pk groups undo last": (0, 1)}
 
 
 class Line(NamedTuple):
