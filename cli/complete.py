@@ -105,7 +105,7 @@ _VALUES: dict[str, tuple[Candidate, ...]] = {
             "%k\\t%v\\n",
         )
     ),
-    "input-format": tuple(map(Candidate, ("value", "jsonl", "%k\\t%v\\n"))),
+    "input-format": tuple(map(Candidate, ("value", "jsonl", "csv", "%k\\t%v\\n"))),
     "fake": tuple(map(Candidate, ("orders", "users", "clicks"))),
     "formatter-property": tuple(
         Candidate(f"{name}=")

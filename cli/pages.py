@@ -79,6 +79,8 @@ Records (pk consume) take besides
   jsonl holds all there is of a record, and `pk produce -f jsonl` writes it back bit for bit:
     topic, partition, offset, timestamp, timestamp_type, key or key_b64, value or value_b64,
     headers as [[name, value], …]; null is null; a header value that is not UTF-8 is {"b64": …}
+  csv holds the same columns, named by its first line, and `pk produce -f csv` writes them back: an empty
+    field is null, "" an empty text; columns may be left out
 """
 
 PROFILES = """\

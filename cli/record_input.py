@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pk.cli.exits import Unusable
 from pk.cli.grammar import nearest
 from pk.cli.output import unescape
+from pk.cli.record_csv import CsvRows
 from pk.cli.record_row import RECORD_FIELDS
 from pk.cli.times import TIME_MAX_MS
 
@@ -54,6 +55,9 @@ class Reading(NamedTuple):
 
     shape: str = "value"
     """What a line holds, in words."""
+
+    rows: CsvRows | None = None
+    """Gathers lines into the rows that `read` takes, where a row may span lines."""
 
 
 _CUT = itemgetter(1)
@@ -184,6 +188,11 @@ def _read_json_carefully(line: bytes) -> NewRecord:
         raise BadLine("the JSON is nested too deeply") from None
     if not isinstance(found, dict):
         raise BadLine('it wants an object such as {"key": "a", "value": "b"}')
+    return _record(found)
+
+
+def _record(found: Mapping[str, Any]) -> NewRecord:
+    """A record from its fields. Raises BadLine."""
     unknown = [name for name in found if name not in _FIELDS]
     if unknown:
         near = nearest(unknown[0], _FIELDS)
@@ -203,6 +212,25 @@ def _read_json_carefully(line: bytes) -> NewRecord:
         _whole(found, "partition"),
         topic,
     )
+
+
+def csv_reading() -> Reading:
+    """How CSV is read: the first row names the columns."""
+    rows = CsvRows()
+
+    def read(row: bytes) -> NewRecord:
+        try:
+            return _record(rows.fields(row))
+        except BadLine:
+            raise
+        except UnicodeDecodeError:
+            raise BadLine("it is not UTF-8") from None
+        except RecursionError:
+            raise BadLine("the headers are nested too deeply") from None
+        except ValueError as e:
+            raise BadLine(str(e)) from None
+
+    return Reading(read, False, None, "a row of CSV", rows)
 
 
 _PROPERTIES = {
@@ -390,8 +418,10 @@ def reading(form: str | None, properties: Iterable[tuple[str, str]]) -> Reading:
         raise Unusable("--property belongs to Apache's reader; it does not go with -f.")
     if form == "jsonl":
         return Reading(read_json, False, None, "a JSON object with key, value, headers, …")
+    if form == "csv":
+        return csv_reading()
     if form is not None and "%" in form:
         return token_reading(form)
     if form not in (None, "value"):
-        raise Unusable(f"-f is value, jsonl or %-tokens such as '%k\\t%v\\n', not {form!r}.")
+        raise Unusable(f"-f is value, jsonl, csv or %-tokens such as '%k\\t%v\\n', not {form!r}.")
     return apache_reading(pairs)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from pk.cli.exits import Unusable
 from pk.cli.output import check_format, template, yaml
+from pk.cli.record_csv import csv_line
 from pk.cli.record_row import (
     RECORD_FIELDS,
     ROW_FIELDS,
@@ -137,16 +138,12 @@ class _JsonArray:
 
 
 def _csv(source: Source, records: Sequence[Record]) -> bytes:
-    import csv
-    import io
-
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    lines = []
     for record in records:
         row = record_dict(source, record)
         row["headers"] = json.dumps(row["headers"], ensure_ascii=False)
-        writer.writerow(["" if row.get(f) is None else row.get(f) for f in RECORD_FIELDS])
-    return buffer.getvalue().encode()
+        lines.append(csv_line(row.get(f) for f in RECORD_FIELDS))
+    return "".join(lines).encode()
 
 
 def _cbor(source: Source, records: Sequence[Record]) -> bytes:

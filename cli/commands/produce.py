@@ -23,9 +23,10 @@ from pk.cli.commands.produce_plan import (
     producer_config,
 )
 from pk.cli.context import Context, count
-from pk.cli.exits import CommandError, Exit
+from pk.cli.exits import CommandError, Exit, Unusable
 from pk.cli.failures import exit_code, sentence
 from pk.cli.json_text import BadDocument, Documents
+from pk.cli.record_csv import BadCsv, CsvRows
 from pk.cli.record_input import BadLine, NewRecord, Pair
 from pk.core.errors import KafkaError
 from pk.net.client.accumulator import Row
@@ -54,6 +55,8 @@ async def produce(context: Context) -> int | None:
         return None
     context.allow()
     if _at_a_terminal(context):
+        if plan.reading.rows is not None:
+            raise Unusable("-f csv reads a file or a pipe: pk produce TOPIC -f csv -F FILE.")
         from pk.cli.commands.produce_editor import edit
 
         return await edit(context, plan)
@@ -228,7 +231,7 @@ class _Stream:
             self._context.hush()
 
     async def _run_lines(self) -> None:
-        documents = Documents() if self._plan.documents else None
+        documents = self._plan.gathering()
         async with aclosing(_input(self._context)) as chunks:
             async for chunk in chunks:
                 await self._chunk(chunk, documents)
@@ -237,15 +240,15 @@ class _Stream:
         if documents is not None:
             try:
                 documents.end()
-            except BadDocument as e:
+            except (BadDocument, BadCsv) as e:
                 self.wrong = str(e)
 
-    async def _chunk(self, chunk: list[bytes], documents: Documents | None) -> None:
+    async def _chunk(self, chunk: list[bytes], documents: Documents | CsvRows | None) -> None:
         found = chunk
         if documents is not None:
             try:
                 found = documents.feed(chunk)
-            except BadDocument as e:
+            except (BadDocument, BadCsv) as e:
                 found, self.wrong = e.before, str(e)
         if self._left is not None:
             found = found[: self._left]
@@ -298,7 +301,7 @@ class _Stream:
                 if not fit:
                     self._check_size(record)
             except BadLine as e:
-                self.wrong = f"Line {self._number}: {e}."
+                self.wrong = f"{plan.unit} {self._number}: {e}."
                 break
             records.append(record)
         await self._records(records)
@@ -381,24 +384,29 @@ async def _dry_run(context: Context, plan: Plan) -> None:
     left: int | None = context.args.num
     taken, size = 0, 0
     topics: set[str] = set() if plan.topic is None else {plan.topic}
-    documents = Documents() if plan.documents else None
+    documents = plan.gathering()
     async with aclosing(_input(context)) as chunks:
         async for chunk in chunks:
             try:
                 found = documents.feed(chunk) if documents is not None else chunk
-            except BadDocument as e:
+            except (BadDocument, BadCsv) as e:
                 raise CommandError(str(e)) from None
             for line in found if left is None else found[: left - taken]:
                 taken += 1
                 try:
                     record = plan.record(line)
                 except BadLine as e:
-                    raise CommandError(f"Line {taken}: {e}.") from None
+                    raise CommandError(f"{plan.unit} {taken}: {e}.") from None
                 assert record.topic is not None
                 topics.add(record.topic)
                 size += len(record.key or b"") + len(record.value or b"")
             if taken == left:
                 break
+    if documents is not None and taken != left:
+        try:
+            documents.end()
+        except (BadDocument, BadCsv) as e:
+            raise CommandError(str(e)) from None
     await _described(context, topics)
     context.say(
         f"Would write {count(taken, 'record')}, {count(size, 'byte')}; nothing was written."

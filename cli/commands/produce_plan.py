@@ -12,7 +12,8 @@ from pk.cli.commands.common import is_unknown, topic_names, unknown_topic
 from pk.cli.context import Context
 from pk.cli.exits import CommandError, Unusable
 from pk.cli.grammar import nearest
-from pk.cli.json_text import fault
+from pk.cli.json_text import Documents, fault
+from pk.cli.record_csv import CsvRows
 from pk.cli.record_input import BadLine, Headers, NewRecord, Pair, Reading, reading
 from pk.cli.resolve import now_ms
 from pk.cli.settings import read_properties
@@ -108,7 +109,7 @@ class Plan:
             from pk.cli.fake import fake
 
             self.fake = fake(args.fake, key=args.key, seed=args.seed)
-        self._names_topics = args.format == "jsonl" or "%t" in (args.format or "")
+        self._names_topics = args.format in ("jsonl", "csv") or "%t" in (args.format or "")
         self._check(context)
 
     def _check(self, context: Context) -> None:
@@ -144,6 +145,15 @@ class Plan:
     def documents(self) -> bool:
         """Whether the input is JSON documents that may span lines."""
         return self.json and self.reading.plain
+
+    def gathering(self) -> Documents | CsvRows | None:
+        """What gathers lines into records, where one may span lines."""
+        return Documents() if self.documents else self.reading.rows
+
+    @property
+    def unit(self) -> str:
+        """What an error about a record counts."""
+        return "Line" if self.reading.rows is None else "Row"
 
     @property
     def reads_json(self) -> bool:

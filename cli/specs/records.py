@@ -186,7 +186,7 @@ PRODUCE = Command(
             "-f",
             "--format",
             value="FORMAT",
-            help="How a line is read: value, jsonl (as consume writes it), or %-tokens such as '%k\\t%v\\n'.",
+            help="How a line is read: value, jsonl or csv (as consume writes them), or %-tokens such as '%k\\t%v\\n'.",
             complete="input-format",
         ),
         Option(

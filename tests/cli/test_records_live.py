@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import confluent_kafka
 import jsonschema
 import pytest
 from clients.fixtures import Kafka
@@ -347,7 +348,7 @@ def test_what_members_of_a_group_said_and_were_told_is_decoded(
         (("consume", "T", "-e", "--include", "("), "Name topics"),
         (("consume", "T", "-e", "-X", "fetch.max.byte=1"), "fetch.max.bytes"),
         (("produce",), "Name the topic"),
-        (("produce", "T", "-f", "csv"), "-f is value"),
+        (("produce", "T", "-f", "cvs"), "-f is value"),
         (("produce", "T", "-p", "-1"), "partition's number"),
         (("produce", "T", "--timestamp", "soon", "x"), "not a time"),
     ],
@@ -383,3 +384,77 @@ def test_a_range_without_an_end_goes_on(pk: Run) -> None:
     assert "..100 A.. from A on, without end, as A alone" in page
     assert not parse_positions("100..", 0).bounded
     assert parse_positions("..100", 0).bounded
+
+
+@settings(
+    max_examples=10,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    records=st.lists(
+        st.tuples(
+            st.none()
+            | st.binary(max_size=6)
+            | st.sampled_from([b"", b'a,"b"', b"a\nb\r\n", b"\r"]),
+            st.none() | st.binary(max_size=6) | st.sampled_from([b"", b'"', b"\n", b",", b'""']),
+            st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3)), max_size=2),
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_csv_that_consume_writes_produce_reads(
+    at: Run, kafka: Kafka, fresh: Fresh, records: list[Any]
+) -> None:
+    source, copy = fresh("csv"), fresh("csv-copy")
+    at("topics", "create", source, copy)
+    producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap})
+    for key, value, headers in records:
+        producer.produce(source, key=key, value=value, headers=headers, timestamp=1_750_000_000_000)
+    assert producer.flush(30) == 0
+    written = at("consume", source, "-e", "-f", "csv").out
+    ran = at("produce", copy, "-f", "csv", stdin=written)
+    assert ran.code == 0, ran.err
+
+    def read(topic: str) -> list[dict[str, Any]]:
+        found = at("consume", topic, "-e", "-f", "json").json
+        return [{k: v for k, v in row.items() if k != "topic"} for row in found]
+
+    assert read(copy) == read(source)
+    assert len(read(copy)) == len(records)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "kye,value\n",
+            "Line 1: the first line names the columns; 'kye' is none, did you mean key",
+        ),
+        ("key,key\na,b\n", "Line 1: a column is named twice"),
+        ("key,value\na\n", "Row 1: it has 1 fields, and the first line names 2"),
+        ('key,value\na,"b\n', "Line 2: a quote is not closed"),
+        ('key,value\na,b"c"\n', "Row 1: a quote is out of place"),
+        ("timestamp,value\nsoon,b\n", "Row 1: timestamp must be a whole number, not 'soon'"),
+        ("value,headers\nb,[\n", "Row 1: "),
+        ("key_b64\n?\n", "Row 1: not base64"),
+    ],
+)
+def test_what_is_no_csv_of_records_is_said(at: Run, fresh: Fresh, text: str, said: str) -> None:
+    topic = fresh("csv")
+    at("topics", "create", topic)
+    for more in ((), ("--dry-run",)):
+        ran = at("produce", topic, "-f", "csv", *more, stdin=text.encode())
+        assert (ran.code, said in ran.err) == (1, True), ran.err
+    assert at("consume", topic, "-e").out == b""
+
+
+def test_csv_of_another_program(at: Run, fresh: Fresh) -> None:
+    """A byte order mark, CRLF, columns in another order, a null."""
+    topic = fresh("csv")
+    at("topics", "create", topic)
+    text = '\ufeffvalue,key\r\n"one, two",a\r\n,b\r\n"",c\r\n'
+    assert at("produce", topic, "-f", "csv", stdin=text.encode()).code == 0
+    found = {r["key"]: r["value"] for r in at("consume", topic, "-e", "-f", "json").json}
+    assert found == {"a": "one, two", "b": None, "c": ""}
