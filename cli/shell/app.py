@@ -8,6 +8,7 @@ from typing import BinaryIO
 from pk.cli.context import Context
 from pk.cli.exits import Exit
 from pk.cli.shell.lines import Shell, raise_interrupt
+from pk.cli.shell.words import joined
 from pk.cli.typed_lines import lines_of
 
 
@@ -32,17 +33,8 @@ def shell(context: Context) -> int:
 
 
 def _script(source: BinaryIO) -> Iterator[str]:
-    """The lines of a script; one that ends in a backslash goes on in the next."""
-    whole = ""
-    for raw in lines_of(source):
-        line = raw.decode(errors="replace").rstrip("\r\n")
-        if line.endswith("\\"):
-            whole += line[:-1] + " "
-            continue
-        yield whole + line
-        whole = ""
-    if whole:
-        yield whole
+    """The lines of a script."""
+    return joined(raw.decode(errors="replace").rstrip("\r\n") for raw in lines_of(source))
 
 
 def run_script(session: Shell, lines: Iterable[str], *, stop: bool) -> int:

@@ -27,7 +27,7 @@ from pk.cli.shell.cache import Cache
 from pk.cli.shell.engine import Engine, Job, told
 from pk.cli.shell.own_words import HELP, NOT_HERE
 from pk.cli.shell.paging import HeldError, HeldOutput
-from pk.cli.shell.words import Line, split_line
+from pk.cli.shell.words import Line, split_commands, split_line
 from pk.cli.suspending import heeding
 from pk.cli.tree import ROOT
 from pk.net.endings import drop_dead_terminal, ending_signals
@@ -97,7 +97,18 @@ class Shell:
     # what a line does
 
     def run_line(self, text: str) -> bool:
-        """Runs a line; False when it ends the shell. What came of it is in `last_code`."""
+        """Runs a line, whose commands `;` and `&&` part; False when it ends the shell. What came of the last one that ran
+        is in `last_code`."""
+        for mark, command in split_commands(text):
+            if mark == "&&" and self.last_code != Exit.OK:
+                return True
+            if not self._run_command(command):
+                return False
+            if self.last_code == Exit.INTERRUPTED:
+                return True
+        return True
+
+    def _run_command(self, text: str) -> bool:
         text = text.strip()
         if not text or text.startswith("#"):
             return True

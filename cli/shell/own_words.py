@@ -10,6 +10,7 @@ COMMAND \w [N]       look again every N seconds (2), what has changed lit; Ctrl-
 COMMAND \G           a line for each value, every column
 COMMAND > FILE       into a file; >> FILE adds to it
 COMMAND | PROGRAM    into a program: topics list -f jsonl | jq .topic
+A; B  A && B  A \    one after the other; B if A did not fail; A in two lines
 \w, \G               the same for the last command
 
 \timing [on|off]     say how long each command took
@@ -21,8 +22,7 @@ exit, quit, \q       leave; so does Ctrl-D
 
 Tab completes, letters in order are enough: `ordret` finds orders-retry. Up and
 Ctrl-R find earlier lines, Right takes the grey suggestion, Ctrl-X Ctrl-E opens
-$EDITOR. Ctrl-C ends what runs and never the shell. Lines that hold a secret are
-not kept in the history.
+$EDITOR. Ctrl-C ends what runs, never the shell. The history keeps no secrets.
 """
 
 NOT_HERE = frozenset(("up", "shell", "completion"))

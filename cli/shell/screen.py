@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pk.cli.paths import make_user_dir
 from pk.cli.shell.lines import raise_interrupt
+from pk.cli.shell.words import joined
 from pk.cli.typed_lines import wait_for_input
 
 if TYPE_CHECKING:
@@ -140,7 +141,9 @@ def interact(shell: "Shell") -> None:
 
 def _read_with_editor(shell: "Shell") -> None:
     from prompt_toolkit import PromptSession
+    from prompt_toolkit.application import get_app
     from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+    from prompt_toolkit.filters import Condition
     from prompt_toolkit.formatted_text import FormattedText
     from prompt_toolkit.history import History, InMemoryHistory
     from prompt_toolkit.styles import Style
@@ -172,6 +175,8 @@ def _read_with_editor(shell: "Shell") -> None:
         completer=ShellCompleter(ROOT, shell.cache),
         lexer=LineLexer(ROOT),
         complete_while_typing=True,
+        multiline=Condition(lambda: get_app().current_buffer.text.endswith("\\")),
+        prompt_continuation="> ",
         auto_suggest=AutoSuggestFromHistory(),
         bottom_toolbar=lambda: toolbar_of(shell, os.get_terminal_size().columns),
         refresh_interval=1.0,
@@ -190,7 +195,7 @@ def _read_with_editor(shell: "Shell") -> None:
             continue
         except EOFError:
             return
-        for line in text.splitlines():
+        for line in joined(text.splitlines()):
             if not shell.run_line(line):
                 return
 

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from pk.cli.grammar import UsageError
@@ -46,6 +47,45 @@ def split_line(text: str) -> Line:
     if len(target) != 1:
         raise UsageError("One file is wanted after >")
     return Line(words, target[0], append, watch_s=watch_s, vertical=vertical)
+
+
+def split_commands(text: str) -> list[tuple[str, str]]:
+    """The commands of a line that `;` and `&&` part, each with what stands before it (nothing, `;` or `&&`).
+
+    Neither parts inside quotes, within a word (`a;b`), or behind a `|` or `#`, where the text is a program's or a comment's.
+    """
+    found: list[tuple[str, str]] = []
+    quote, start, before = "", 0, ""
+    for i, char in enumerate(text):
+        if quote:
+            quote = "" if char == quote else quote
+            continue
+        apart = i == 0 or text[i - 1].isspace()
+        if char in "'\"":
+            quote = char
+        elif char in "|#" and apart:
+            break
+        elif char == ";" and (apart or text[i + 1 : i + 2].strip() == "") and text[i - 1] != "\\":
+            found.append((before, text[start:i]))
+            before, start = ";", i + 1
+        elif text[i : i + 2] == "&&" and apart:
+            found.append((before, text[start:i]))
+            before, start = "&&", i + 2
+    found.append((before, text[start:]))
+    return [(mark, part.strip()) for mark, part in found]
+
+
+def joined(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, one that ends in a backslash with the next behind it."""
+    whole = ""
+    for line in lines:
+        if line.endswith("\\"):
+            whole += line[:-1] + " "
+            continue
+        yield whole + line
+        whole = ""
+    if whole:
+        yield whole
 
 
 def _suffixes(head: str) -> tuple[str, float | None, bool]:

@@ -458,6 +458,24 @@ def test_the_exit_code_is_that_of_the_first_failure(at: Run, fresh: Fresh) -> No
     assert ran.code == 0
 
 
+def test_a_line_goes_on_and_holds_several_commands(shell: Session) -> None:
+    one, topic = shell.terminal, shell.topic
+    one.line("topics list -f name \\")
+    one.line("--where 'topic = nowhere'; topics list -f name && nonsense && topics list")
+    one.wait_for("pk has no command 'nonsense'")
+    said = one.scrollback()
+    assert "A quote is not closed" not in said
+    assert any(row.strip() == topic for row in said.splitlines())
+    one.line("exit")
+    assert one.end() == 0
+
+
+def test_several_commands_of_a_script(at: Run) -> None:
+    ran = at("shell", "-c", "help positions && help formats; nonsense && help trace")
+    assert (ran.code, "A..B" in ran.text, "jsonl" in ran.text) == (2, True, True)
+    assert "--trace" not in ran.text
+
+
 def test_a_script_is_not_what_its_commands_read(at: Run, fresh: Fresh) -> None:
     topic = fresh("unread")
     lines = f"topics create {topic}\nproduce {topic}\ntopics offsets {topic} -f '{{end}}'\n"

@@ -28,7 +28,7 @@ from pk.cli.shell.lexer import LineLexer
 from pk.cli.shell.lines import Shell, exact_span
 from pk.cli.shell.screen import cut, prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
-from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_line
+from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_commands, split_line
 from pk.cli.tree import ROOT
 from pk.net.client.errors import Disconnected
 
@@ -448,3 +448,20 @@ def test_a_command_is_tried_again_where_the_connection_was_lost(
             assert job.done.wait(60)
             assert (job.code, tries) == (code, wanted)
     assert capsys.readouterr().err.count("is lost; trying again") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("topics list", [("", "topics list")]),
+        ("topics list; groups list", [("", "topics list"), (";", "groups list")]),
+        ("a && b ; c", [("", "a"), ("&&", "b"), (";", "c")]),
+        ("a 'x; y' && b \"&& c\"", [("", "a 'x; y'"), ("&&", 'b "&& c"')]),
+        ("produce t a;b", [("", "produce t a;b")]),
+        ("a | sed 1d; wc && x", [("", "a | sed 1d; wc && x")]),
+        ("a # b; c", [("", "a # b; c")]),
+        ("a \\; b", [("", "a \\; b")]),
+    ],
+)
+def test_commands_of_one_line(text: str, parts: list[tuple[str, str]]) -> None:
+    assert split_commands(text) == parts
