@@ -56,7 +56,12 @@ def records(path: Path, key: str | None) -> Iterator[dict[str, str | None]]:
     """The file's records, each a key and a value."""
     with path.open(encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
-            for row in csv.DictReader(file):
+            rows = csv.DictReader(file)
+            if key is not None and key not in (rows.fieldnames or ()):
+                sys.exit(
+                    f"{path.name} has no column {key!r}; it has {', '.join(rows.fieldnames or ())}"
+                )
+            for row in rows:
                 yield {"key": row[key or next(iter(row))], "value": json.dumps(row)}
         elif path.suffix in (".jsonl", ".ndjson"):
             for line in filter(str.strip, file):
@@ -148,6 +153,13 @@ def main() -> None:
     source = Path(words[0]) if words else AIRPORTS
     if not source.is_file():
         sys.exit(f"no such file: {source}")
+    try:
+        for _ in records(source, words[1] if len(words) > 1 else None):
+            pass
+    except UnicodeDecodeError:
+        sys.exit(f"{source} is not UTF-8 text")
+    except ValueError as e:
+        sys.exit(f"{source} cannot be read: {e}")
     key = words[1] if len(words) == 2 else (None if words else "iata")
     with tempfile.TemporaryDirectory(prefix="pk-demo-") as home:
         run(source, key, Path(home))
