@@ -1,11 +1,11 @@
-"""Whom a command waits for: a line on the terminal where a broker does not answer for a while, gone once there is more to say.
+"""Whom a command waits for: a line on the terminal where a broker does not answer for a while, gone once there is more to say;
+and that a change is still being made, where that takes longer than a moment.
 
 A process that was stopped, or a host that swaps, takes connections and requests and answers none of them. Commands give
 such brokers time; whoever sits before the terminal is to know why nothing happens.
 """
 
 import os
-import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +15,7 @@ from pk.cli.context import Context, Handler, join
 from pk.net.client.results import Node
 
 _AFTER_S: Final = 2.0
+_WORKING_AFTER_S: Final = 1.0
 _EVERY_S: Final = 0.25
 
 OWN_WORDS: Final = frozenset(
@@ -54,10 +55,14 @@ def telling(handler: Handler, path: Sequence[str]) -> Handler:
 
 async def _tell(context: Context) -> None:
     assert context.session is not None
-    began = time.monotonic()
+    changes = "yes" in context.args.values()
+    began = trio.current_time()
     while not context.spoke:
+        passed_s = trio.current_time() - began
         if silent := context.session.silent(_AFTER_S):
-            context.whisper(_waits_for(silent, time.monotonic() - began))
+            context.whisper(_waits_for(silent, passed_s))
+        elif changes and passed_s >= _WORKING_AFTER_S:
+            context.whisper(f"Working, {passed_s:.0f} s; Ctrl-C stops.")
         await trio.sleep(_EVERY_S)
 
 

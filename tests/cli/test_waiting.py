@@ -1,0 +1,41 @@
+"""What a terminal shows while a command has said nothing yet."""
+
+import io
+
+import trio
+import trio.testing
+
+from pk.cli.context import Context, Streams
+from pk.cli.grammar import parse
+from pk.cli.session import open_session
+from pk.cli.tree import ROOT
+from pk.cli.waiting import telling
+
+
+def shown(line: str, for_s: float) -> str:
+    """What `line` shows on standard error, a terminal, while it works for so long."""
+    said = io.StringIO()
+    parsed = parse(ROOT, line.split())
+
+    async def work(context: Context) -> None:
+        await trio.sleep(for_s)
+
+    async def main() -> None:
+        async with open_session() as session:
+            streams = Streams(err=said)
+            streams.err_terminal = True
+            await telling(work, parsed.path)(Context(parsed.args, parsed.path, streams, session))
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    return said.getvalue()
+
+
+def test_a_change_that_takes_long_says_that_it_works() -> None:
+    said = shown("topics create big -p 10000", 2.1)
+    assert "Working, 1 s; Ctrl-C stops." in said and "Working, 2 s; Ctrl-C stops." in said
+    assert said.endswith("\r\x1b[K"), "the line is gone at the end"
+
+
+def test_what_is_quick_or_only_looks_says_nothing() -> None:
+    assert shown("topics create small", 0.9) == ""
+    assert shown("topics list", 5) == ""
