@@ -99,6 +99,18 @@ PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
         "silent",
         "broker 1, which leads it, does not answer",
     ),
+    "full disk": (
+        partition(by_broker=replicas() | {1: replicas()[1]._replace(full_directory="/d1")}),
+        "unwritable",
+        "the disk of broker 1 is full (/d1).",
+    ),
+    "full disk, no log": (
+        partition(
+            by_broker=replicas() | {1: replicas()[1]._replace(full_directory="/d1", held=False)}
+        ),
+        "unwritable",
+        "the disk of broker 1 is full (/d1), and holds no log of it.",
+    ),
     "led by another": (partition(leader=2), "led-by-another", "its preferred replica, 1"),
     "behind": (
         partition(isr=(1, 2), by_broker=slow(400, 800), between_s=2.0),
