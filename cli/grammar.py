@@ -129,7 +129,7 @@ class Command:
     """A leaf: what it takes, and the function that runs it as "module:function" (imported only then).
 
     A `blocking` command is a plain function and runs without an event loop. `shows` and `rows` are the shapes of its JSON
-    (see `pk.cli.schema`): every command with -f has them.
+    (see `pk.cli.output.schema`): every command with -f has them.
     """
 
     __slots__ = (
@@ -268,7 +268,7 @@ def _meant(word: str, known: Iterable[str]) -> str:
 
 
 def _apache(word: str) -> str | None:
-    from pk.cli.apache_names import here
+    from pk.cli.command_line.apache_scripts import here
 
     found = here(word)
     return f"; here that is `pk {found}`" if found else None
@@ -338,7 +338,7 @@ def convert(option: Option | Argument, name: str, text: str) -> Any:
 def _plain(key: str, value: str) -> str:
     if value[-1:].isdecimal():  # spares most commands an import
         return value
-    from pk.cli.config_units import plain_value
+    from pk.cli.config_keys.units import plain_value
 
     try:
         return plain_value(key, value)

@@ -4,7 +4,7 @@ runs, trio among it. `tests/cli/test_startup.py` counts what is imported.
 
 import sys
 
-from pk.cli.interruption import die_at_exit_of_interrupt, end_on_interrupt
+from pk.cli.runtime.interruption import die_at_exit_of_interrupt, end_on_interrupt
 
 TYPE_CHECKING = False  # `typing` takes longer to import than all that is imported here
 if TYPE_CHECKING:
@@ -26,17 +26,17 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    from pk.cli.exits import Exit
+    from pk.cli.runtime.exits import Exit
 
     if sys.platform == "win32":
         sys.stderr.write("pk runs on Linux and macOS; on Windows, run it inside WSL.\n")
         return Exit.FAILED
     if words[:1] == ["__complete"]:
-        from pk.cli.cached_names import answer
+        from pk.cli.command_line.completion.outside_shell import answer
 
         return _print(answer(words[1:], fetch=True))
     if words[:1] == ["__refresh"]:
-        from pk.cli.refresh import refresh
+        from pk.cli.command_line.completion.name_refresh import refresh
 
         return refresh()
     from pk.cli.grammar import UsageError, parse
@@ -49,7 +49,7 @@ def _run(words: list[str]) -> int:
     if not parsed.path and parsed.args.version:
         return _print(_version())
     if parsed.wants_help:
-        from pk.cli.help import help_text
+        from pk.cli.command_line.help import help_text
 
         return _print(help_text(parsed.node, parsed.typed))
     from pk.cli.run import run_command
@@ -95,7 +95,7 @@ def _write_whole() -> None:
 
 
 def _print(text: str) -> int:
-    from pk.cli.exits import Exit
+    from pk.cli.runtime.exits import Exit
 
     try:
         sys.stdout.write(text)
@@ -123,12 +123,12 @@ def _flushed(code: int) -> int:
 
 def usage(error: "UsageError") -> int:
     """Says what is wrong with the command line."""
-    from pk.cli.exits import Exit
+    from pk.cli.runtime.exits import Exit
 
     help_words = " ".join(("pk", *error.path, "--help"))
     text = f"{error}.  (`{help_words}` shows what there is.)".replace("?.  ", "?  ")
     if sys.stderr.isatty():
-        from pk.cli.context import Streams
+        from pk.cli.runtime.context import Streams
 
         text = Streams().folded(text.replace(".  (", ". (").replace("?  (", "? ("))
     sys.stderr.write(f"{text}\n")

@@ -5,10 +5,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from pk.cli.context import Context, Streams
-from pk.cli.exits import CommandError, Exit
 from pk.cli.grammar import Command, Parsed
-from pk.cli.interruption import RaisingInterrupts
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.runtime.interruption import RaisingInterrupts
 
 
 def load(command: Command) -> Callable[[Context], Any]:
@@ -26,27 +26,27 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
     if values.get("format") == "schema":
         return _schema_shower(parsed)
     if any(values.get(name) for name in ("format", "columns", "sort", "where")):
-        from pk.cli.asked_look import check_look
+        from pk.cli.output.output_options import check_look
 
         check_look(parsed)
     handler = once = load(parsed.node)
     seconds, how = values.get("watch_s"), values.get("trace")
     if seconds is not None:
-        from pk.cli.watching import watch
+        from pk.cli.output.watch import watch
 
         handler = lambda context: watch(context, once, seconds)
     if parsed.node.blocking:
         return handler
     if any(option.dest == "profile" for option in parsed.node.options):
-        from pk.cli.guards import guarded
+        from pk.cli.runtime.guards import guarded
 
         handler = guarded(handler)
     if seconds is None:
-        from pk.cli.waiting import telling
+        from pk.cli.runtime.slow_answer import telling
 
         handler = telling(handler, parsed.path)
     if how is not None:
-        from pk.cli.trace import traced
+        from pk.cli.runtime.trace import traced
 
         handler = traced(handler, how)
     return handler
@@ -56,7 +56,7 @@ def _schema_shower(parsed: Parsed) -> Callable[[Context], Any]:
     def show(context: Context) -> None:
         import json
 
-        from pk.cli.schema import schema_of
+        from pk.cli.output.schema import schema_of
 
         context.write(json.dumps(schema_of(parsed), indent=2).encode() + b"\n")
 
@@ -75,7 +75,7 @@ def run_command(parsed: Parsed, streams: Streams | None = None) -> int:
     try:
         handler = handler_of(parsed)
         if not parsed.node.blocking:
-            from pk.cli.connect import run
+            from pk.cli.runtime.connect import run
 
             once, handler = handler, lambda context: run(once, context)
         with RaisingInterrupts():
@@ -96,7 +96,7 @@ def _refresh_names(parsed: Parsed, context: Context) -> None:
     dests = {option.dest for option in parsed.node.options}
     if "bootstrap_server" not in dests or context.session is None:
         return
-    from pk.cli.refresh import refresh_soon
+    from pk.cli.command_line.completion.name_refresh import refresh_soon
 
     changed = not dests.isdisjoint(("yes", "dry_run")) and not parsed.args.values().get("dry_run")
     refresh_soon(context.settings.bootstrap, parsed.args.values(), changed=changed)
@@ -108,7 +108,7 @@ def report(context: Context, error: BaseException) -> int:
         found: BaseException = error
         code, text = error.code, str(error)
     else:
-        from pk.cli.failures import exit_code, leaf, sentence
+        from pk.cli.runtime.failures import exit_code, leaf, sentence
 
         found = leaf(error)
         if isinstance(found, BrokenPipeError):

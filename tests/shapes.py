@@ -7,7 +7,7 @@ from typing import Any
 import jsonschema
 
 from pk.cli.grammar import Command, parse
-from pk.cli.schema import schema_of
+from pk.cli.output.schema import schema_of
 from pk.cli.tree import ROOT
 
 

@@ -1,0 +1,1 @@
+"""What `pk doctor` and `pk why` know about what goes wrong."""

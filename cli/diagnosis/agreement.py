@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
@@ -16,6 +15,7 @@ from pk.cli.diagnosis.picture import (
     partitions_counted,
 )
 from pk.cli.diagnosis.readers import duration
+from pk.cli.runtime.context import count, join, place_name
 
 _METADATA_LAG = 1000
 """A node that lacks more metadata records than this is behind."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 
-from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
@@ -11,7 +10,8 @@ from pk.cli.diagnosis.picture import (
     Picture,
     partitions_counted,
 )
-from pk.cli.output import show_bytes
+from pk.cli.output.formats import show_bytes
+from pk.cli.runtime.context import count, join, place_name
 
 _SKEWED = 1.5
 """A broker with more than so many times its share carries too much."""

@@ -7,11 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import trio
 
-from pk.cli.commands.features import common_range, release_of
-from pk.cli.commands.reassign_state import describe_nodes, running_reassignments
-from pk.cli.commands.throttles import describe as describe_throttles
-from pk.cli.commands.throttles import everything, read_throttles
-from pk.cli.context import place_name
+from pk.cli.cluster.reassignments import describe_nodes, running_reassignments
+from pk.cli.cluster.throttles import describe as describe_throttles
+from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.diagnosis import checks as c
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.picture import (
@@ -26,8 +24,10 @@ from pk.cli.diagnosis.picture import (
     Topic,
 )
 from pk.cli.diagnosis.readers import horizon_ms, retention_ms
-from pk.cli.failures import phrase
-from pk.cli.resolve import now_ms
+from pk.cli.nouns.cluster.features import common_range, release_of
+from pk.cli.positions.resolve import now_ms
+from pk.cli.runtime.context import place_name
+from pk.cli.runtime.failures import phrase
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pk.cli.context import count, join, place_name
+from pk.cli.runtime.context import count, join, place_name
 from pk.core.values import TopicPartition
 
 ERROR: Final = "error"

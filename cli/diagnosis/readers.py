@@ -7,7 +7,6 @@ left that is told, a lower bound. Under retention.bytes there is no such bound, 
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
@@ -21,6 +20,7 @@ from pk.cli.diagnosis.picture import (
     number,
     topics_counted,
 )
+from pk.cli.runtime.context import count, join, place_name
 from pk.core.values import TopicPartition
 
 HOUR_MS = 3_600_000

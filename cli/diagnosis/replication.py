@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 
-from pk.cli.context import count, join, place_name
 from pk.cli.diagnosis.picture import (
     ERROR,
     NOTE,
@@ -15,6 +14,7 @@ from pk.cli.diagnosis.picture import (
     topic_words,
     topics_counted,
 )
+from pk.cli.runtime.context import count, join, place_name
 from pk.core.values import TopicPartition
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pk.cli.context import join
 from pk.cli.diagnosis.explain import Evidence, Explanation
 from pk.cli.diagnosis.picture import brokers_named
 from pk.cli.diagnosis.readers import duration
-from pk.cli.output import show_bytes
+from pk.cli.output.formats import show_bytes
+from pk.cli.runtime.context import join
 
 LAYERS: Final = {
     "TOPIC": "set on the topic",

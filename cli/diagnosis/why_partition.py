@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pk.cli.diagnosis.explain import Evidence, Explanation
 from pk.cli.diagnosis.picture import brokers_named
 from pk.cli.diagnosis.readers import duration
-from pk.cli.times import show_time
+from pk.cli.positions.times import show_time
 
 
 class ReplicaFacts(NamedTuple):

@@ -1,0 +1,1 @@
+"""`pk shell`: the command tree, interactively."""

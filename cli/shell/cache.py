@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
-from pk.cli.commands.reassign_state import running_reassignments
-from pk.cli.complete import Candidate
-from pk.cli.context import count
-from pk.cli.names import (
+from pk.cli.cluster.reassignments import running_reassignments
+from pk.cli.command_line.completion.candidates import Candidate
+from pk.cli.command_line.completion.name_cache import (
     partitions_meaning,
     recall,
     recall_configs,
     recall_meanings,
     remember_configs,
 )
-from pk.cli.refresh import Seen, fetch, keep, keep_members, set_configs
-from pk.cli.session import Session
-from pk.cli.settings import Settings
+from pk.cli.command_line.completion.name_refresh import Seen, fetch, keep, keep_members, set_configs
+from pk.cli.runtime.context import count
+from pk.cli.runtime.session import Session
+from pk.cli.runtime.settings import Settings
 from pk.core.errors import KafkaError, ProtocolError
 from pk.net.client.errors import ClientError
 from pk.net.client.results import ConfigResource, ResourceType
@@ -193,7 +193,7 @@ class Cache:
         self._used = now
 
     def names(self, kind: str) -> Iterable[Candidate]:
-        """Part of `pk.cli.complete.Names`."""
+        """Part of `pk.cli.command_line.completion.candidates.Names`."""
         if kind == "bootstrap":
             return [Candidate(a, f"broker {b}") for b, a in self.brokers.items() if a]
         if kind.endswith("-config"):
@@ -204,7 +204,7 @@ class Cache:
         return self._lists.get(kind, ())
 
     def configs(self, kind: str, name: str) -> Mapping[str, str]:
-        """Part of `pk.cli.complete.Names`: what is known now; what is not, or is old, is asked for."""
+        """Part of `pk.cli.command_line.completion.candidates.Names`: what is known now; what is not, or is old, is asked for."""
         if kind not in _TYPES or (kind == "broker" and not name.isdigit()):
             return {}
         at, known = self._configs.get((kind, name), (-_CONFIGS_S, {}))
@@ -214,7 +214,7 @@ class Cache:
         return known
 
     def current(self, kind: str) -> str | None:
-        """Part of `pk.cli.complete.Names`."""
+        """Part of `pk.cli.command_line.completion.candidates.Names`."""
         return self.topic if kind == "topic" else self.group if kind == "group" else None
 
     @property

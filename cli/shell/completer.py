@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from pk.cli.complete import Candidate, matching
+from pk.cli.command_line.completion.candidates import Candidate, matching
 from pk.cli.grammar import Group
 from pk.cli.shell.cache import Cache
-from pk.cli.shell.own_words import NOT_HERE
+from pk.cli.shell.shell_commands import NOT_HERE
 from pk.cli.shell.words import is_after_output, parted, quoted
 
 OWN_WORDS = (
@@ -119,7 +119,7 @@ class ShellCompleter(Completer):
         if len(words) > 2:
             return ()
         if words[1] == "profile":
-            from pk.cli.complete import profiles
+            from pk.cli.command_line.completion.candidates import profiles
 
             return profiles()
         return self._cache.names(words[1])

@@ -2,7 +2,7 @@
 
 The terminal belongs to the main thread (prompt_toolkit). A command is handed over, and the main thread waits for its end.
 Signals reach the main thread alone, so Ctrl-C is its business; here is what it may do to a command that runs: the command
-hears of it where it listens (`pk.cli.commands.interrupts`), and else its scope is cancelled. The third one gives up on a
+hears of it where it listens (`pk.cli.terminal.signals`), and else its scope is cancelled. The third one gives up on a
 command that does neither: it is left behind, cancelled, and the prompt comes back.
 """
 
@@ -12,14 +12,14 @@ from typing import Self
 
 import trio
 
-from pk.cli.commands.interrupts import RELAY, Relay
-from pk.cli.connect import run_loop
-from pk.cli.context import Context, Handler
-from pk.cli.exits import Exit
-from pk.cli.failures import leaf
-from pk.cli.left_behind import tell_left_throttles
+from pk.cli.cluster.leftover_throttles import tell_left_throttles
 from pk.cli.run import report
-from pk.cli.session import Session, open_session
+from pk.cli.runtime.connect import run_loop
+from pk.cli.runtime.context import Context, Handler
+from pk.cli.runtime.exits import Exit
+from pk.cli.runtime.failures import leaf
+from pk.cli.runtime.session import Session, open_session
+from pk.cli.terminal.signals import RELAY, Relay
 from pk.net.client.errors import ConnectFailed, Disconnected, NoBrokers
 
 Background = Callable[[Session], Awaitable[None]]

@@ -14,21 +14,21 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from pk.cli.context import Context, Streams
-from pk.cli.escapes import escaped_lines
-from pk.cli.exits import CommandError, Exit
+from pk.cli.command_line.completion.name_refresh import CONNECTING
+from pk.cli.command_line.help import help_text
 from pk.cli.grammar import Command, Parsed, UsageError, nearest, parse
-from pk.cli.help import help_text
 from pk.cli.main import usage
-from pk.cli.refresh import CONNECTING
 from pk.cli.run import handler_of
-from pk.cli.settings import Settings, settings_of
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.runtime.settings import Settings, settings_of
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.engine import Engine, Job, told
-from pk.cli.shell.own_words import HELP, NOT_HERE
 from pk.cli.shell.paging import HeldError, HeldOutput
+from pk.cli.shell.shell_commands import HELP, NOT_HERE
 from pk.cli.shell.words import Line, split_commands, split_line
-from pk.cli.suspending import heeding
+from pk.cli.terminal.escapes import escaped_lines
+from pk.cli.terminal.suspend import heeding
 from pk.cli.tree import ROOT
 from pk.net.endings import drop_dead_terminal, ending_signals
 
@@ -316,7 +316,7 @@ class Shell:
 
     def filled(self, words: list[str]) -> list[str]:
         """`words` with the topic or group of `use` where the command takes one and none is named."""
-        from pk.cli.complete import locate
+        from pk.cli.command_line.completion.candidates import locate
 
         place = locate(ROOT, words)
         node = place.node
@@ -357,7 +357,7 @@ def _watched(
 ) -> Callable[[Context], Any]:
     import trio
 
-    from pk.cli.watching import watch
+    from pk.cli.output.watch import watch
 
     async def once(context: Context) -> None:
         await trio.to_thread.run_sync(handler, context, abandon_on_cancel=True)

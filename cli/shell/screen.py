@@ -7,10 +7,10 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from pk.cli.paths import make_user_dir
+from pk.cli.runtime.paths import make_user_dir
 from pk.cli.shell.lines import raise_interrupt
 from pk.cli.shell.words import joined
-from pk.cli.typed_lines import wait_for_input
+from pk.cli.terminal.stdin import wait_for_input
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application

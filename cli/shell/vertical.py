@@ -2,9 +2,9 @@ r"""`\G`: a result with a line for each value, for rows that are too wide to be 
 
 from typing import Any
 
-from pk.cli.context import Context
-from pk.cli.escapes import escaped_lines
-from pk.cli.output import Column, Document, Listing, Look, narrow, plain, title
+from pk.cli.output.formats import Column, Document, Listing, Look, narrow, plain, title
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.escapes import escaped_lines
 
 
 def vertical(listing: Listing, look: Look) -> bytes:

@@ -16,7 +16,7 @@ BROKERS = Group(
             "list",
             "ls",
             help="The brokers, what they hold, and which one is the controller.",
-            handler="pk.cli.commands.brokers:list_brokers",
+            handler="pk.cli.nouns.brokers.brokers:list_brokers",
             shows=(
                 "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
                 "log_bytes:int? fenced:bool? supports? metadata_offset:int? usable_bytes:int?"
@@ -27,7 +27,7 @@ BROKERS = Group(
         Command(
             "describe",
             help="Address, rack, features, log directories and own configs of brokers.",
-            handler="pk.cli.commands.brokers:describe",
+            handler="pk.cli.nouns.brokers.brokers:describe",
             shows=(
                 "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
                 "log_bytes:int? fenced:bool? supports? metadata_offset:int? usable_bytes:int? "
@@ -48,7 +48,7 @@ BROKERS = Group(
             "logdirs",
             "log-dirs",
             help="Log directories: room on their disks, and what lies in them.",
-            handler="pk.cli.commands.brokers:logdirs",
+            handler="pk.cli.nouns.brokers.brokers:logdirs",
             shows={
                 "": (
                     "broker:int path state replicas:int bytes:int total_bytes:int? usable_bytes:int? "
@@ -91,7 +91,7 @@ CLUSTER = Group(
         Command(
             "describe",
             help="Its id, brokers, controller, topics, partitions and their health.",
-            handler="pk.cli.commands.cluster:describe",
+            handler="pk.cli.nouns.cluster.cluster:describe",
             shows=(
                 "cluster_id? controller_id:int? topics:int partitions:int "
                 "under_replicated:int offline:int brokers:[{broker:int host? port:int? rack? "
@@ -107,7 +107,7 @@ CLUSTER = Group(
         Command(
             "health",
             help="What is wrong, and why; exit code 1 when something is.",
-            handler="pk.cli.commands.health:health",
+            handler="pk.cli.nouns.cluster.health:health",
             shows="healthy:bool problems:int warnings:int checks:[{check state what next?}]",
             rows="check state what next?",
             options=(*WATCHABLE, *CONNECTION),
@@ -116,7 +116,7 @@ CLUSTER = Group(
         Command(
             "quorum",
             help="Who is controller, and how far each node has followed the metadata log.",
-            handler="pk.cli.commands.cluster:quorum",
+            handler="pk.cli.nouns.cluster.cluster:quorum",
             shows=(
                 "cluster_id? leader_id:int leader_epoch:int high_watermark:int lag_max:int? "
                 "snapshot_offset:int? snapshot_age_ms:int? nodes:[{node:int role "
@@ -133,7 +133,7 @@ CLUSTER = Group(
         Command(
             "features",
             help="Features: list, upgrade, downgrade.",
-            handler="pk.cli.commands.features:features",
+            handler="pk.cli.nouns.cluster.features:features",
             shows={
                 "": "feature level:int name? min_supported:int? max_supported:int? epoch:int? note?",
                 "action=upgrade|downgrade|disable": "feature from:int to:int result error?",

@@ -117,7 +117,7 @@ WATCH = Option(
     help="Look again every so many seconds (2) and light up what changed; Ctrl-C ends.",
 )
 WATCHABLE = (*LISTING, WATCH)
-"""What a command takes that shows something and changes nothing: `pk.cli.watching` runs it again and again."""
+"""What a command takes that shows something and changes nothing: `pk.cli.output.watch` runs it again and again."""
 
 YES = Option("-y", "--yes", "--force", help="Do not ask.")
 DRY_RUN = Option("-d", "--dry-run", help="Say what would be done, and do nothing.")

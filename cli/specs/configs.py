@@ -38,7 +38,7 @@ CONFIGS = Group(
             "list",
             "ls",
             help="What has configs that were set.",
-            handler="pk.cli.commands.configs:list_resources",
+            handler="pk.cli.nouns.configs.configs:list_resources",
             shows="name type",
             arguments=(
                 Argument("TYPE", optional=True, help="Only this type.", complete="entity-type"),
@@ -49,7 +49,7 @@ CONFIGS = Group(
         Command(
             "describe",
             help="Config values and where each comes from.",
-            handler="pk.cli.commands.configs:describe",
+            handler="pk.cli.nouns.configs.configs:describe",
             shows={
                 "": "resource name value? source type read_only:bool sensitive:bool synonyms:<str?>",
                 "docs": (
@@ -90,7 +90,7 @@ CONFIGS = Group(
             "alter",
             "set",
             help="Set, extend or remove configs.",
-            handler="pk.cli.commands.config_changes:alter",
+            handler="pk.cli.nouns.configs.alter:alter",
             shows="resource name from? to? result error?",
             arguments=_RESOURCE,
             options=(
@@ -156,7 +156,7 @@ CONFIGS = Group(
         Command(
             "edit",
             help="Open the configs of one thing in $EDITOR; what differs is shown, asked for, and changed.",
-            handler="pk.cli.commands.config_edit:edit",
+            handler="pk.cli.nouns.configs.edit:edit",
             shows="resource name from? to? result error?",
             arguments=_RESOURCE,
             options=(

@@ -17,7 +17,7 @@ from pk.cli.specs.common import (
 CP = Command(
     "cp",
     help="Copy records from topics to a topic, of this cluster or another.",
-    handler="pk.cli.commands.cp:copy",
+    handler="pk.cli.nouns.cp.cp:copy",
     arguments=(
         Argument(
             "SOURCE",

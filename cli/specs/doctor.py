@@ -41,7 +41,7 @@ CHECK_NAMES = (
 DOCTOR = Command(
     "doctor",
     help="What is wrong with the cluster or soon will be, each with a command that mends it.",
-    handler="pk.cli.commands.doctor:doctor",
+    handler="pk.cli.nouns.doctor.doctor:doctor",
     options=(
         Option(
             "--check",
@@ -78,7 +78,7 @@ _PARTITION_WHY = Command(
     "partition",
     "partitions",
     help="Why a partition is under-replicated, offline or below min.insync.replicas.",
-    handler="pk.cli.commands.why_partition:why_partition",
+    handler="pk.cli.nouns.why.partition:why_partition",
     arguments=(
         Argument(
             "PARTITION",
@@ -96,7 +96,7 @@ _LAG_WHY = Command(
     "lag",
     "group",
     help="Why a group lags: stopped, stuck, rebalancing, idle members, skew, no commits.",
-    handler="pk.cli.commands.why_lag:why_lag",
+    handler="pk.cli.nouns.why.lag:why_lag",
     arguments=(Argument("GROUP", help="The group.", complete="group"),),
     options=(
         GROUP_NAMED,
@@ -120,7 +120,7 @@ _CONFIG_WHY = Command(
     "config",
     "configs",
     help="Why a config has the value it has: the layer that won, and those beneath.",
-    handler="pk.cli.commands.why_config:why_config",
+    handler="pk.cli.nouns.why.config:why_config",
     arguments=(
         Argument("NAME", help="A topic; with --type, a broker's id or a group.", complete="topic"),
         Argument("KEY", help="The config's key.", complete="config-key"),

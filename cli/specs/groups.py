@@ -110,7 +110,7 @@ _LIST = Command(
     "list",
     "ls",
     help="The groups of the cluster.",
-    handler="pk.cli.commands.groups:list_groups",
+    handler="pk.cli.nouns.groups.groups:list_groups",
     arguments=(
         Argument(
             "PATTERN",
@@ -157,7 +157,7 @@ _LIST = Command(
 _DESCRIBE = Command(
     "describe",
     help="State, members, committed offsets and lag of groups.",
-    handler="pk.cli.commands.groups:describe",
+    handler="pk.cli.nouns.groups.groups:describe",
     arguments=(_SOME,),
     options=(
         _GROUP,
@@ -187,7 +187,7 @@ _DESCRIBE = Command(
 _LAG = Command(
     "lag",
     help="How far groups are behind: records, time, whether they catch up and when.",
-    handler="pk.cli.commands.groups_lag:lag",
+    handler="pk.cli.nouns.groups.lag:lag",
     arguments=(
         Argument(
             "GROUP",
@@ -243,7 +243,7 @@ _LAG = Command(
 _MEMBERS_COMMAND = Command(
     "members",
     help="The members of groups: who, from where, and what each is assigned.",
-    handler="pk.cli.commands.groups:members",
+    handler="pk.cli.nouns.groups.groups:members",
     arguments=(
         Argument(
             "GROUP",
@@ -261,7 +261,7 @@ _MEMBERS_COMMAND = Command(
 _REMOVE_MEMBERS = Command(
     "remove-members",
     help="Remove members from a group: static ones that are gone for good, or one that is stuck.",
-    handler="pk.cli.commands.groups_members:remove",
+    handler="pk.cli.nouns.groups.remove_members:remove",
     arguments=(_ONE,),
     options=(
         _GROUP,
@@ -301,7 +301,7 @@ _REMOVE_MEMBERS = Command(
 _WATCH = Command(
     "watch",
     help="Stay, and show each rebalance of a group: who joins and leaves, what moves, how long it pauses.",
-    handler="pk.cli.commands.groups_watch:watch",
+    handler="pk.cli.nouns.groups.watch:watch",
     arguments=(_ONE,),
     options=(
         _GROUP,
@@ -333,7 +333,7 @@ _RESET = Command(
     "reset-offsets",
     "seek",
     help="Move the committed offsets of a group; shown before it is done.",
-    handler="pk.cli.commands.reset:reset_offsets",
+    handler="pk.cli.nouns.groups.reset_offsets:reset_offsets",
     arguments=(_SOME,),
     options=(
         _GROUP,
@@ -373,7 +373,7 @@ _RESET = Command(
 _UNDO = Command(
     "undo",
     help="Put committed offsets back as they were before a reset or a deletion.",
-    handler="pk.cli.commands.undo:undo_groups",
+    handler="pk.cli.nouns.undo.undo:undo_groups",
     arguments=(UNDO_ID,),
     options=(ANYWAY, *CHANGE, *LISTING, *CONNECTION),
     examples=("pk groups undo",),
@@ -385,7 +385,7 @@ _DELETE = Command(
     "delete",
     "rm",
     help="Delete groups that have no members, with all their offsets.",
-    handler="pk.cli.commands.groups:delete",
+    handler="pk.cli.nouns.groups.groups:delete",
     arguments=(_SOME,),
     options=(_GROUP, _ALL_GROUPS, _TIMEOUT, *CHANGE, *LISTING, *CONNECTION),
     examples=("pk groups delete billing --dry-run",),
@@ -396,7 +396,7 @@ _DELETE = Command(
 _DELETE_OFFSETS = Command(
     "delete-offsets",
     help="Delete committed offsets of a group for topics that it does not read.",
-    handler="pk.cli.commands.groups:delete_offsets",
+    handler="pk.cli.nouns.groups.groups:delete_offsets",
     arguments=(_ONE,),
     options=(_GROUP, PARTITIONS_OF_TOPICS, _TIMEOUT, *CHANGE, *LISTING, *CONNECTION),
     examples=("pk groups delete-offsets billing -t orders:0,1 --dry-run",),

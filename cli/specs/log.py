@@ -36,7 +36,7 @@ _INDEXES_ONLY = Option(
 DUMP = Command(
     "dump",
     help="Show what files hold: batches, records, indexes, producers, epochs, checkpoints, metadata.",
-    handler="pk.cli.commands.log_dump:dump",
+    handler="pk.cli.nouns.log.dump:dump",
     shows="...",
     blocking=True,
     arguments=(
@@ -132,7 +132,7 @@ DUMP = Command(
 VERIFY = Command(
     "verify",
     help="Check files: every batch's CRC, offsets, records, epochs, and every index entry; exit 1 if something is wrong.",
-    handler="pk.cli.commands.log_verify:verify_command",
+    handler="pk.cli.nouns.log.verify:verify_command",
     shows="file position:int? offset:int? what",
     blocking=True,
     arguments=(
@@ -151,7 +151,7 @@ VERIFY = Command(
 CAT = Command(
     "cat",
     help="Records straight out of the files, with the positions and formats of console-consumer.",
-    handler="pk.cli.commands.log_cat:cat",
+    handler="pk.cli.nouns.log.cat:cat",
     blocking=True,
     arguments=(
         Argument(
@@ -202,7 +202,7 @@ CAT = Command(
 ADOPT = Command(
     "adopt",
     help="Take over the topics of a data directory that Apache Kafka wrote.",
-    handler="pk.cli.commands.log_adopt:adopt",
+    handler="pk.cli.nouns.log.adopt:adopt",
     shows="topic partitions:int bytes:int topic_id? configs:<str>",
     arguments=(
         Argument(

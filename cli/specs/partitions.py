@@ -15,7 +15,7 @@ _INTERNAL = Option("-i", "--internal", help="Internal topics too, where no topic
 ISR = Command(
     "isr",
     help="Every partition's replicas, in-sync replicas, leader, and how far each replica is behind.",
-    handler="pk.cli.commands.isr:isr",
+    handler="pk.cli.nouns.isr.isr:isr",
     shows={
         "": (
             "topic partition:int leader:int? leader_epoch:int replicas:[int] isr:[int] "
@@ -64,7 +64,7 @@ PARTITIONS = Group(
             "list",
             "ls",
             help="Partitions with leader, replicas, in-sync replicas and what ails them.",
-            handler="pk.cli.commands.partitions:list_partitions",
+            handler="pk.cli.nouns.partitions.partitions:list_partitions",
             shows=(
                 "topic partition:int leader:int? preferred_leader:int? replicas:[int] isr:[int] "
                 "min_isr:int? state out_of_sync:[int] leader_epoch:int elr:[int]? "
@@ -108,7 +108,7 @@ PARTITIONS = Group(
             "elect-leaders",
             "elect",
             help="Make the preferred replicas lead, or any live one where all in sync are lost.",
-            handler="pk.cli.commands.elections:elect_leaders",
+            handler="pk.cli.nouns.partitions.elect_leaders:elect_leaders",
             shows="topic partition:int from:int? to:int? isr:[int] result error?",
             arguments=(
                 Argument(

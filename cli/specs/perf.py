@@ -176,7 +176,7 @@ PERF = Group(
             "produce",
             "producer",
             help="How fast records are acknowledged, and how long each takes.",
-            handler="pk.cli.commands.perf:produce",
+            handler="pk.cli.nouns.perf.perf:produce",
             arguments=(_WORDS,),
             options=(
                 *_WHERE,
@@ -206,7 +206,7 @@ PERF = Group(
             "consume",
             "consumer",
             help="How fast records are read.",
-            handler="pk.cli.commands.perf:consume",
+            handler="pk.cli.nouns.perf.perf:consume",
             arguments=(_WORDS,),
             options=(
                 *_WHERE,
@@ -254,7 +254,7 @@ PERF = Group(
             "e2e",
             "end-to-end",
             help="How long records take from when they were due to when they are read.",
-            handler="pk.cli.commands.perf:end_to_end",
+            handler="pk.cli.nouns.perf.perf:end_to_end",
             arguments=(_WORDS,),
             options=(
                 *_WHERE,

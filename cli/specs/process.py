@@ -21,7 +21,7 @@ _PROPERTIES_FILE = Option(
 UP = Command(
     "up",
     help="Start one broker or several on this machine, in the foreground; Ctrl-C drains them.",
-    handler="pk.cli.commands.up:up",
+    handler="pk.cli.up.up:up",
     options=(
         Option(
             "--brokers",
@@ -94,7 +94,7 @@ def _of_cluster(verb: str, help: str) -> Command:
     return Command(
         verb,
         help=help,
-        handler=f"pk.cli.commands.broker:{verb}",
+        handler=f"pk.cli.nouns.broker.broker:{verb}",
         arguments=(_NODE,),
         options=(_CLUSTER, _TIMEOUT, YES, DEBUG),
         examples=(f"pk broker {verb} 2",),
@@ -110,7 +110,7 @@ BROKER = Group(
         Command(
             "start",
             help="Start a broker; in the foreground unless --detach is given.",
-            handler="pk.cli.commands.broker:start",
+            handler="pk.cli.nouns.broker.broker:start",
             arguments=(_NODE_OR_NONE,),
             options=(
                 _PROPERTIES_FILE,
@@ -138,7 +138,7 @@ BROKER = Group(
         Command(
             "stop",
             help="Drain and stop a detached broker, or one of a cluster.",
-            handler="pk.cli.commands.broker:stop",
+            handler="pk.cli.nouns.broker.broker:stop",
             arguments=(_NODE_OR_NONE,),
             options=(
                 _PROPERTIES_FILE,
@@ -160,7 +160,7 @@ BROKER = Group(
         Command(
             "status",
             help="Whether a detached broker runs; without options, how the nodes of the running cluster are.",
-            handler="pk.cli.commands.broker:status",
+            handler="pk.cli.nouns.broker.broker:status",
             shows=(
                 "directory running:bool~ pid:int? log:str?~ node:int~ role~ state~ address:str?~ "
                 "starts:int~"
@@ -210,7 +210,7 @@ SHELL = Command(
 HELP = Command(
     "help",
     help="Help on a command, or a page: positions, formats, exit-codes, errors, configs, profiles, trace, fake.",
-    handler="pk.cli.commands.help:show_help",
+    handler="pk.cli.nouns.help.help:show_help",
     arguments=(
         Argument(
             "WORD",
@@ -241,7 +241,7 @@ HELP = Command(
 COMPLETION = Command(
     "completion",
     help="Print the completion script for a shell.",
-    handler="pk.cli.commands.completion:completion",
+    handler="pk.cli.nouns.completion.completion:completion",
     arguments=(Argument("SHELL", help="bash, zsh or fish.", complete="shell"),),
     blocking=True,
     examples=("source <(pk completion bash)",),
@@ -264,7 +264,7 @@ PROFILE = Group(
             "list",
             "ls",
             help="The profiles there are.",
-            handler="pk.cli.commands.profile:list_profiles",
+            handler="pk.cli.nouns.profile.profile:list_profiles",
             shows=_PROFILE_SHAPE,
             examples=("pk profile list",),
             options=(*LISTING, DEBUG),
@@ -274,7 +274,7 @@ PROFILE = Group(
             "show",
             "describe",
             help="One profile, and what a command would take from it.",
-            handler="pk.cli.commands.profile:show",
+            handler="pk.cli.nouns.profile.profile:show",
             arguments=(
                 Argument(
                     "NAME",
@@ -292,7 +292,7 @@ PROFILE = Group(
             "add",
             "set",
             help="Add a profile, or change one.",
-            handler="pk.cli.commands.profile:add",
+            handler="pk.cli.nouns.profile.profile:add",
             arguments=(Argument("NAME", help="Its name."),),
             options=(
                 Option(
@@ -351,7 +351,7 @@ PROFILE = Group(
         Command(
             "use",
             help="Choose the profile that commands use.",
-            handler="pk.cli.commands.profile:use",
+            handler="pk.cli.nouns.profile.profile:use",
             arguments=(Argument("NAME", help="Its name; - for none.", complete="profile"),),
             options=(YES, DEBUG),
             examples=("pk profile use prod", "pk profile use -"),
@@ -360,7 +360,7 @@ PROFILE = Group(
         Command(
             "edit",
             help="Open the profiles' file in $EDITOR.",
-            handler="pk.cli.commands.profile:edit",
+            handler="pk.cli.nouns.profile.profile:edit",
             options=(DEBUG,),
             examples=("pk profile edit",),
             blocking=True,
@@ -369,7 +369,7 @@ PROFILE = Group(
             "delete",
             "rm",
             help="Remove a profile.",
-            handler="pk.cli.commands.profile:delete",
+            handler="pk.cli.nouns.profile.profile:delete",
             arguments=(Argument("NAME", help="Its name.", complete="profile"),),
             options=(DRY_RUN, YES, DEBUG),
             examples=("pk profile delete old -y",),

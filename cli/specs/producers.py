@@ -13,7 +13,7 @@ PRODUCERS = Group(
             "list",
             "ls",
             help="Id, epoch, last sequence and write of each producer, and since when its transaction is open.",
-            handler="pk.cli.commands.producers:describe",
+            handler="pk.cli.nouns.producers.producers:describe",
             arguments=(
                 Argument(
                     "TOPIC",

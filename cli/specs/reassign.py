@@ -3,8 +3,8 @@
 from pk.cli.grammar import Argument, Command, Group, Option
 from pk.cli.specs.common import CHANGE, CONNECTION, LISTING
 
-_MODULE = "pk.cli.commands.reassign"
-_STATUS = "pk.cli.commands.reassign_status"
+_MODULE = "pk.cli.nouns.reassign.reassign"
+_STATUS = "pk.cli.nouns.reassign.status"
 
 _TOPICS = Option(
     "-t",

@@ -20,7 +20,7 @@ CONSUME = Command(
     "console-consumer",
     "consume",
     help="Read records.",
-    handler="pk.cli.commands.consume:consume",
+    handler="pk.cli.nouns.consume.consume:consume",
     arguments=(
         Argument(
             "TOPIC",
@@ -137,7 +137,7 @@ PRODUCE = Command(
     "console-producer",
     "produce",
     help="Write records: at a terminal in an editor, else one a line of standard input.",
-    handler="pk.cli.commands.produce:produce",
+    handler="pk.cli.nouns.produce.produce:produce",
     arguments=(
         Argument("TOPIC", optional=True, help="The topic.", complete="topic"),
         Argument(

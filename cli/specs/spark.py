@@ -6,7 +6,7 @@ from pk.cli.specs.common import CHANGE, COMMITS_OF, LISTING, TOPIC, UNTRACED
 SPARK_EXPORT = Command(
     "spark-export",
     help="Write a topic to parquet files with Spark.",
-    handler="pk.cli.commands.spark:export",
+    handler="pk.cli.nouns.spark_export.spark_export:export",
     shows={
         "": (
             "topic directory records:int files:int bytes:int records_before:int "

@@ -12,7 +12,7 @@ from pk.cli.specs.common import (
     WATCHABLE,
 )
 
-_MODULE = "pk.cli.commands.topics"
+_MODULE = "pk.cli.nouns.topics.topics"
 
 _PLACED = (
     "topic partition:int start:int end:int records:int begin:int? until:int? leader_epoch:int?"
@@ -111,7 +111,7 @@ TOPICS = Group(
         Command(
             "create",
             help="Create topics.",
-            handler="pk.cli.commands.topic_changes:create",
+            handler="pk.cli.nouns.topics.changes:create",
             shows="topic partitions:int? replication_factor:int? result topic_id? error?",
             arguments=(Argument("TOPIC", many=True, help="Their names."),),
             options=(
@@ -149,7 +149,7 @@ TOPICS = Group(
         Command(
             "alter",
             help="Change configs of topics, or grow them to a number of partitions.",
-            handler="pk.cli.commands.topic_changes:alter",
+            handler="pk.cli.nouns.topics.changes:alter",
             shows="topic name from? to? result error?",
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
@@ -182,7 +182,7 @@ TOPICS = Group(
             "delete",
             "rm",
             help="Delete topics and all their records.",
-            handler="pk.cli.commands.topic_changes:delete",
+            handler="pk.cli.nouns.topics.changes:delete",
             shows="topic result error?",
             arguments=(
                 Argument("TOPIC", many=True, help="Their names, to the letter.", complete="topic"),
@@ -203,7 +203,7 @@ TOPICS = Group(
         Command(
             "add-partitions",
             help="Add partitions to topics.",
-            handler="pk.cli.commands.topic_changes:add_partitions",
+            handler="pk.cli.nouns.topics.changes:add_partitions",
             shows="topic from:int to:int result error?",
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
@@ -228,7 +228,7 @@ TOPICS = Group(
             "trim-prefix",
             "delete-records",
             help="Delete the records at the beginning of partitions, up to a position; shown before it is done.",
-            handler="pk.cli.commands.topic_losses:trim",
+            handler="pk.cli.nouns.topics.trim:trim",
             shows=(
                 "topic partition:int start:int? target:int? end:int? records:int? note? result error?"
             ),
@@ -274,7 +274,7 @@ TOPICS = Group(
         Command(
             "offsets",
             help="Start, end and any other position of each partition, as offsets.",
-            handler="pk.cli.commands.topic_offsets:offsets",
+            handler="pk.cli.nouns.topics.offsets:offsets",
             shows={
                 "": "topic partition:int start:int end:int records:int leader_epoch:int?",
                 "offset": _PLACED,

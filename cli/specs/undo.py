@@ -20,7 +20,7 @@ ANYWAY = Option(
 UNDO = Command(
     "undo",
     help="Undo a change: group offsets and configs, as they were before.",
-    handler="pk.cli.commands.undo:undo",
+    handler="pk.cli.nouns.undo.undo:undo",
     arguments=(UNDO_ID,),
     options=(ANYWAY, *CHANGE, *LISTING, *CONNECTION),
     examples=("pk undo", "pk undo last --dry-run"),
@@ -33,7 +33,7 @@ UNDO = Command(
 HISTORY = Command(
     "history",
     help="What was changed from this machine that `pk undo` can undo, newest first.",
-    handler="pk.cli.commands.undo:history",
+    handler="pk.cli.nouns.undo.undo:history",
     options=(*LISTING, DEBUG),
     examples=("pk history", "pk history --where 'undone = null'"),
     blocking=True,

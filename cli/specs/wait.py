@@ -23,7 +23,7 @@ WAIT = Group(
             "topic",
             "topics",
             help="Until topics exist and every partition has a leader; or are gone.",
-            handler="pk.cli.commands.wait:topic",
+            handler="pk.cli.nouns.wait.wait:topic",
             arguments=(Argument("TOPIC", many=True, help="The topics.", complete="topic"),),
             options=(
                 NAMED,
@@ -43,7 +43,7 @@ WAIT = Group(
         Command(
             "isr",
             help="Until every replica is in sync, as after a restart.",
-            handler="pk.cli.commands.wait:isr",
+            handler="pk.cli.nouns.wait.wait:isr",
             arguments=(_TOPICS,),
             options=(
                 NAMED,
@@ -56,7 +56,7 @@ WAIT = Group(
         Command(
             "lag",
             help="Until a group has caught up.",
-            handler="pk.cli.commands.wait:lag",
+            handler="pk.cli.nouns.wait.wait:lag",
             arguments=(
                 Argument("GROUP", help="The group.", complete="group"),
                 Argument(
@@ -85,7 +85,7 @@ WAIT = Group(
         Command(
             "group-empty",
             help="Until groups have no members, as before their offsets are reset.",
-            handler="pk.cli.commands.wait:group_empty",
+            handler="pk.cli.nouns.wait.wait:group_empty",
             arguments=(Argument("GROUP", many=True, help="The groups.", complete="group"),),
             options=(GROUPS_NAMED, *_TAIL),
             examples=("pk wait group-empty billing --timeout 2m",),
@@ -94,7 +94,7 @@ WAIT = Group(
         Command(
             "reassign",
             help="Until no partition is being moved to other brokers.",
-            handler="pk.cli.commands.wait:reassign",
+            handler="pk.cli.nouns.wait.wait:reassign",
             arguments=(_TOPICS,),
             options=(NAMED, *_TAIL),
             examples=("pk wait reassign", "pk wait reassign orders --timeout 2h"),
@@ -104,7 +104,7 @@ WAIT = Group(
             "broker",
             "brokers",
             help="Until the cluster can be reached, and brokers answer.",
-            handler="pk.cli.commands.wait:broker",
+            handler="pk.cli.nouns.wait.wait:broker",
             arguments=(
                 Argument(
                     "ID",

@@ -1,0 +1,1 @@
+"""`pk top`: the cluster, live."""

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 
 import trio
 
-from pk.cli.context import Context
-from pk.cli.exits import Exit, Unusable
-from pk.cli.interruption import note_signal
-from pk.cli.output import Listing
-from pk.cli.resolve import now_ms
-from pk.cli.suspending import Suspendable
+from pk.cli.output.formats import Listing
+from pk.cli.positions.resolve import now_ms
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import Exit, Unusable
+from pk.cli.runtime.interruption import note_signal
+from pk.cli.terminal.suspend import Suspendable
 from pk.cli.top.collect import Collector, Wants
 from pk.cli.top.keys import Keys
 from pk.cli.top.model import Model

@@ -14,14 +14,14 @@ from typing import Generic, TypeVar
 
 import trio
 
-from pk.cli.commands.isr import lags, latest, log_ends
-from pk.cli.commands.isr_since import witnesses
-from pk.cli.commands.reassign_state import describe_nodes, min_isrs, running_reassignments
-from pk.cli.commands.reassign_watch import Seen, look
-from pk.cli.commands.throttles import read_throttles
-from pk.cli.context import join
-from pk.cli.failures import NOT_AUTHORISED, leaf, sentence
-from pk.cli.resolve import now_ms
+from pk.cli.cluster.out_of_sync_since import witnesses
+from pk.cli.cluster.reassignment_progress import Seen, look
+from pk.cli.cluster.reassignments import describe_nodes, min_isrs, running_reassignments
+from pk.cli.cluster.throttles import read_throttles
+from pk.cli.nouns.isr.isr import lags, latest, log_ends
+from pk.cli.positions.resolve import now_ms
+from pk.cli.runtime.context import join
+from pk.cli.runtime.failures import NOT_AUTHORISED, leaf, sentence
 from pk.cli.top.model import Model
 from pk.core.errors import KafkaError, ProtocolError
 from pk.core.values import TopicPartition

@@ -9,9 +9,9 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pk.cli.commands.isr_watch import History, Watched, changes
-from pk.cli.commands.reassign_watch import Seen, Tracker
-from pk.cli.times import show_time
+from pk.cli.cluster.reassignment_progress import Seen, Tracker
+from pk.cli.nouns.isr.watch import History, Watched, changes
+from pk.cli.positions.times import show_time
 from pk.cli.top.meter import Meter
 from pk.core.values import TopicPartition
 from pk.net.client.metadata import PartitionInfo, TopicInfo

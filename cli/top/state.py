@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pk.cli.output import Listing, Look, Row, narrow, plain
+from pk.cli.output.formats import Listing, Look, Row, narrow, plain
 from pk.cli.top.tables import BY_NAME, TABS, Tab, TopColumn, told_columns
 
 INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)

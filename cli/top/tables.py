@@ -8,11 +8,11 @@ format, where nothing is dropped and values are as they are.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pk.cli.commands.common import partition_style
-from pk.cli.commands.isr import show_behind
-from pk.cli.commands.reassign_view import status_row
-from pk.cli.output import Column, Row, plain, show_bytes
-from pk.cli.times import show_span, show_time
+from pk.cli.cluster.topics import partition_style
+from pk.cli.nouns.isr.isr import show_behind
+from pk.cli.nouns.reassign.view import status_row
+from pk.cli.output.formats import Column, Row, plain, show_bytes
+from pk.cli.positions.times import show_span, show_time
 from pk.cli.top.meter import trend
 from pk.cli.top.model import Model
 from pk.core.values import TopicPartition

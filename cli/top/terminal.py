@@ -9,7 +9,7 @@ import termios
 from types import TracebackType
 from typing import Any, Self
 
-from pk.cli.context import Streams
+from pk.cli.runtime.context import Streams
 
 _ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J"
 _LEAVE = b"\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"

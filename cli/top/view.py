@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from pk.cli.commands.reassign_watch import sentence
-from pk.cli.context import count, join
-from pk.cli.output import Row
-from pk.cli.times import show_span, show_time
+from pk.cli.cluster.reassignment_progress import sentence
+from pk.cli.output.formats import Row
+from pk.cli.positions.times import show_span, show_time
+from pk.cli.runtime.context import count, join
 from pk.cli.top.model import Event, Model
 from pk.cli.top.state import HELP, Screen
 from pk.cli.top.tables import TABS, TopColumn, show_rate, spark

@@ -30,7 +30,7 @@ from terminal import ESCAPE, SIZES, Shown, Terminal, on_terminal, size_name
 
 from pk.cli.grammar import Command, UsageError, commands, parse
 from pk.cli.main import main
-from pk.cli.schema import columns_of
+from pk.cli.output.schema import columns_of
 from pk.cli.specs.common import CONNECTION, DRY_RUN, LISTING
 from pk.cli.tree import ROOT
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from pk.cli.commands.brokers import Look
-from pk.cli.commands.cluster import quorum_rows
-from pk.cli.commands.features import common_range, feature_rows, level_name, release_of
-from pk.cli.commands.health import OK, PROBLEM, WARNING, Facts, checks
-from pk.cli.commands.throttles import LEADER_RATE, Present
+from pk.cli.cluster.throttles import LEADER_RATE, Present
+from pk.cli.nouns.brokers.brokers import Look
+from pk.cli.nouns.cluster.cluster import quorum_rows
+from pk.cli.nouns.cluster.features import common_range, feature_rows, level_name, release_of
+from pk.cli.nouns.cluster.health import OK, PROBLEM, WARNING, Facts, checks
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import RequestTimedOut

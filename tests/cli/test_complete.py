@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from pk.cli.cached_names import answer
-from pk.cli.cluster_files import PAUSED, ClusterState, NodeState, enlist, hold, write_state
-from pk.cli.config_words import about
-from pk.cli.fake import NAMED
-from pk.cli.grammar import Option, commands
-from pk.cli.names import (
+from pk.cli.command_line.completion.name_cache import (
     recall,
     recall_meanings,
     remember,
     remember_configs,
     remember_members,
 )
-from pk.cli.schema import columns_of
+from pk.cli.command_line.completion.outside_shell import answer
+from pk.cli.config_keys.words import about
+from pk.cli.grammar import Option, commands
+from pk.cli.output.schema import columns_of
+from pk.cli.records.fake import NAMED
 from pk.cli.specs.process import BROKER
 from pk.cli.tree import ROOT
+from pk.cli.up.cluster_files import PAUSED, ClusterState, NodeState, enlist, hold, write_state
 from pk.net.client.results import MemberDescription
 
 HERE = Path(__file__).resolve().parents[2]
@@ -135,7 +135,7 @@ def test_words_that_make_no_sense_are_passed_over() -> None:
 
 def test_what_is_generated_is_fresh() -> None:
     files = runpy.run_path(str(HERE / "scripts" / "generate_completions.py"))["files"]()
-    assert {path.name for path in files} == {"pk.bash", "pk.zsh", "pk.fish", "config_words.tsv"}
+    assert {path.name for path in files} == {"pk.bash", "pk.zsh", "pk.fish", "words.tsv"}
     for path, text in files.items():
         assert path.read_text(encoding="utf-8") == text, "run scripts/generate_completions.py"
 

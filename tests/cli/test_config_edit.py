@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terminal import Terminal
 
-from pk.cli.commands.config_edit import as_property
+from pk.cli.nouns.configs.edit import as_property
 from pk.core.config.keys import parse_properties
 
 Run = Callable[..., Any]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.cli.config_units import both_ways, exact_span, plain_value
+from pk.cli.config_keys.units import both_ways, exact_span, plain_value
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]

@@ -23,9 +23,9 @@ from listeners import scripted
 from terminal import Terminal
 from two_partitions import KNOWN, Two
 
-from pk.cli.commands import consume
-from pk.cli.context import Context, Streams
 from pk.cli.grammar import parse
+from pk.cli.nouns.consume import consume
+from pk.cli.runtime.context import Context, Streams
 from pk.cli.tree import ROOT
 from pk.core.values import TopicPartition
 from pk.net.client.partitioner import partition_for_key
@@ -418,9 +418,9 @@ def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
 
     source = """
 import signal, threading
-from pk.cli.context import Context, Streams
+from pk.cli.runtime.context import Context, Streams
 from pk.cli.grammar import Args
-from pk.cli.progress import Progress
+from pk.cli.terminal.progress import Progress
 told = threading.Event()
 signal.signal(signal.SIGUSR1, lambda *_: told.set())
 context = Context(Args({}, frozenset()), (), Streams())

@@ -25,9 +25,9 @@ from terminal import Terminal
 from trio.testing import MockClock
 from two_partitions import KNOWN, Two
 
-from pk.cli.commands import cp_run
-from pk.cli.context import Context, Streams
 from pk.cli.grammar import parse
+from pk.cli.nouns.cp import run as cp_run
+from pk.cli.runtime.context import Context, Streams
 from pk.cli.tree import ROOT
 from pk.core.record.batch import Record
 from pk.core.values import TopicPartition

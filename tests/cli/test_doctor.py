@@ -9,8 +9,6 @@ import trio
 from clients.fixtures import Kafka
 from terminal import SIZES, Terminal, size_name
 
-from pk.cli.asked_look import check_look
-from pk.cli.commands.doctor import cards
 from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.picture import (
@@ -32,6 +30,8 @@ from pk.cli.diagnosis.picture import (
 )
 from pk.cli.diagnosis.readers import duration
 from pk.cli.grammar import parse
+from pk.cli.nouns.doctor.doctor import cards
+from pk.cli.output.output_options import check_look
 from pk.cli.specs.doctor import CHECK_NAMES
 from pk.cli.tree import ROOT
 from pk.core.values import TopicPartition
@@ -524,7 +524,7 @@ def test_on_a_terminal(
 
 
 def test_what_could_not_be_looked_at_is_not_well() -> None:
-    from pk.cli.commands.doctor import verdict
+    from pk.cli.nouns.doctor.doctor import verdict
 
     assert verdict("prod", (), CHECKS) == f"prod is well: {len(CHECKS)} checks found nothing."
     assert verdict("prod", (), CHECKS, 2).endswith("found nothing, but 2 parts were not looked at.")

@@ -11,15 +11,15 @@ from clients.fixtures import Kafka
 from terminal import ESCAPE, Terminal
 from trio.testing import MockClock
 
-from pk.cli.commands.node import InertFormatter
-from pk.cli.commands.wait import group_empty
-from pk.cli.context import Context, Streams
-from pk.cli.escapes import escaped, escaped_bytes, escaped_lines
-from pk.cli.exits import CommandError
 from pk.cli.grammar import Args, parse
-from pk.cli.output import Column, Listing
+from pk.cli.nouns.wait.wait import group_empty
+from pk.cli.output.formats import Column, Listing
 from pk.cli.run import report
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.exits import CommandError
+from pk.cli.terminal.escapes import escaped, escaped_bytes, escaped_lines
 from pk.cli.tree import ROOT
+from pk.cli.up.node import InertFormatter
 from pk.net.client.results import GroupDescription, MemberDescription
 
 Run = Callable[..., Any]

@@ -16,7 +16,7 @@ from clients.fixtures import Kafka
 from clients.pk_broker import running
 from listeners import listening, scripted
 
-from pk.cli.exits import Exit
+from pk.cli.runtime.exits import Exit
 from pk.core.errors import ErrorCode
 from pk.core.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from pk.core.wire.messages.metadata import MetadataResponse, MetadataResponseBroker

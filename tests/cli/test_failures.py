@@ -4,10 +4,10 @@ import io
 
 import pytest
 
-from pk.cli.context import Context, Streams
-from pk.cli.exits import CommandError, Exit, Refused, Unusable
-from pk.cli.failures import error_name, exit_code, exit_of_rows, leaf, sentence
 from pk.cli.grammar import Args
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
+from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, leaf, sentence
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.errors import (
     BufferExhausted,

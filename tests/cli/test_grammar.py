@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pk.cli.apache_names import TOOLS
+from pk.cli.command_line.apache_scripts import TOOLS
 from pk.cli.grammar import Argument, Command, Group, Option, UsageError, commands, parse
 from pk.cli.run import load
 from pk.cli.shell.words import split_line

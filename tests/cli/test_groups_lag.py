@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shapes import check_json
 
-from pk.cli.commands.groups_lag import lag, outlook
-from pk.cli.commands.groups_state import longest_lag, offset_rows
-from pk.cli.context import Context, Streams
-from pk.cli.exits import Exit
+from pk.cli.cluster.groups import longest_lag, offset_rows
 from pk.cli.grammar import parse
-from pk.cli.resolve import now_ms
-from pk.cli.session import open_session
+from pk.cli.nouns.groups.lag import lag, outlook
+from pk.cli.positions.resolve import now_ms
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.exits import Exit
+from pk.cli.runtime.session import open_session
 from pk.cli.tree import ROOT
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

@@ -13,9 +13,9 @@ from group_parts import Fresh, Reader, Run
 from shapes import check_json
 from trio.testing import MockClock
 
-from pk.cli.commands.groups_watch import Recorder, watch
-from pk.cli.context import Context, Streams
 from pk.cli.grammar import parse
+from pk.cli.nouns.groups.watch import Recorder, watch
+from pk.cli.runtime.context import Context, Streams
 from pk.cli.tree import ROOT
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from pk.cli.commands.heard import HEARD_S, until_configs, until_topics
+from pk.cli.cluster.propagation import HEARD_S, until_configs, until_topics
 from pk.core.values import ZERO_UUID
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import (

@@ -19,11 +19,11 @@ import trio.lowlevel
 from clients.fixtures import Kafka
 from clients.pk_broker import pk_environment
 
-from pk.cli.connect import run
-from pk.cli.context import Context, Streams
-from pk.cli.exits import Exit
-from pk.cli.failures import leaf
 from pk.cli.grammar import parse
+from pk.cli.runtime.connect import run
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.exits import Exit
+from pk.cli.runtime.failures import leaf
 from pk.cli.tree import ROOT
 
 _HANGS_S = 10.0

@@ -12,15 +12,15 @@ from clients.fixtures import Kafka
 from shapes import check_json
 from trio.testing import MockClock
 
-from pk.cli.commands.isr import isr_row, show_behind, show_since
-from pk.cli.commands.isr_since import Witness
-from pk.cli.commands.isr_watch import History, changes, watch
-from pk.cli.commands.partition_view import ailing
-from pk.cli.commands.partitions import partition_row, state_of
-from pk.cli.context import Context, Streams
-from pk.cli.event_table import Cell, EventTable
+from pk.cli.cluster.out_of_sync_since import Witness
+from pk.cli.cluster.partition_selection import ailing
 from pk.cli.grammar import Args, parse
-from pk.cli.output import Column
+from pk.cli.nouns.isr.isr import isr_row, show_behind, show_since
+from pk.cli.nouns.isr.watch import History, changes, watch
+from pk.cli.nouns.partitions.partitions import partition_row, state_of
+from pk.cli.output.formats import Column
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.terminal.event_table import Cell, EventTable
 from pk.cli.tree import ROOT
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed

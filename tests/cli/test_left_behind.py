@@ -10,7 +10,7 @@ import trio
 from clients.fixtures import Kafka
 from terminal import Terminal
 
-from pk.cli.commands import reassign_files as files
+from pk.cli.nouns.reassign import files
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
 

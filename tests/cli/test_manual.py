@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pk.cli.error_help import error_help
+from pk.cli.command_line.error_help import error_help
+from pk.cli.command_line.help import help_text
+from pk.cli.command_line.manual import man_pages, reference
+from pk.cli.command_line.pages import PAGES, folded, page
 from pk.cli.grammar import UsageError, commands, parse
-from pk.cli.help import help_text
-from pk.cli.manual import man_pages, reference
-from pk.cli.pages import PAGES, folded, page
 from pk.cli.shell.words import split_line
 from pk.cli.tree import ROOT, SECTIONS
 from pk.core.errors import ErrorCode

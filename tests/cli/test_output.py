@@ -8,8 +8,7 @@ import sys
 import cbor2
 import pytest
 
-from pk.cli.exits import CommandError, Unusable
-from pk.cli.output import (
+from pk.cli.output.formats import (
     Column,
     Document,
     Listing,
@@ -21,6 +20,7 @@ from pk.cli.output import (
     terminal_table,
     yaml,
 )
+from pk.cli.runtime.exits import CommandError, Unusable
 
 COLUMNS = (
     Column("topic"),

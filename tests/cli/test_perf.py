@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from terminal import Terminal
 
-from pk.cli.commands.perf_histogram import Histogram, bucket_of, top_of
-from pk.cli.commands.perf_payload import MARK_BYTES, Payloads, Verifier
-from pk.cli.commands.perf_report import compare
-from pk.cli.fake import fake
+from pk.cli.nouns.perf.histogram import Histogram, bucket_of, top_of
+from pk.cli.nouns.perf.payload import MARK_BYTES, Payloads, Verifier
+from pk.cli.nouns.perf.report import compare
+from pk.cli.records.fake import fake
 from pk.core.record.batch import Record
 
 # One after another: what is looked at is which topics of the tool's own a broker has.

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.cli.position import (
+from pk.cli.positions.grammar import (
     COMMITTED,
     END,
     OFFSET_MAX,
@@ -20,7 +20,7 @@ from pk.cli.position import (
     parse_positions,
     parse_range,
 )
-from pk.cli.times import duration_ms, iso_duration_ms, show_span, show_time, time_ms
+from pk.cli.positions.times import duration_ms, iso_duration_ms, show_span, show_time, time_ms
 
 NOW = int(datetime(2026, 3, 10, 15, 30, tzinfo=UTC).timestamp() * 1000)
 HOUR = 3_600_000

@@ -15,7 +15,7 @@ import pytest
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, pk_command, pk_environment
 
-from pk.cli.commands.produce_plan import is_slip
+from pk.cli.nouns.produce.plan import is_slip
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -99,7 +99,7 @@ def test_a_line_too_large_ends_it_and_is_named(at: Run, topic: str) -> None:
 def test_a_line_without_end_is_not_gathered_for_ever(
     at: Run, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pk.cli.commands.produce._LINE_BYTES_MAX", 2_000_000)
+    monkeypatch.setattr("pk.cli.nouns.produce.produce._LINE_BYTES_MAX", 2_000_000)
     ran = at("produce", topic, stdin=b"a\n" + b"x" * 3_000_000)
     assert (ran.code, "more than 2,000,000 bytes" in ran.err) == (1, True), ran.err
     assert "1 record written" in ran.err and pairs(at, topic) == [(None, "a")]

@@ -12,10 +12,10 @@ from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
 from terminal import SIZES, Terminal, on_terminal
 
-from pk.cli.commands.produce_editor import Screen
-from pk.cli.commands.produce_plan import Plan
-from pk.cli.context import Context, Streams
 from pk.cli.grammar import parse
+from pk.cli.nouns.produce.editor import Screen
+from pk.cli.nouns.produce.plan import Plan
+from pk.cli.runtime.context import Context, Streams
 from pk.cli.tree import ROOT
 
 Run = Callable[..., Any]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from pk.cli.commands.produce_plan import Plan
-from pk.cli.commands.produce_text import Typed, read
-from pk.cli.context import Context, Streams
 from pk.cli.grammar import parse
+from pk.cli.nouns.produce.editor_text import Typed, read
+from pk.cli.nouns.produce.plan import Plan
+from pk.cli.runtime.context import Context, Streams
 from pk.cli.tree import ROOT
 
 

@@ -14,14 +14,9 @@ from shapes import check_json
 from terminal import on_terminal
 from trio.testing import MockClock
 
-from pk.cli.commands import reassign_files as files
-from pk.cli.commands.elections import elect_leaders
-from pk.cli.commands.reassign_plan import Change, State
-from pk.cli.commands.reassign_run import restore_order
-from pk.cli.commands.reassign_state import Live, cautions
-from pk.cli.commands.reassign_view import LiveView
-from pk.cli.commands.reassign_watch import STALL_S, Seen, Tracker, first_lines, sentence
-from pk.cli.commands.throttles import (
+from pk.cli.cluster.reassignment_progress import STALL_S, Seen, Tracker, first_lines, sentence
+from pk.cli.cluster.reassignments import Live, cautions
+from pk.cli.cluster.throttles import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
@@ -32,10 +27,15 @@ from pk.cli.commands.throttles import (
     remove_throttles,
     throttles_for,
 )
-from pk.cli.context import Context, Streams
-from pk.cli.exits import Refused, Unusable
 from pk.cli.grammar import parse
 from pk.cli.main import main
+from pk.cli.nouns.partitions.elect_leaders import elect_leaders
+from pk.cli.nouns.reassign import files
+from pk.cli.nouns.reassign.plan import Change, State
+from pk.cli.nouns.reassign.run import restore_order
+from pk.cli.nouns.reassign.view import LiveView
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.exits import Refused, Unusable
 from pk.cli.tree import ROOT
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed

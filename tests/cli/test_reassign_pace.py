@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.cli.commands import reassign_files as files
-from pk.cli.commands.reassign_pace import CEILING, FLOOR, START_RATE, Pace, sample, worst
-from pk.cli.commands.reassign_plan import Change, first_moves
-from pk.cli.left_behind import marked
+from pk.cli.cluster.leftover_throttles import marked
+from pk.cli.nouns.reassign import files
+from pk.cli.nouns.reassign.pace import CEILING, FLOOR, START_RATE, Pace, sample, worst
+from pk.cli.nouns.reassign.plan import Change, first_moves
 from pk.core.values import TopicPartition
 from pk.net.client.results import PartitionDescription
 

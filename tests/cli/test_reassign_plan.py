@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.cli.commands.reassign_plan import (
+from pk.cli.nouns.reassign.plan import (
     Change,
     Intent,
     PlanError,

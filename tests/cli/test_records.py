@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.cli.exits import Unusable
-from pk.cli.internal_topics import decoded, pairs
-from pk.cli.record_input import BadLine, NewRecord, reading
-from pk.cli.record_source import Source
-from pk.cli.records import apache_writer, record_dict, writer
-from pk.cli.table import width_of
-from pk.cli.tokens import compile_reader, token_writer
+from pk.cli.records.internal_topics import decoded, pairs
+from pk.cli.records.percent_format import compile_reader, token_writer
+from pk.cli.records.readers import BadLine, NewRecord, reading
+from pk.cli.records.source import Source
+from pk.cli.records.writers import apache_writer, record_dict, writer
+from pk.cli.runtime.exits import Unusable
+from pk.cli.terminal.table import width_of
 from pk.core.record.batch import Record
 from pk.core.wire.codec import encode
 from pk.core.wire.messages import (

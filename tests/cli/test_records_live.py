@@ -12,7 +12,7 @@ from clients.fixtures import Kafka
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pk.cli.position import parse_positions
+from pk.cli.positions.grammar import parse_positions
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]

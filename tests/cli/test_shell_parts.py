@@ -11,14 +11,13 @@ import trio
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from pk.cli.commands.interrupts import listen_for_interrupts
-from pk.cli.complete import Candidate
-from pk.cli.context import Context, Streams
-from pk.cli.exits import Exit
+from pk.cli.command_line.completion.candidates import Candidate
+from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.grammar import UsageError, parse
-from pk.cli.names import remember
-from pk.cli.output import Column, Listing, Look
-from pk.cli.settings import Profile, Settings
+from pk.cli.output.formats import Column, Listing, Look
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.exits import Exit
+from pk.cli.runtime.settings import Profile, Settings
 from pk.cli.shell import completer, paging
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.completer import ShellCompleter, fuzzy
@@ -29,6 +28,7 @@ from pk.cli.shell.lines import Shell, exact_span
 from pk.cli.shell.screen import cut, prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
 from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_commands, split_line
+from pk.cli.terminal.signals import listen_for_interrupts
 from pk.cli.tree import ROOT
 from pk.net.client.errors import Disconnected
 

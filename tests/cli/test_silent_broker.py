@@ -18,11 +18,11 @@ from clients.pk_cluster import CONTROLLER, PkCluster
 from listeners import listening, scripted
 from terminal import on_terminal
 
-from pk.cli import waiting
-from pk.cli.exits import Exit
 from pk.cli.main import main
-from pk.cli.session import open_session
-from pk.cli.settings import Settings
+from pk.cli.runtime import slow_answer as waiting
+from pk.cli.runtime.exits import Exit
+from pk.cli.runtime.session import open_session
+from pk.cli.runtime.settings import Settings
 from pk.cli.top import collect
 from pk.core.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from pk.cli.commands.reassign_watch import Seen
-from pk.cli.exits import Unusable
-from pk.cli.output import Look
+from pk.cli.cluster.reassignment_progress import Seen
+from pk.cli.output.formats import Look
+from pk.cli.runtime.exits import Unusable
 from pk.cli.top.keys import Keys
 from pk.cli.top.meter import Meter, trend
 from pk.cli.top.model import Model

@@ -100,7 +100,7 @@ def test_whatever_ends_it_the_terminal_is_as_it_was(
 def test_a_failure_of_our_own_gives_the_terminal_back(terminal: Open, tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text(
-        "from pk.cli.context import Streams\n"
+        "from pk.cli.runtime.context import Streams\n"
         "from pk.cli.top.terminal import Terminal\n"
         "with Terminal(Streams()):\n"
         "    raise RuntimeError('in the middle')\n"

@@ -9,7 +9,7 @@ import pytest
 from clients.fixtures import Kafka
 from clients.pk_broker import running
 
-from pk.cli.trace import KEPT_FIRST, KEPT_LAST, Recorder, as_row, waterfall
+from pk.cli.runtime.trace import KEPT_FIRST, KEPT_LAST, Recorder, as_row, waterfall
 from pk.net.client.connection import CONNECT, RequestTrace
 
 Run = Callable[..., Any]

@@ -4,7 +4,7 @@ import jsonschema
 import pytest
 
 from pk.cli.grammar import Command, Group, commands, parse
-from pk.cli.schema import columns_of, read_shape, schema_of, shape_of
+from pk.cli.output.schema import columns_of, read_shape, schema_of, shape_of
 from pk.cli.specs.common import CONNECTION, DRY_RUN, LISTING, UNTRACED
 from pk.cli.tree import ROOT
 

@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from pk.cli import typed_lines
-from pk.cli.typed_lines import lines_of, wait_for_input
+from pk.cli.terminal import stdin as typed_lines
+from pk.cli.terminal.stdin import lines_of, wait_for_input
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from pk.cli.cluster_files import ClusterState, NodeState, read_state
-from pk.cli.supervisor import Supervisor
+from pk.cli.up.cluster_files import ClusterState, NodeState, read_state
+from pk.cli.up.supervisor import Supervisor
 
 Run = Callable[..., Any]
 ROOT = Path(__file__).resolve().parents[2]

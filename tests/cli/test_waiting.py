@@ -5,11 +5,11 @@ import io
 import trio
 import trio.testing
 
-from pk.cli.context import Context, Streams
 from pk.cli.grammar import parse
-from pk.cli.session import open_session
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.session import open_session
+from pk.cli.runtime.slow_answer import telling
 from pk.cli.tree import ROOT
-from pk.cli.waiting import telling
 
 
 def shown(line: str, for_s: float) -> str:

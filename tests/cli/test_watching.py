@@ -14,9 +14,9 @@ from clients.pk_broker import PkBroker, running
 from terminal import Terminal
 
 from pk.cli.grammar import Command, UsageError, commands, parse
-from pk.cli.output import Column, Document, Listing, Look, Section
+from pk.cli.output.formats import Column, Document, Listing, Look, Section
+from pk.cli.output.watch import Picture, lit_cells, painted_lines
 from pk.cli.tree import ROOT
-from pk.cli.watching import Picture, lit_cells, painted_lines
 
 Open = Callable[..., Terminal]
 Run = Callable[..., Any]

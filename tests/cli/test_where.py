@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.cli.where import WhereError, parse_where, why_nothing
+from pk.cli.output.where import WhereError, parse_where, why_nothing
 
 ROW = {
     "topic": "orders",

@@ -7,7 +7,7 @@ metadata log where that can be read (see `core/meta/kraft.py`). Two things must 
   write batches that look older than those before;
 - producer ids go on: an id given out twice would be judged by the sequences of its first owner.
 
-Nothing is written here; `pk.cli.commands.log_adopt` does that, with the events this makes.
+Nothing is written here; `pk.cli.nouns.log.adopt` does that, with the events this makes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,7 +5,7 @@ import logging
 import pytest
 from nodes import caller_of, make_topic, running_node, trio_test
 
-from pk.cli.commands.node import log_to_stderr
+from pk.cli.up.node import log_to_stderr
 from pk.core.broker.replication import recovery_progress
 from pk.core.broker.replication.recovery_progress import EVERY_MS, RecoveryProgress
 from pk.core.log import recovery

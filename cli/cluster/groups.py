@@ -1,0 +1,269 @@
+"""What the group commands share: which groups are meant, what they have committed, how far behind they are.
+
+Everything is asked of many groups at once, a request a coordinator, and of all partitions at once, a request a leader: two
+thousand groups take no more round trips than two.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pk.cli.cluster.topics import check_partitions, existing_topics, topic_partitions
+from pk.cli.command_line.completion.name_cache import remember, remember_members
+from pk.cli.grammar import nearest
+from pk.cli.output.formats import Row
+from pk.cli.positions.resolve import bounds_of, now_ms
+from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.failures import error_name
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+
+EMPTY_STATES = frozenset(("Empty", "Dead"))
+WITHOUT_COMMITS = frozenset(("Share",))
+"""Types of groups that commit no offsets."""
+
+_WITHIN_MS = 500
+"""How exact a time lag is; what is closer together was mostly sent in one batch."""
+
+Commits = Mapping[TopicPartition, r.OffsetAndMetadata | Exception]
+
+
+def note_listing(context: Context, listed: r.ListedGroups) -> None:
+    """Tells of brokers that did not answer, and keeps the names for completion."""
+    for broker, error in listed.errors.items():
+        context.failed(error, f"groups of broker {broker}")
+    remember(context.settings.bootstrap, "group", (g.group_id for g in listed.groups))
+
+
+async def group_names(context: Context, admin: Admin) -> list[str]:
+    """The names of all groups; kept for completion. Brokers that do not answer are told and noted."""
+    listed = await admin.list_groups()
+    note_listing(context, listed)
+    return sorted(g.group_id for g in listed.groups)
+
+
+async def committing_groups(context: Context, admin: Admin) -> list[str]:
+    """The names of all groups that may have committed offsets."""
+    listed = await admin.list_groups()
+    note_listing(context, listed)
+    return sorted(g.group_id for g in listed.groups if g.type not in WITHOUT_COMMITS)
+
+
+async def wanted_groups(context: Context, admin: Admin) -> list[str]:
+    """The groups that the command names. Raises Unusable where it names none."""
+    args = context.args
+    names = [*args.group, *args.groups]
+    if args.values().get("all_groups"):
+        if names:
+            raise Unusable("Name groups, or say --all-groups; not both.")
+        return await committing_groups(context, admin)
+    if not names:
+        raise Unusable("Name a group; `pk groups list` shows which there are.")
+    return list(dict.fromkeys(names))
+
+
+def apache_timeout(context: Context) -> None:
+    """Takes in Apache's --timeout: how many milliseconds the cluster may take for all of it."""
+    timeout_ms = context.args.timeout
+    if timeout_ms is not None:
+        settings = context.settings
+        given = {**settings.given, "default.api.timeout.ms": str(timeout_ms)}
+        context.use(settings._replace(given=given))
+
+
+def unknown_group(name: str, known: Iterable[str]) -> CommandError:
+    """The error for a group that does not exist, with the nearest names."""
+    near = nearest(name, known)
+    hint = (
+        f"did you mean {' or '.join(near)}?" if near else "`pk groups list` shows which there are."
+    )
+    return CommandError(f"There is no group {name!r}; {hint}")
+
+
+def is_absent(answer: object) -> bool:
+    """Whether an answer says that there is no such group: a group is Dead to a broker that never saw it."""
+    if isinstance(answer, r.GroupDescription):
+        return answer.state == "Dead"
+    return isinstance(answer, KafkaError) and answer.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def describe_existing(
+    context: Context, admin: Admin, names: Sequence[str]
+) -> list[r.GroupDescription]:
+    """The groups that exist, in that order; the others are told and noted."""
+    answers = await admin.describe_groups(names)
+    known: list[str] | None = None
+    found = []
+    for name in names:
+        answer = answers[name]
+        if is_absent(answer):
+            known = await group_names(context, admin) if known is None else known
+            context.failed(unknown_group(name, known), name)
+        elif isinstance(answer, r.GroupDescription):
+            found.append(answer)
+            remember_members(context.settings.bootstrap, name, answer.members)
+        else:
+            context.failed(answer, name)
+    return found
+
+
+async def commits_of(
+    context: Context, admin: Admin, groups: Iterable[r.GroupDescription]
+) -> dict[str, Commits]:
+    """What each group has committed; groups whose commits cannot be had are told and noted."""
+    wanted = [g.group_id for g in groups if g.type not in WITHOUT_COMMITS]
+    answers = await admin.list_groups_offsets(wanted) if wanted else {}
+    found: dict[str, Commits] = {}
+    for name, answer in answers.items():
+        if isinstance(answer, Exception):
+            context.failed(answer, name)
+        else:
+            found[name] = answer
+    return found
+
+
+def selected(topics: Iterable[str]) -> dict[str, list[int] | None]:
+    """Topic → the partitions asked for (None: all), from `-t topic:0,1`."""
+    wanted: dict[str, list[int] | None] = {}
+    for text in topics:
+        name, numbers = topic_partitions(text)
+        had = wanted.get(name, [])
+        wanted[name] = None if numbers is None or had is None else [*had, *numbers]
+    return wanted
+
+
+async def check_topics(context: Context, admin: Admin, seen: Iterable[TopicPartition]) -> None:
+    """Returns if what -t names is there, be it only among the commits `seen`: a name that is misspelt must not look like
+    a group without lag. Raises CommandError."""
+    wanted = selected(context.args.topics)
+    missing = sorted(wanted.keys() - {tp.topic for tp in seen})
+    for topic in await existing_topics(context, admin, missing) if missing else ():
+        check_partitions(topic, wanted[topic.name] or ())
+
+
+def is_selected(tp: TopicPartition, wanted: Mapping[str, list[int] | None]) -> bool:
+    if not wanted:
+        return True
+    numbers = wanted.get(tp.topic, [])
+    return numbers is None or tp.partition in numbers
+
+
+async def offset_rows(
+    context: Context,
+    admin: Admin,
+    groups: Sequence[r.GroupDescription],
+    topics: Iterable[str],
+    *,
+    times: bool,
+) -> dict[str, list[dict[str, Any]]]:
+    """For each group a row for each partition that it has a commit for or is assigned, with its lag.
+
+    With `times` also how long the next record that it has not read has been there.
+    """
+    wanted = selected(topics)
+    commits = await commits_of(context, admin, groups)
+    owners = {g.group_id: {tp: m for m in g.members for tp in m.assignment} for g in groups}
+    tps = {
+        g.group_id: sorted(
+            tp
+            for tp in {*commits.get(g.group_id, ()), *owners[g.group_id]}
+            if is_selected(tp, wanted)
+        )
+        for g in groups
+    }
+    every = sorted({tp for found in tps.values() for tp in found})
+    starts, ends = await bounds_of(admin, every)
+    rows = {
+        name: [
+            _row(context, name, tp, commits.get(name, {}).get(tp), starts[tp], ends[tp])
+            | _owner(owners[name].get(tp))
+            for tp in found
+        ]
+        for name, found in tps.items()
+    }
+    if times:
+        await add_time_lag(admin, [row for found in rows.values() for row in found])
+    return rows
+
+
+def _row(
+    context: Context, group: str, tp: TopicPartition, commit: object, start: object, end: object
+) -> dict[str, Any]:
+    error = next((a for a in (commit, end) if isinstance(a, Exception)), None)
+    if error is not None:
+        context.failed(error, f"{group} {place_name(tp)}")
+    committed = commit.offset if isinstance(commit, r.OffsetAndMetadata) else None
+    last = end.offset if isinstance(end, r.ListedOffset) else None
+    lag = None if committed is None or last is None else max(last - committed, 0)
+    metadata = commit.metadata if isinstance(commit, r.OffsetAndMetadata) else None
+    return {
+        "group": group,
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "committed": committed,
+        "end": last,
+        "lag": lag,
+        "time_lag_ms": 0 if lag == 0 else None,
+        "start": start.offset if isinstance(start, r.ListedOffset) else None,
+        "metadata": metadata or None,
+        "error": error_name(error) if error else None,
+    }
+
+
+def _owner(member: r.MemberDescription | None) -> dict[str, Any]:
+    return {
+        "client_id": member.client_id if member else None,
+        "host": member.client_host.lstrip("/") if member else None,
+        "member_id": member.member_id if member else None,
+        "instance_id": member.instance_id if member else None,
+    }
+
+
+async def add_time_lag(admin: Admin, rows: Sequence[dict[str, Any]]) -> None:
+    """Adds to rows that lag how long ago their next unread record was produced; unknown stays None."""
+    places: dict[tuple[TopicPartition, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        if row["lag"]:
+            tp = TopicPartition(row["topic"], row["partition"])
+            # Where retention has overtaken the group, the oldest record left is the next one.
+            offset = max(row["committed"], row["start"] or 0)
+            places.setdefault((tp, offset), []).append(row)
+    if not places:
+        return
+    found = await admin.record_times(places, within_ms=_WITHIN_MS)
+    now = now_ms()
+    for place, time in found.items():
+        if isinstance(time, int) and time >= 0:
+            for row in places[place]:
+                row["time_lag_ms"] = max(now - time, 0)
+
+
+def longest_lag(rows: Sequence[Mapping[str, Any]]) -> int | None:
+    """How long the oldest unread record of all the partitions has been there, in ms; 0 where nothing is unread, None where
+    nobody knows."""
+    lagging = [row["time_lag_ms"] for row in rows if row["lag"]]
+    known = [ms for ms in lagging if ms is not None]
+    if known:
+        return max(known)
+    return 0 if not lagging and any(row["lag"] == 0 for row in rows) else None
+
+
+def lag_style(row: Row) -> str | None:
+    return "yellow" if (row.get("lag") or 0) > 0 else None
+
+
+def member_name(member: r.MemberDescription) -> str:
+    """A member as a sentence names it."""
+    return f"{member.client_id} ({member.client_host.lstrip('/')}, {member.member_id})"
+
+
+def active_refusal(group: r.GroupDescription, what: str, or_else: str = "") -> Refused:
+    """The refusal for a group that has members, naming them; `or_else` is what may be done instead of stopping them."""
+    names = [member_name(m) for m in group.members]
+    who = f"; its members are {join(names)}" if names else ""
+    return Refused(
+        f"Group {group.group_id} is {group.state}, and {what} only while it is empty{who}. "
+        f"Stop them first{or_else}."
+    )

@@ -1,0 +1,67 @@
+"""What an earlier command of this user left behind in the cluster, told once by the next one.
+
+A throttle of a reassignment whose end nobody saw slows every replica that falls behind, for ever, and nothing in the cluster
+says so. `pk reassign` leaves a mark beside its rollback file while a throttle of its own is set, so that finding out costs
+a listing of one directory; only where there is a mark is the cluster asked whether anything still moves.
+"""
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pk.cli.runtime.paths import user_dir
+
+if TYPE_CHECKING:
+    from pk.cli.runtime.context import Context
+
+MARK = ".throttled"
+_ASK_S = 2.0
+
+
+def marked() -> bool:
+    """Whether a throttle that was set from here may still be set."""
+    with suppress(OSError):
+        names = os.listdir(os.path.join(user_dir("state"), "reassign"))
+        return any(name.endswith(MARK) for name in names)
+    return False
+
+
+async def tell_left_throttles(context: "Context") -> None:
+    """Says on a terminal that a throttle was left behind in the cluster that the command talked to, and what removes it;
+    in the shell once."""
+    needless = not context.streams.err_terminal or context.path[:1] == ("reassign",)
+    if needless or context.session is None or not marked():
+        return
+    import trio
+
+    from pk.cli.cluster.throttles import describe
+    from pk.cli.nouns.reassign.files import rollbacks
+    from pk.core.errors import KafkaError
+    from pk.net.client.errors import ClientError
+
+    admin = context.session.opened(context.settings)
+    cluster_id = None if admin is None else admin.cluster.metadata.cluster_id
+    left = [r for r in rollbacks(cluster_id) if r.throttled.any] if cluster_id else []
+    told = context.session.told
+    if admin is None or not left or left[0].path in told or any(_attended(r.path) for r in left):
+        return
+    with trio.move_on_after(_ASK_S), suppress(KafkaError, ClientError):
+        if await admin.list_reassignments():
+            return
+        told.add(left[0].path)
+        context.say(
+            f"Beware: a reassignment left its throttle on {describe(left[0].throttled)}, though nothing moves any more; "
+            "`pk reassign throttle --remove` takes it away."
+        )
+
+
+def _attended(path: str) -> bool:
+    """Whether the process that wrote a rollback file is still there to tidy up."""
+    word = os.path.basename(path).removesuffix(".json").rpartition("-")[2]
+    if not word.isdecimal() or int(word) == os.getpid():  # the shell, whose `reassign` has ended
+        return False
+    try:
+        os.kill(int(word), 0)
+    except OSError as e:
+        return isinstance(e, PermissionError)
+    return True

@@ -1,0 +1,248 @@
+"""Replication throttles: what there are, what a reassignment needs, setting them and taking them away.
+
+A throttle has two halves: a rate on every broker that sends or receives (`leader.replication.throttled.rate`,
+`follower.replication.throttled.rate`), and on every topic the replicas it holds for (`….throttled.replicas`, entries
+PARTITION:BROKER). Either alone does nothing, and both outlive the reassignment they were meant for: the next replica that
+falls behind crawls back at that rate. So what is set is written into the rollback file first, taken away again when the
+moves are over, and whatever stood there before comes back. Only what we set is touched.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import trio
+
+from pk.cli.nouns.reassign.files import Throttled
+from pk.cli.nouns.reassign.plan import Replicas
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+from pk.net.client.results import (
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+RATES: Final = (LEADER_RATE, FOLLOWER_RATE)
+REPLICAS: Final = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+_EVERY = "*"
+_AGAIN_S = 0.5
+
+
+class Present(NamedTuple):
+    """The throttles that are set in the cluster."""
+
+    rates: Mapping[int, Mapping[str, str]]
+    """Broker → key → rate."""
+
+    replicas: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """Topic → key → entries."""
+
+    unread: Mapping[str, Exception]
+    """`broker 3`, `topic orders` → why its configs cannot be read."""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.rates or self.replicas)
+
+
+async def read_throttles(admin: Admin, brokers: Iterable[int], topics: Iterable[str]) -> Present:
+    """The throttles of these brokers and topics: what was set on the thing itself, no defaults."""
+    rates: dict[int, dict[str, str]] = {}
+    replicas: dict[str, dict[str, tuple[str, ...]]] = {}
+    unread: dict[str, Exception] = {}
+    resources = [ConfigResource(ResourceType.BROKER, str(b)) for b in sorted(set(brokers))]
+    resources += [ConfigResource(ResourceType.TOPIC, t) for t in sorted(set(topics))]
+    answers = await admin.describe_configs(
+        resources, keys=(*RATES, *REPLICAS), include_synonyms=False
+    )
+    for resource, answer in answers.items():
+        broker = resource.type is ResourceType.BROKER
+        if isinstance(answer, Exception):
+            unread[f"{'broker' if broker else 'topic'} {resource.name}"] = answer
+            continue
+        own = ConfigSource.DYNAMIC_BROKER if broker else ConfigSource.TOPIC
+        found = {e.name: e.value for e in answer if e.source is own and e.value}
+        if broker and found:
+            rates[int(resource.name)] = {k: v for k, v in found.items() if k in RATES}
+        elif found:
+            replicas[resource.name] = {
+                k: tuple(v.split(",")) for k, v in found.items() if k in REPLICAS
+            }
+    return Present(
+        {b: keys for b, keys in rates.items() if keys},
+        {t: keys for t, keys in replicas.items() if keys},
+        unread,
+    )
+
+
+def throttles_for(
+    moves: Iterable[tuple[TopicPartition, Replicas, Replicas]],
+    rate: int,
+    brokers: Iterable[int],
+    present: Present,
+) -> Throttled:
+    """What has to be set for moves, each (partition, replicas now, replicas to be added).
+
+    `brokers` are those that live: only they can be told, and only they send or receive.
+    """
+    live = set(brokers)
+    involved: set[int] = set()
+    topics: dict[str, dict[str, tuple[str, ...]]] = {}
+    for tp, now, adding in moves:
+        if not adding:
+            continue
+        involved.update(now, adding)
+        here = present.replicas.get(tp.topic, {})
+        keys = topics.setdefault(tp.topic, {})
+        for key, holders in ((LEADER_REPLICAS, now), (FOLLOWER_REPLICAS, adding)):
+            there = here.get(key, ())
+            if _EVERY in there:
+                continue
+            entries = [f"{tp.partition}:{b}" for b in holders]
+            new = tuple(e for e in entries if e not in there)
+            if new:
+                keys[key] = (*keys.get(key, ()), *new)
+    was = {
+        b: {key: present.rates.get(b, {}).get(key) for key in RATES}
+        for b in sorted(involved & live)
+    }
+    return Throttled(rate, was, {t: keys for t, keys in topics.items() if keys})
+
+
+Answers = dict[ConfigResource, Exception | None]
+
+
+def _told(resource: ConfigResource) -> str:
+    return f"{'broker' if resource.type is ResourceType.BROKER else 'topic'} {resource.name}"
+
+
+async def _alter(
+    admin: Admin, changes: Mapping[ConfigResource, list[ConfigChange]]
+) -> dict[str, Exception]:
+    """Makes the changes; what failed, by `broker 3` or `topic orders`."""
+    if not changes:
+        return {}
+    answers = await admin.alter_configs(changes)
+    return {_told(res): error for res, error in answers.items() if error is not None}
+
+
+async def set_throttles(admin: Admin, throttled: Throttled) -> dict[str, Exception]:
+    """Sets the replicas, then the rates; what failed."""
+    assert throttled.rate is not None
+    topics = {
+        ConfigResource(ResourceType.TOPIC, topic): [
+            ConfigChange(key, ",".join(entries), ConfigOperation.APPEND)
+            for key, entries in keys.items()
+        ]
+        for topic, keys in throttled.topics.items()
+    }
+    failed = await _alter(admin, topics)
+    return failed | await set_rates(admin, throttled.brokers, throttled.rate)
+
+
+async def set_rates(admin: Admin, brokers: Iterable[int], rate: int) -> dict[str, Exception]:
+    """Sets both rates on brokers; what failed."""
+    return await _alter(
+        admin,
+        {
+            ConfigResource(ResourceType.BROKER, str(b)): [
+                ConfigChange(key, str(rate)) for key in RATES
+            ]
+            for b in brokers
+        },
+    )
+
+
+def _undo_broker(was: Mapping[str, str | None]) -> list[ConfigChange]:
+    return [
+        ConfigChange(key, old)
+        if old is not None
+        else ConfigChange(key, None, ConfigOperation.DELETE)
+        for key, old in was.items()
+    ]
+
+
+def _undo_topic(
+    ours: Mapping[str, tuple[str, ...]], present: Mapping[str, tuple[str, ...]]
+) -> list[ConfigChange]:
+    """Takes our entries out; a key with nothing left goes back to its default."""
+    changes = []
+    for key, entries in ours.items():
+        there = present.get(key, ())
+        gone = [e for e in entries if e in there]
+        if gone and set(there) <= set(gone):
+            changes.append(ConfigChange(key, None, ConfigOperation.DELETE))
+        elif gone:
+            changes.append(ConfigChange(key, ",".join(gone), ConfigOperation.SUBTRACT))
+    return changes
+
+
+async def remove_throttles(
+    admin: Admin, throttled: Throttled, within_s: float = 0.0
+) -> dict[str, Exception]:
+    """Takes away what was set, and puts back what stood there; what failed. A topic that is gone is no failure.
+
+    What fails because a broker is away just now is tried again, for `within_s` seconds.
+    """
+    failed = await _remove(admin, throttled)
+    with trio.move_on_after(within_s):
+        while any(map(_may_pass, failed.values())):
+            await trio.sleep(_AGAIN_S)
+            failed = await _remove(admin, throttled)
+    return failed
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, ClientError) or (isinstance(error, KafkaError) and error.retriable)
+
+
+async def _remove(admin: Admin, throttled: Throttled) -> dict[str, Exception]:
+    present = await read_throttles(admin, (), throttled.topics)
+    changes = {
+        ConfigResource(ResourceType.BROKER, str(b)): _undo_broker(was)
+        for b, was in throttled.brokers.items()
+    }
+    for topic, keys in throttled.topics.items():
+        if undo := _undo_topic(keys, present.replicas.get(topic, {})):
+            changes[ConfigResource(ResourceType.TOPIC, topic)] = undo
+    failed = {**present.unread, **await _alter(admin, changes)}
+    return {what: e for what, e in failed.items() if not _gone(what, e)}
+
+
+def _gone(what: str, error: Exception) -> bool:
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+    return what.startswith("topic ") and isinstance(error, KafkaError) and error.code in unknown
+
+
+def everything(present: Present, ours: Iterable[Throttled]) -> Throttled:
+    """What takes every throttle away that is set: to what stood there before, where a rollback file of ours knows it."""
+    before: dict[int, dict[str, str | None]] = {}
+    for throttled in ours:
+        for broker, keys in throttled.brokers.items():
+            before.setdefault(broker, {}).update(keys)
+    return Throttled(
+        None,
+        {b: {key: before.get(b, {}).get(key) for key in keys} for b, keys in present.rates.items()},
+        {t: dict(keys) for t, keys in present.replicas.items()},
+    )
+
+
+def describe(throttled: Throttled) -> str:
+    """`brokers 1, 2 and topics orders`, for a sentence."""
+    parts = []
+    if throttled.brokers:
+        names = ", ".join(map(str, sorted(throttled.brokers)))
+        parts.append(f"broker{'s' * (len(throttled.brokers) > 1)} {names}")
+    if throttled.topics:
+        names = sorted(throttled.topics)
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        parts.append(f"topic{'s' * (len(names) > 1)} {', '.join(names[:5])}{more}")
+    return " and ".join(parts) or "nothing"

@@ -1,0 +1,219 @@
+"""What several commands need: topics by name or pattern, with the nearest names where one does not exist."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.grammar import nearest
+from pk.cli.output.formats import Listing, Row, render
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.results import PartitionDescription, TopicDescription
+
+_LEGAL = re.compile(r"[\w.-]+", re.ASCII)
+_UNKNOWN = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    )
+)
+
+
+def whole(pattern: str, option: str) -> re.Pattern[str]:
+    """A regular expression that is matched against whole names. Raises Unusable."""
+    try:
+        return re.compile(pattern)
+    except re.error as e:
+        raise Unusable(f"{option}: not a regular expression: {pattern!r} ({e}).") from None
+
+
+def words_of(given: Iterable[str], known: Sequence[str], option: str) -> list[str]:
+    """The words of `known` that were given, in whatever case. Raises Unusable."""
+    spelt = {word.lower(): word for word in known}
+    for word in given:
+        if word.lower() not in spelt:
+            near = [spelt[n] for n in nearest(word.lower(), spelt)]
+            hint = f"did you mean {' or '.join(near)}?" if near else f"it is {', '.join(known)}."
+            raise Unusable(f"{option}: there is no {word!r}; {hint}")
+    return [spelt[word.lower()] for word in given]
+
+
+def say_table(context: Context, listing: Listing) -> None:
+    """Says a listing, on standard error: as a table that is whole, whatever the options say of the answer's own look."""
+    look = context.look._replace(
+        format="table",
+        columns=(),
+        sort=(),
+        where=None,
+        limit=None,
+        terminal=context.streams.err_terminal,
+        colour=context.streams.err_colour,
+    )
+    context.say(render(listing, look).decode(errors="replace").rstrip("\n"))
+
+
+async def topic_names(context: Context, admin: Admin, *, internal: bool = True) -> list[str]:
+    """The names of all topics, in order; kept for completion."""
+    listed = await admin.list_topics()
+    remember(context.settings.bootstrap, "topic", (t.name for t in listed))
+    return sorted(t.name for t in listed if internal or not t.internal)
+
+
+class UnknownTopic(KafkaError):
+    """A topic that does not exist, with names it may have meant."""
+
+    def __init__(self, name: str, near: Sequence[str]) -> None:
+        super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}")
+        self.topic = name
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else "`pk topics list` shows which there are."
+        )
+        self.said = f"There is no topic {name!r}; {hint}"
+
+
+def say_no_match(
+    context: Context, what: str, pattern: re.Pattern[str] | None, known: Iterable[str]
+) -> None:
+    """Says so where no `what` (`topic`) is called as a pattern wants it: to programs only where a name is near, since
+    there may well be none."""
+    known = list(known)
+    if pattern is None or any(map(pattern.fullmatch, known)):
+        return
+    near = nearest(pattern.pattern, known)
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif context.streams.err_terminal:
+        hint = f"`pk {what}s list` shows which there are."
+    else:
+        return
+    context.say(f"No {what}'s whole name matches {pattern.pattern!r}; {hint}")
+
+
+async def unknown_topic(context: Context, admin: Admin, name: str) -> UnknownTopic:
+    """The error for a topic that a broker does not know."""
+    return UnknownTopic(name, nearest(name, await topic_names(context, admin)))
+
+
+def is_unknown(error: object) -> bool:
+    return isinstance(error, KafkaError) and error.code in _UNKNOWN
+
+
+async def describe_topics(
+    context: Context, admin: Admin, names: Iterable[str] | None
+) -> list[TopicDescription]:
+    """The topics asked for, in that order (None: all, by name); those that fail are told and noted."""
+    wanted = None if names is None else list(dict.fromkeys(names))
+    if wanted == []:
+        return []
+    answers = await admin.describe_topics(wanted)
+    found = []
+    for name in sorted(answers) if wanted is None else wanted:
+        answer = answers[name]
+        if isinstance(answer, TopicDescription):
+            found.append(answer)
+        elif is_unknown(answer):
+            error = await unknown_topic(context, admin, name)
+            context.fail(error)
+            context.say(error.said)
+        else:
+            context.failed(answer, name)
+    if wanted is None:
+        remember(context.settings.bootstrap, "topic", list(answers))
+    return found
+
+
+async def existing_topics(
+    context: Context, admin: Admin, names: Iterable[str]
+) -> list[TopicDescription]:
+    """The topics asked for. Raises the first failure: for commands that act on all or on nothing."""
+    wanted = list(dict.fromkeys(names))
+    answers = await admin.describe_topics(wanted)
+    found = []
+    for name in wanted:
+        answer = answers[name]
+        if isinstance(answer, TopicDescription):
+            found.append(answer)
+        elif is_unknown(answer):
+            raise CommandError((await unknown_topic(context, admin, name)).said)
+        else:
+            raise answer
+    return found
+
+
+async def names_or_included(context: Context, admin: Admin, names: Iterable[str]) -> list[str]:
+    """`names`; where --include is given, in their place the topics that it matches, but for internal ones. Raises Unusable,
+    CommandError where there is none."""
+    if context.args.include is None:
+        found = list(names)
+        odd = next((name for name in found if not _LEGAL.fullmatch(name)), None)
+        if odd is not None:
+            raise Unusable(
+                f"No topic can be named {odd!r}; a regular expression goes with --include."
+            )
+        return found
+    pattern = whole(context.args.include, "--include")
+    known = await topic_names(context, admin, internal=False)
+    included = [name for name in known if pattern.fullmatch(name)]
+    if not included:
+        raise CommandError(
+            f"No topic's whole name matches {context.args.include!r}; `pk topics list` shows which there are."
+        )
+    return included
+
+
+def partition_numbers(words: Iterable[str], option: str) -> list[int]:
+    """The numbers in `0,3-5`. Raises Unusable."""
+    numbers: list[int] = []
+    for word in words:
+        first, dash, last = word.partition("-")
+        try:
+            low = int(first)
+            high = int(last) if dash else low
+        except ValueError:
+            raise Unusable(
+                f"{option} wants partition numbers such as 0,3-5, not {word!r}."
+            ) from None
+        if not 0 <= low <= high or high - low > 1_000_000:
+            raise Unusable(f"{option} wants partition numbers such as 0,3-5, not {word!r}.")
+        numbers.extend(range(low, high + 1))
+    return list(dict.fromkeys(numbers))
+
+
+def topic_partitions(text: str) -> tuple[str, list[int] | None]:
+    """A topic and the partitions of it in `topic:0,1`; None for all. Raises Unusable."""
+    name, colon, numbers = text.partition(":")
+    if not colon:
+        return name, None
+    return name, partition_numbers(numbers.split(","), "-t")
+
+
+def check_partitions(topic: TopicDescription, wanted: Iterable[int]) -> list[TopicPartition]:
+    """The partitions of `topic` that were asked for. Raises CommandError where there is none of that number."""
+    known = {p.partition for p in topic.partitions}
+    found = []
+    for number in wanted:
+        if number not in known:
+            raise CommandError(
+                f"Topic {topic.name} has no partition {number}; it has {len(known)}, from 0 to {len(known) - 1}."
+            )
+        found.append(TopicPartition(topic.name, number))
+    return found
+
+
+def partition_style(row: Row) -> str | None:
+    """Red for a partition without a leader, yellow for one that lacks replicas."""
+    if row.get("leader") is None:
+        return "red"
+    replicas, isr = row.get("replicas"), row.get("isr")
+    lacking = isinstance(replicas, list) and isinstance(isr, list) and len(isr) < len(replicas)
+    return "yellow" if lacking else None
+
+
+def leader_of(partition: PartitionDescription) -> int | None:
+    return None if partition.leader_id < 0 else partition.leader_id

@@ -1,0 +1,1 @@
+"""What the command line may say: its options, help, manual and completion."""

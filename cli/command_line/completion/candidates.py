@@ -1,0 +1,542 @@
+"""Completion: what may come next on a command line. The shell scripts and `pk shell` both ask here.
+
+Static words come from the command tree; names of topics, groups and brokers from `Names`, which never asks a broker.
+Nothing heavy is imported: this answers while somebody holds the Tab key.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from pk.cli.config_keys.words import KINDS, about, config_words, values_of
+from pk.cli.grammar import Argument, Command, Group, Option
+from pk.cli.specs.groups import GROUP_STATES, GROUP_TYPES
+from pk.cli.specs.log import SHOWN
+
+
+class Candidate(NamedTuple):
+    """A word that may come next, and what it is."""
+
+    word: str
+    meaning: str = ""
+
+
+class Names(Protocol):
+    """Where names of a cluster come from, and what is set there. Nothing here may wait for a broker."""
+
+    def names(self, kind: str) -> Iterable[Candidate]:
+        """Topics (what they are begins with their number of partitions; `topic/` is the same with a slash behind), groups,
+        brokers, features, and config keys beyond those in the table."""
+        ...
+
+    def configs(self, kind: str, name: str) -> Mapping[str, str]:
+        """What is set on a topic, broker or group, as far as that is known."""
+        ...
+
+    def current(self, kind: str) -> str | None:
+        """The topic or group that a command is about where it names none."""
+        ...
+
+
+class Place(NamedTuple):
+    """Where the cursor is: the node reached, what is being completed, and the words that matter for it."""
+
+    node: Command | Group
+    option: Option | None
+    argument: Argument | None
+    plain: tuple[str, ...]
+    given: tuple[tuple[Option, str | None], ...]
+    only_values: bool
+
+
+POSITIONS = (
+    Candidate("start", "the first record there is"),
+    Candidate("end", "after the last record"),
+    Candidate("-10", "10 records before the end"),
+    Candidate("+10", "10 records after the start"),
+    Candidate("committed", "the committed offset"),
+    Candidate("start..end", "everything there is now"),
+    Candidate("-10..end", "the last 10 records, then stop"),
+    Candidate("@-1h", "an hour ago"),
+    Candidate("@-1h..end", "the last hour, then stop"),
+    Candidate("@today", "since midnight"),
+    Candidate("@yesterday..@today", "yesterday"),
+)
+_ENDS = (
+    Candidate("end", "as it is now"),
+    Candidate("@-1h", "an hour ago"),
+    Candidate("@today", "midnight"),
+    Candidate("@yesterday", "the midnight before"),
+)
+_RECORD_FIELDS = (
+    Candidate("key"),
+    Candidate("value", "value.FIELD looks into JSON"),
+    Candidate("headers", "headers.NAME is one header"),
+    Candidate("timestamp"),
+    Candidate("offset"),
+    Candidate("partition"),
+    Candidate("topic"),
+)
+
+_VALUES: dict[str, tuple[Candidate, ...]] = {
+    "top-tab": tuple(map(Candidate, ("cluster", "topics", "groups", "isr", "reassign"))),
+    "shell": (Candidate("bash"), Candidate("zsh"), Candidate("fish")),
+    "feature-action": (
+        Candidate("list", "what there is"),
+        Candidate("upgrade", "raise a feature's level"),
+        Candidate("downgrade", "lower a feature's level"),
+        Candidate("disable", "set a feature's level to 0"),
+    ),
+    "entity-type": tuple(
+        map(Candidate, ("topic", "broker", "broker-logger", "group", "client-metrics"))
+    ),
+    "record-format": tuple(
+        Candidate(name)
+        for name in (
+            "value",
+            "json",
+            "jsonl",
+            "csv",
+            "yaml",
+            "table",
+            "wide",
+            "name",
+            "cbor",
+            "%k\\t%v\\n",
+        )
+    ),
+    "input-format": tuple(map(Candidate, ("value", "jsonl", "csv", "%k\\t%v\\n"))),
+    "fake": tuple(map(Candidate, ("orders", "users", "clicks"))),
+    "formatter-property": tuple(
+        Candidate(f"{name}=")
+        for name in (
+            "print.key",
+            "print.value",
+            "print.timestamp",
+            "print.offset",
+            "print.partition",
+            "print.headers",
+            "print.epoch",
+            "key.separator",
+            "line.separator",
+            "headers.separator",
+            "null.literal",
+        )
+    ),
+    "reader-property": tuple(
+        Candidate(f"{name}=")
+        for name in (
+            "parse.key",
+            "key.separator",
+            "parse.headers",
+            "headers.delimiter",
+            "headers.separator",
+            "headers.key.separator",
+            "ignore.error",
+            "null.marker",
+        )
+    ),
+}
+
+
+_FAKE = (
+    Candidate("orders", "orders of customers, with keys"),
+    Candidate("users", "people with names and addresses"),
+    Candidate("clicks", "what people look at"),
+)
+_BY_LONG_NAME: dict[tuple[str, str], tuple[Candidate, ...]] = {
+    ("console-producer", "--fake"): _FAKE,
+    ("produce", "--fake"): _FAKE,
+    ("e2e", "--fake"): _FAKE,
+    ("list", "--state"): tuple(map(Candidate, GROUP_STATES)),
+    ("list", "--type"): tuple(map(Candidate, GROUP_TYPES)),
+    ("dump", "--show"): tuple(map(Candidate, SHOWN)),
+    ("offsets", "--time"): tuple(map(Candidate, ("latest", "earliest", "max-timestamp"))),
+}
+"""Values of options that say nothing of their completion, by the command's name and theirs."""
+
+
+def locate(root: Group, words: Sequence[str]) -> Place:
+    """Where a cursor after `words` stands. Words that make no sense are passed over."""
+    node: Command | Group = root
+    options: dict[str, Option] = {n: o for o in root.options for n in o.names}
+    plain: list[str] = []
+    given: list[tuple[Option, str | None]] = []
+    waiting: Option | None = None
+    only_values = False
+    for word in words:
+        if waiting is not None:
+            given.append((waiting, word))
+            waiting = None
+        elif word == "--" and not only_values:
+            only_values = True
+        elif word.startswith("-") and len(word) > 1 and not only_values:
+            name, equals, text = word.partition("=")
+            option = options.get(name)
+            if option is None and not word.startswith("--"):
+                option, text = _last_short(options, word)
+                equals = text
+            if option is not None and option.wait_for_value and not equals:
+                waiting = option
+            elif option is not None:
+                given.append((option, text or None))
+        elif isinstance(node, Group):
+            child = node.child(word)
+            if child is not None:
+                node = child
+                options.update({n: o for o in node.options for n in o.names})
+        else:
+            plain.append(word)
+    argument = _next_argument(node, plain) if isinstance(node, Command) else None
+    return Place(node, waiting, argument, tuple(plain), tuple(given), only_values)
+
+
+def _last_short(options: dict[str, Option], word: str) -> tuple[Option | None, str]:
+    """The option of a cluster such as `-dn5` that takes the rest as its value, and that rest."""
+    for i, letter in enumerate(word[1:], 2):
+        option = options.get(f"-{letter}")
+        if option is None or option.wait_for_value:
+            return option, word[i:]
+    return None, ""
+
+
+def _next_argument(command: Command, plain: Sequence[str]) -> Argument | None:
+    if len(plain) < len(command.arguments):
+        return command.arguments[len(plain)]
+    last = command.arguments[-1] if command.arguments else None
+    return last if last is not None and last.many else None
+
+
+def candidates(root: Group, words: Sequence[str], typed: str, names: Names) -> list[Candidate]:
+    """What may replace `typed` after `words`, in the order to show it; prefixes are not filtered here."""
+    place = locate(root, words)
+    if place.option is not None:
+        return _values(place.option, place, typed, names)
+    if typed.startswith("-") and not place.only_values:
+        name, equals, text = typed.partition("=")
+        if equals and name.startswith("--"):
+            for option in place.node.options:
+                if name in option.names and not option.is_flag:
+                    found = _values(option, place, text, names)
+                    return [Candidate(f"{name}={c.word}", c.meaning) for c in found]
+            return []
+        return list(_options(place))
+    if isinstance(place.node, Group):
+        return _commands(place.node, typed)
+    return [*_of_assumed(place.node, words), *_of_argument(root, place, typed, names)]
+
+
+def _commands(group: Group, typed: str) -> list[Candidate]:
+    """The commands of a noun; of its other number (`brokers` beside `broker`) only those that are being written."""
+    nouns = (group, group.also) if typed and group.also else (group,)
+    return [Candidate(c.name, c.help) for noun in nouns for c in noun.children if not c.hidden]
+
+
+def _of_assumed(command: Command, words: Sequence[str]) -> Iterator[Candidate]:
+    """The values of an option that may stand without one, where it is the last word (`-z `)."""
+    for option in command.options:
+        if option.assumed is not None and words and words[-1] in option.names:
+            yield from map(Candidate, option.choices)
+
+
+def _of_argument(root: Group, place: Place, typed: str, names: Names) -> list[Candidate]:
+    if place.argument is not None and place.argument.complete == "help-page":
+        return _help(root, place.plain)
+    if place.argument is not None and place.argument.complete == "config-key":
+        return _keys_of_named(place, names)
+    if place.argument is not None and place.argument.complete == "client-key":
+        return _client_keys(typed)
+    if place.argument is not None and place.argument.complete:
+        return list(_of_kind(place.argument.complete, place, typed, names))
+    return []
+
+
+def _values(option: Option, place: Place, typed: str, names: Names) -> list[Candidate]:
+    """What an option's value may be."""
+    if option.choices:
+        return [Candidate(choice) for choice in option.choices]
+    if option.kind == "list":
+        # One more entry: behind what stands there, and none of it twice.
+        head, comma, _ = typed.rpartition(",")
+        used = set(head.split(","))
+        found = _plain_values(option, place, typed.rpartition(",")[2], names)
+        return [Candidate(head + comma + c.word, c.meaning) for c in found if c.word not in used]
+    return list(_plain_values(option, place, typed, names))
+
+
+def _plain_values(option: Option, place: Place, typed: str, names: Names) -> Iterable[Candidate]:
+    kind = option.complete
+    if kind in _CONFIG_KINDS:
+        return _configs(kind, option, place, typed, names)
+    if kind == "column":
+        return _columns(place, typed)
+    if kind is not None:
+        return _of_kind(kind, place, typed, names)
+    if option.dest in ("where", "fail_if"):
+        return _conditions(place, typed)
+    if option.dest in ("partitions", "partition") and option.kind in ("list", "int"):
+        return _partition_numbers(place, names)
+    return _BY_LONG_NAME.get((place.node.name, option.long_name), ())
+
+
+def _options(place: Place) -> Iterator[Candidate]:
+    used = {option.dest for option, _ in place.given if not option.repeat}
+    for option in place.node.options:
+        if not option.hidden and option.dest not in used:
+            yield Candidate(option.long_name, option.help)
+    yield Candidate("--help", "Show help and stop.")
+
+
+def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Candidate]:
+    if kind in ("position", "place"):
+        takes = [*place.node.options, *getattr(place.node, "arguments", ())]
+        commits = any(each.complete == "group" for each in takes)
+        return _positions(typed, commits, ranges=kind == "position")
+    if kind in _VALUES:
+        return _VALUES[kind]
+    if kind == "format":
+        from pk.cli.specs.common import FORMATS
+
+        return [Candidate(name) for name in FORMATS]
+    if kind == "profile":
+        return profiles()
+    if kind == "change":
+        return _changes()
+    if kind == "node":
+        from pk.cli.up.cluster_files import nodes_running
+
+        return [Candidate(*node) for node in nodes_running()]
+    if kind == "entity-name":
+        return _entities(place, names)
+    if kind == "partition":
+        return _partitions(typed, names)
+    if kind in ("member", "instance"):
+        return _members(kind, place, names)
+    return names.names(kind)
+
+
+def _members(kind: str, place: Place, names: Names) -> list[Candidate]:
+    """The members of the group that the command is about."""
+    from pk.cli.command_line.completion.name_cache import members_mark
+
+    given = [text for option, text in place.given if option.dest in ("group", "groups") and text]
+    group = next(iter((*place.plain, *given)), None) or names.current("group")
+    if group is None:
+        return []
+    mark = members_mark(group)
+    found = (c for c in names.names(kind) if c.meaning.startswith(mark))
+    return [Candidate(c.word, c.meaning.removeprefix(mark)) for c in found]
+
+
+def _partitions(typed: str, names: Names) -> list[Candidate]:
+    """`orders/`, and then what may follow: all partitions of all topics at once would be too many to look at."""
+    from pk.cli.command_line.completion.name_cache import partition_count
+
+    topic, slash, _ = typed.rpartition("/")
+    if not slash:
+        return list(names.names("topic/"))
+    number = next((partition_count(c.meaning) for c in names.names("topic") if c.word == topic), 0)
+    return [Candidate(f"{topic}/{p}") for p in range(number)]
+
+
+def _help(root: Group, words: Sequence[str]) -> list[Candidate]:
+    """Pages, and the words of commands."""
+    if list(words) == ["errors"]:
+        from pk.core.errors import ErrorCode
+
+        return [Candidate(code.name) for code in ErrorCode]
+    node: Command | Group | None = root
+    for word in words:
+        node = node.child(word) if isinstance(node, Group) else None
+    if not isinstance(node, Group):
+        return []
+    found = [Candidate(c.name, c.help) for c in node.children if not c.hidden]
+    if words:
+        return found
+    from pk.cli.command_line.pages import PAGES
+
+    return [*(Candidate(name, about) for name, about in PAGES.items()), *found]
+
+
+def _positions(typed: str, commits: bool, *, ranges: bool) -> list[Candidate]:
+    """Positions, those of a group's commits where there is a group, ranges where one may stand; behind `0=5,1=` those of a
+    partition."""
+    head, dots, _ = typed.rpartition("..")
+    if dots and ranges:
+        return [Candidate(f"{head}..{c.word}", c.meaning) for c in _ENDS]
+    partition, equals, _ = typed.rpartition("=")
+    return [
+        Candidate(f"{partition}{equals}{c.word}", c.meaning)
+        for c in POSITIONS
+        if (commits or not c.word.startswith("committed")) and (ranges or ".." not in c.word)
+    ]
+
+
+def _columns(place: Place, typed: str) -> list[Candidate]:
+    """Columns of the command at hand; behind a minus those that are left out, or sorted the other way round."""
+    from pk.cli.output.schema import columns_of
+
+    if not isinstance(place.node, Command):
+        return []
+    sign = typed[:1] if typed[:1] in ("-", "+") else ""
+    given = {option.dest: text or True for option, text in place.given}
+    return [Candidate(sign + name) for name in columns_of(place.node, given)]
+
+
+def _conditions(place: Place, typed: str) -> list[Candidate]:
+    """The name of a column, wherever a condition may begin."""
+    head, blank, _ = typed.rpartition(" ")
+    if blank and head.split()[-1:] not in (["and"], ["or"], ["not"]):
+        return []
+    fields = (
+        list(_RECORD_FIELDS)
+        if place.node.name in ("console-consumer", "cp", "cat")
+        else _columns(place, "")
+    )
+    return [Candidate(head + blank + c.word, c.meaning) for c in fields]
+
+
+def _partition_numbers(place: Place, names: Names) -> list[Candidate]:
+    """The partitions of the topic that the command is about."""
+    given = [text for option, text in place.given if option.dest in ("topic", "topics")]
+    node = place.node
+    if isinstance(node, Command) and node.arguments and node.arguments[0].complete == "topic":
+        given += place.plain[:1] if node.name == "console-producer" else place.plain
+    topic = given[0] if given else names.current("topic")
+    meaning = next((c.meaning for c in names.names("topic") if c.word == topic), "")
+    from pk.cli.command_line.completion.name_cache import partition_count
+
+    return [Candidate(str(n)) for n in range(min(partition_count(meaning), 1000))]
+
+
+_CONFIG_KINDS = frozenset(
+    ("config-key", "topic-config", "broker-config", "group-config", "client-key")
+)
+
+
+def _configs(kind: str, option: Option, place: Place, typed: str, names: Names) -> list[Candidate]:
+    """Config keys with what they are and what they are set to; behind `KEY=` the values there are."""
+    of, name = _configured(kind, place, names)
+    present = names.configs(of, name) if name else {}
+    table = config_words(of)
+    key, equals, value = typed.partition("=")
+    if equals and option.kind in ("pair", "config"):
+        word = table.get(key, ("-", "", ""))
+        head, comma, _ = value.rpartition(",") if word[1].startswith("*") else ("", "", "")
+        found = values_of(key, word, present.get(key))
+        used = set(head.split(","))
+        return [Candidate(f"{key}={head}{comma}{v}", m) for v, m in found if v not in used]
+    end = "=" if option.kind in ("pair", "config") else ""
+    found = [Candidate(k + end, about(k, w, present.get(k))) for k, w in table.items()]
+    known = {*table}
+    more = [c for c in names.names(f"{of}-config") if c.word not in known]
+    if option.dest in ("delete", "delete_config", "delete_configs") and present:
+        # What is not set cannot be taken back.
+        return [Candidate(k, about(k, table.get(k, ("-", "", "")), v)) for k, v in present.items()]
+    return [*found, *(Candidate(c.word + end, c.meaning) for c in more)]
+
+
+def _client_keys(typed: str) -> list[Candidate]:
+    """`acks=1` as a word of its own."""
+    key, equals, _ = typed.partition("=")
+    table = config_words("client")
+    if equals:
+        return [
+            Candidate(f"{key}={v}", m)
+            for v, m in values_of(key, table.get(key, ("-", "", "")), None)
+        ]
+    return [Candidate(f"{k}=", about(k, w, None)) for k, w in table.items()]
+
+
+def _keys_of_named(place: Place, names: Names) -> list[Candidate]:
+    """Config keys of what the word before names: a topic, unless --type says otherwise."""
+    of = next((text for option, text in place.given if option.dest == "type" and text), "topic")
+    present = names.configs(of, place.plain[-1]) if place.plain else {}
+    return [Candidate(k, about(k, w, present.get(k))) for k, w in config_words(of).items()]
+
+
+def _configured(kind: str, place: Place, names: Names) -> tuple[str, str | None]:
+    """What kind of thing the configs are of, and which one, where that is said."""
+    if kind == "client-key":
+        return "client", None
+    plain = list(place.plain)
+    if kind != "config-key":
+        of = kind.removesuffix("-config")
+        topic = names.current("topic") if of == "topic" and not plain else None
+        existing = place.argument is None or place.argument.complete is not None
+        return of, (plain[0] if plain else topic) if existing else None
+    for option, text in place.given:
+        if option.dest in ("topic", "broker", "group"):
+            return option.dest, text
+        if option.dest == "entity_type" and text:
+            plain.insert(0, text)
+        elif option.dest == "entity_name" and text:
+            plain.append(text)
+    of = (plain[0] if plain else "topic").removesuffix("s")
+    of = "client-metrics" if of == "client-metric" else of
+    return (of if of in KINDS else "topic"), plain[1] if len(plain) > 1 else None
+
+
+_ENTITY_NAMES = {"topic": "topic", "broker": "broker", "broker-logger": "broker", "group": "group"}
+
+
+def _entities(place: Place, names: Names) -> Iterable[Candidate]:
+    kind = _ENTITY_NAMES.get((place.plain[0] if place.plain else "").removesuffix("s"))
+    return names.names(kind) if kind else ()
+
+
+def profiles() -> list[Candidate]:
+    """The profiles there are, each with its cluster."""
+    from pk.cli.runtime.exits import CommandError
+    from pk.cli.runtime.settings import read_profiles
+
+    try:
+        profiles, _ = read_profiles()
+    except CommandError:
+        return []
+    return [Candidate(p.name, p.bootstrap or "") for p in profiles.values()]
+
+
+def _changes() -> list[Candidate]:
+    from pk.cli.undo.log import history
+
+    found = [Candidate(c.id, c.description) for c in history() if c.undone_ms is None]
+    return [Candidate("last", found[0].meaning), *found] if found else []
+
+
+def _paths(typed: str, only_directories: bool) -> Iterator[Candidate]:
+    head, tail = os.path.split(typed)
+    try:
+        with os.scandir(os.path.expanduser(head) or ".") as entries:
+            for entry in entries:
+                is_dir = entry.is_dir()
+                if entry.name.startswith(tail) and (is_dir or not only_directories):
+                    yield Candidate(os.path.join(head, entry.name) + ("/" if is_dir else ""))
+    except OSError:
+        return
+
+
+def prefixed(typed: str, found: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates that begin with `typed`."""
+    return [c for c in found if c.word.startswith(typed)]
+
+
+def matching(
+    root: Group,
+    words: Sequence[str],
+    typed: str,
+    names: Names,
+    choose: Callable[[str, Iterable[Candidate]], list[Candidate]] = prefixed,
+) -> list[Candidate]:
+    """The candidates for `typed`, chosen by `choose`; files and directories where those are wanted."""
+    place = locate(root, words)
+    wanted = (
+        place.option.complete
+        if place.option
+        else place.argument.complete
+        if place.argument
+        else None
+    )
+    if wanted in ("file", "directory") and not typed.startswith("-"):
+        return sorted(_paths(typed, wanted == "directory"))
+    return choose(typed, candidates(root, words, typed, names))

@@ -1,0 +1,134 @@
+"""Names of a cluster (topics, groups, brokers, partitions) seen lately, kept on disk so that completion never has to ask a
+broker, and works while the cluster is down.
+
+A file for each cluster (by its bootstrap address) and kind, so that a Tab reads no more than it needs. Each command that
+lists names leaves them here, and `pk.cli.command_line.completion.name_refresh` fetches them all in a process of its own. A lost or broken file costs
+nothing but candidates.
+
+Names come with a meaning, which is what a shell shows beside them: a topic's number of partitions, a group's state, a
+broker's address. Partitions are not kept by name: a topic's meaning says how many it has.
+"""
+
+import json
+import os
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pk.cli.runtime.paths import make_user_dir, user_dir
+
+if TYPE_CHECKING:
+    from pk.net.client.results import MemberDescription
+
+_NAMES_MAX = 50_000
+
+
+def _file(directory: str, bootstrap: str, kind: str) -> str:
+    return os.path.join(directory, f"names-{zlib.crc32(bootstrap.encode()):08x}-{kind}.json")
+
+
+def _load(bootstrap: str, kind: str) -> dict[str, Any]:
+    try:
+        with open(_file(user_dir("cache"), bootstrap, kind), encoding="utf-8") as file:
+            data = json.load(file)
+        found = data["names"] if data["of"] == bootstrap else {}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _save(bootstrap: str, kind: str, names: Mapping[str, Any]) -> None:
+    try:
+        path = _file(make_user_dir("cache"), bootstrap, kind)
+        scratch = f"{path}.{os.getpid()}"
+        with open(scratch, "w", encoding="utf-8") as file:
+            json.dump({"of": bootstrap, "names": names}, file, separators=(",", ":"))
+        os.replace(scratch, path)
+    except (OSError, UnicodeError):
+        return
+
+
+def recall(bootstrap: str, kind: str) -> list[str]:
+    """The names of `kind` seen last in the cluster behind `bootstrap`."""
+    return list(recall_meanings(bootstrap, kind))
+
+
+def recall_meanings(bootstrap: str, kind: str) -> dict[str, str]:
+    """The same, with what each is; empty where that is not known."""
+    return {name: str(meaning) for name, meaning in _load(bootstrap, kind).items()}
+
+
+def recall_configs(bootstrap: str) -> dict[str, dict[str, str]]:
+    """Topic → the configs that were set on it, as seen last."""
+    return {t: c for t, c in _load(bootstrap, "configs").items() if isinstance(c, dict)}
+
+
+def partition_count(meaning: str) -> int:
+    """How many partitions a topic of this meaning has; 0 where that is not known."""
+    number, _, _ = meaning.partition(" ")
+    return int(number) if number.isascii() and number.isdigit() else 0
+
+
+def partitions_meaning(number: int) -> str:
+    """The meaning of a topic of so many partitions."""
+    return f"{number} partition{'' if number == 1 else 's'}"
+
+
+def remember(bootstrap: str, kind: str, names: Iterable[str] | Mapping[str, str]) -> None:
+    """Keeps `names` for completion, instead of those known; does nothing where the file cannot be written.
+
+    Names without a meaning keep the one they had. Partitions (`topic/0`) add to what is known of their topics.
+    """
+    if kind == "partition":
+        _remember_partitions(bootstrap, names)
+        return
+    known = _load(bootstrap, kind)
+    meanings: Mapping[str, str] = names if isinstance(names, Mapping) else {}
+    wanted = {
+        name: meanings.get(name) or known.get(name, "") for name in sorted(names)[:_NAMES_MAX]
+    }
+    if known != wanted:
+        _save(bootstrap, kind, wanted)
+
+
+def _remember_partitions(bootstrap: str, names: Iterable[str]) -> None:
+    known = _load(bootstrap, "topic")
+    counts: dict[str, int] = {}
+    for name in names:
+        topic, _, number = name.rpartition("/")
+        if topic and number.isascii() and number.isdigit():
+            counts[topic] = max(counts.get(topic, 0), int(number) + 1)
+    wanted = dict(known)
+    for topic, number in counts.items():
+        if partition_count(str(known.get(topic, ""))) < number:
+            wanted[topic] = partitions_meaning(number)
+    if wanted != known:
+        _save(bootstrap, "topic", dict(sorted(wanted.items())))
+
+
+def remember_members(bootstrap: str, group: str, members: "Iterable[MemberDescription]") -> None:
+    """Keeps the members of a group, instead of those known of it: the id of each, its instance's, and where it runs."""
+    mark = members_mark(group)
+    lists: dict[str, dict[str, str]] = {"member": {}, "instance": {}}
+    for member in members:
+        where = f"{mark}{member.client_id} at {member.client_host.removeprefix('/')}"
+        lists["member"][member.member_id] = where
+        if member.instance_id:
+            lists["instance"][member.instance_id] = where
+    for kind, names in lists.items():
+        known = _load(bootstrap, kind)
+        others = {n: m for n, m in known.items() if not str(m).startswith(mark)}
+        wanted = {**others, **names}
+        if wanted != known and len(wanted) <= _NAMES_MAX:
+            _save(bootstrap, kind, wanted)
+
+
+def members_mark(group: str) -> str:
+    """How the meaning of a member of this group begins."""
+    return f"{group}: "
+
+
+def remember_configs(bootstrap: str, configs: Mapping[str, Mapping[str, str]]) -> None:
+    """Keeps what was set on topics, for completion to show beside the keys."""
+    if _load(bootstrap, "configs") != configs:
+        _save(bootstrap, "configs", configs)

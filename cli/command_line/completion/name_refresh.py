@@ -1,0 +1,226 @@
+"""Fetching the names that completion offers, without anybody waiting for it.
+
+A Tab answers from the files of `pk.cli.command_line.completion.name_cache`, and where those are old it starts this program once more, detached, to fetch
+what there is now; the next Tab has it. The process writes nothing but those files and ends within seconds, whether the
+cluster answers or not. How to reach the cluster is handed over in the environment, which other users cannot read as they
+can arguments.
+
+What is fetched is the same for the shell, which asks by itself over the connection it has.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pk.cli.runtime.paths import make_user_dir
+
+if TYPE_CHECKING:
+    from pk.net.client.admin import Admin
+    from pk.net.client.results import TopicDescription
+
+STALE_S = 30.0
+"""Names older than this are fetched anew when somebody asks for them."""
+
+_CHANGED_S = 2.0
+_DEADLINE_S = 20.0
+_GROUPS_MAX = 50
+"""Groups with members that are asked who these are."""
+_FIRST_ANSWER_S = 3.0
+_GROUPS_S = 3.0
+_ALARM_S = 40
+_CONFIGS_MAX = 200
+_GIVEN = "PK_REFRESH"
+
+CONNECTING = ("bootstrap_server", "profile", "client_properties", "config_file")
+"""The options that say which cluster, and how to reach it."""
+
+
+def refresh_soon(bootstrap: str, given: Mapping[str, Any], *, changed: bool = False) -> bool:
+    """Starts a process that fetches the names of a cluster, unless that was done lately; whether it was started.
+
+    `given` is what was given for the options in CONNECTING. After a change the names are fetched even if they are not old.
+    Nothing is started where the environment says PK_COMPLETION_REFRESH=never.
+    """
+    if os.environ.get("PK_COMPLETION_REFRESH") == "never":
+        return False
+    try:
+        if not _claim(bootstrap, _CHANGED_S if changed else STALE_S):
+            return False
+        _spawn({name: given[name] for name in CONNECTING if given.get(name)})
+    except OSError:
+        return False
+    return True
+
+
+def _claim(bootstrap: str, age_s: float) -> bool:
+    """Whether the last start was longer ago than that; if so, now is the last."""
+    import zlib
+
+    stamp = os.path.join(make_user_dir("cache"), f"refreshed-{zlib.crc32(bootstrap.encode()):08x}")
+    try:
+        if 0 <= time.time() - os.stat(stamp).st_mtime < age_s:
+            return False
+        os.utime(stamp)
+    except FileNotFoundError:
+        os.close(os.open(stamp, os.O_CREAT | os.O_WRONLY, 0o600))
+    return True
+
+
+def _spawn(given: Mapping[str, Any]) -> None:
+    command = [sys.executable, "-m", "pk.cli.main", "__refresh"]
+    files: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    # A pipe of the shell's that the child kept open would make the shell wait for the child's end.
+    for name in os.listdir("/dev/fd"):
+        if name.isdigit() and int(name) > 2:
+            try:
+                inherited = os.get_inheritable(int(name))
+            except OSError:
+                continue  # the descriptor the list was read by
+            if inherited:
+                files.append((os.POSIX_SPAWN_CLOSE, int(name)))
+    environment = {**os.environ, _GIVEN: json.dumps(given)}
+    try:
+        os.posix_spawn(sys.executable, command, environment, file_actions=files, setsid=True)
+    except NotImplementedError:  # macOS has no setsid there; a group of its own keeps Ctrl-C away
+        os.posix_spawn(sys.executable, command, environment, file_actions=files, setpgroup=0)
+
+
+def refresh() -> int:
+    """`pk __refresh`: fetches the names once. An exit code, which nobody reads."""
+    import signal
+
+    from pk.cli.grammar import Args
+    from pk.cli.runtime.settings import settings_of
+
+    try:
+        given = json.loads(os.environ.pop(_GIVEN, "{}"))
+        os.nice(10)
+        signal.alarm(
+            _ALARM_S
+        )  # a keyring that asks, a disk that hangs: nobody would end this otherwise
+        values: dict[str, Any] = {name: given.get(name) for name in CONNECTING}
+        values["client_properties"] = tuple(map(tuple, given.get("client_properties") or ()))
+        settings = settings_of(Args(values, frozenset(given)))
+        from pk.cli.runtime.connect import run_loop
+
+        run_loop(_fetch_and_keep, settings)
+    except Exception:  # noqa: BLE001 - there is nobody to tell: completion goes on with what it has
+        return 1
+    return 0
+
+
+async def _fetch_and_keep(settings: Any) -> None:
+    import trio
+
+    from pk.cli.runtime.session import open_session
+    from pk.net.client.results import ConfigResource, ResourceType
+
+    with trio.fail_after(_DEADLINE_S):
+        async with open_session() as session:
+            admin = await session.admin(settings)
+            seen = await fetch(admin)
+            keep(settings.bootstrap, seen)
+            await keep_members(admin, settings.bootstrap, seen)
+            some = list(seen.topics)[:_CONFIGS_MAX]
+            configs = await set_configs(
+                admin, [ConfigResource(ResourceType.TOPIC, n) for n in some]
+            )
+            from pk.cli.command_line.completion.name_cache import remember_configs
+
+            remember_configs(settings.bootstrap, {name: c for (_, name), c in configs.items() if c})
+
+
+class Seen(NamedTuple):
+    """What a cluster holds, for completion and for the shell's toolbar."""
+
+    topics: Mapping[str, "TopicDescription"]
+    groups: Mapping[str, str] | None
+    """Group → its state; None where they did not come in time."""
+
+    brokers: Mapping[int, str]
+    """Broker → its address; empty for one that is not there."""
+
+    down: frozenset[int]
+    """Brokers that are fenced, or hold replicas and are not there."""
+
+    controller: int | None
+
+
+async def fetch(admin: "Admin") -> Seen:
+    """Asks a cluster for all of it. Raises KafkaError and ClientError, and trio.TooSlowError where there is no first answer
+    within seconds: a client tries for longer, but nobody waits for this."""
+    import trio
+
+    from pk.cli.cluster.reassignments import describe_nodes
+    from pk.net.client.results import TopicDescription
+
+    with trio.fail_after(_FIRST_ANSWER_S):
+        cluster, nodes = await describe_nodes(admin)
+    described = await admin.describe_topics()
+    topics = {n: t for n, t in sorted(described.items()) if isinstance(t, TopicDescription)}
+    groups: dict[str, str] | None = None
+    with trio.move_on_after(
+        _GROUPS_S
+    ):  # every broker is asked, and one that hangs keeps all waiting
+        listed = await admin.list_groups()
+        groups = {g.group_id: g.state for g in sorted(listed.groups, key=lambda g: g.group_id)}
+    addresses = {b.node_id: b.address for b in cluster.brokers}
+    known = {b for t in topics.values() for p in t.partitions for b in p.replicas}
+    live = {b for b, node in nodes.items() if not node.fenced}
+    return Seen(
+        topics,
+        groups,
+        {b: addresses.get(b, "") for b in sorted(known | set(nodes) | set(addresses))},
+        frozenset((known | set(nodes)) - live),
+        cluster.controller_id if cluster.controller_id >= 0 else None,
+    )
+
+
+def keep(bootstrap: str, seen: Seen) -> None:
+    """Keeps the names for completion outside the shell, and for the next shell."""
+    from pk.cli.command_line.completion.name_cache import partitions_meaning, remember
+
+    topics = {name: partitions_meaning(len(t.partitions)) for name, t in seen.topics.items()}
+    remember(bootstrap, "topic", topics)
+    if seen.groups is not None:
+        remember(bootstrap, "group", seen.groups)
+    remember(bootstrap, "broker", {str(b): address for b, address in seen.brokers.items()})
+
+
+async def keep_members(admin: "Admin", bootstrap: str, seen: Seen) -> None:
+    """Keeps who is in the groups that have members, as far as they are not too many to ask for. Raises ClientError."""
+    from pk.cli.command_line.completion.name_cache import remember_members
+    from pk.net.client.results import GroupDescription
+
+    peopled = [g for g, state in (seen.groups or {}).items() if state not in ("Empty", "Dead")]
+    if not peopled:
+        return
+    for name, found in (await admin.describe_groups(peopled[:_GROUPS_MAX])).items():
+        if isinstance(found, GroupDescription):
+            remember_members(bootstrap, name, found.members)
+
+
+async def set_configs(
+    admin: "Admin", resources: "list[Any]"
+) -> dict[tuple[int, str], dict[str, str]]:
+    """(Resource type, name) → the configs that are not its defaults. What cannot be described is left out."""
+    from pk.net.client.results import ConfigSource
+
+    if not resources:
+        return {}
+    inherited = (ConfigSource.DEFAULT, ConfigSource.STATIC_BROKER)
+    answers = await admin.describe_configs(resources, include_synonyms=False)
+    return {
+        (int(resource.type), resource.name): {
+            e.name: e.value or "" for e in found if e.source not in inherited and not e.sensitive
+        }
+        for resource, found in answers.items()
+        if not isinstance(found, Exception)
+    }

@@ -1,0 +1,135 @@
+"""Help, written from the command tree. Plain text: it must come at once."""
+
+import os
+import sys
+import textwrap
+from collections.abc import Iterable
+
+from pk.cli.grammar import HELP, Argument, Command, Group, Option
+
+_WIDTH = 100
+_NARROW = 90
+"""Below this, what an option does stands further to the left."""
+
+
+def text_width() -> int:
+    """How wide a page of text is: the terminal, up to a width that reads well; a fixed one where there is none."""
+    try:
+        return max(min(_WIDTH, os.get_terminal_size(sys.stdout.fileno()).columns), 40)
+    except (OSError, ValueError):
+        return _WIDTH
+
+
+def _entry(left: str, right: str, width: int) -> list[str]:
+    column = 34 if width >= _NARROW else 26
+    lines = textwrap.wrap(right, width - column) or [""]
+    first = f"  {left}"
+    if len(first) > column - 2:
+        return [first, *(" " * column + line for line in lines)]
+    return [first.ljust(column) + lines[0], *(" " * column + line for line in lines[1:])]
+
+
+def option_names(option: Option) -> str:
+    short = [name for name in option.names if not name.startswith("--")]
+    long = [name for name in option.names if name.startswith("--")][:1]
+    names = ", ".join(short + long)
+    if option.value is None:
+        return names
+    return f"{names}[={option.value}]" if option.assumed else f"{names} {option.value}"
+
+
+def usage_word(argument: Argument) -> str:
+    word = f"{argument.name}…" if argument.many else argument.name
+    return f"[{word}]" if argument.optional else word
+
+
+def _options(options: Iterable[Option], title: str, width: int) -> list[str]:
+    lines = [f"\n{title}:"]
+    for option in options:
+        if not option.hidden:
+            lines += _entry(option_names(option), option.help, width)
+    return lines if len(lines) > 1 else []
+
+
+def _command(command: Command, path: tuple[str, ...], width: int) -> list[str]:
+    from pk.cli.specs.common import CONNECTION, LISTING
+
+    words = " ".join(("pk", *path, "[OPTIONS]", *map(usage_word, command.arguments)))
+    lines = [f"Usage: {words}", "", *textwrap.wrap(command.help, width)]
+    others = command.names[1:]
+    if others:
+        lines.append(f"Also called: {', '.join(others)}")
+    if command.arguments:
+        lines.append("\nArguments:")
+        for argument in command.arguments:
+            lines += _entry(argument.name, argument.help, width)
+    own = [o for o in command.options if o not in CONNECTION and o not in LISTING]
+    lines += _options(own, "Options", width)
+    lines += _options([o for o in command.options if o in LISTING], "Output", width)
+    lines += _options(
+        [*(o for o in command.options if o in CONNECTION), HELP],
+        "Connection" if CONNECTION[0] in command.options else "General",
+        width,
+    )
+    lines += _columns(command, width)
+    if command.examples:
+        lines += ["\nExamples:", *(f"  {example}" for example in command.examples)]
+    if command.notes:
+        lines += ["", *textwrap.wrap(command.notes, width)]
+    return lines
+
+
+def _columns(command: Command, width: int) -> list[str]:
+    """The columns that the options of a list know."""
+    from pk.cli.output.schema import columns_of
+    from pk.cli.specs.common import LISTING
+
+    names = columns_of(command) if LISTING[1] in command.options else []
+    if not names:
+        return []
+    text = ", ".join(names)
+    indented = textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")
+    return ["\nColumns (for --columns, --sort, --where and templates):", *indented]
+
+
+def _sections(group: Group, path: tuple[str, ...]) -> Iterable[tuple[str, list[Command | Group]]]:
+    """What is under a group, under headings."""
+    shown = [child for child in group.children if not child.hidden]
+    if path:
+        return [("Commands", shown)]
+    from pk.cli.tree import SECTIONS
+
+    named = {name for _, names in SECTIONS for name in names}
+    found = [(title, [c for c in shown if c.name in names]) for title, names in SECTIONS]
+    others = [child for child in shown if child.name not in named]
+    return [*found, ("Others", others)] if others else found
+
+
+def _group(group: Group, path: tuple[str, ...], width: int) -> list[str]:
+    words = " ".join(("pk", *path))
+    lines = [
+        f"Usage: {words} COMMAND [OPTIONS]",
+        "",
+        *textwrap.wrap(group.help, width),
+    ]
+    for title, children in _sections(group, path):
+        lines.append(f"\n{title}:")
+        for child in children:
+            lines += _entry(", ".join(child.names[:2]), child.help, width)
+    if not path:
+        from pk.cli.command_line.pages import PAGES
+
+        lines += _options(group.options, "Options", width)
+        lines.append("\nPages (`pk help PAGE`):")
+        for name, about in PAGES.items():
+            lines += _entry(name, f"{about[0].upper()}{about[1:]}.", width)
+    lines.append(f"\n`{words} COMMAND --help` says more.")
+    return lines
+
+
+def help_text(node: Command | Group, path: tuple[str, ...], width: int | None = None) -> str:
+    """The help of `node`, which is found at `path`; as wide as the terminal unless `width` is given."""
+    width = width or text_width()
+    if isinstance(node, Command):
+        return "\n".join(_command(node, path, width)) + "\n"
+    return "\n".join(_group(node, path, width)) + "\n"

@@ -1,0 +1,153 @@
+"""Durations and sizes as values of configs: `retention.ms=7d`, `segment.bytes=1GiB`, `log.retention.hours=7d`.
+
+A key says its unit by how it ends. What is given in another unit is converted here, before a request is made: brokers and
+clients take plain numbers only. A value that is a plain number, or nothing like a number, is left to who knows the key.
+"""
+
+import re
+from fractions import Fraction
+from typing import Final
+
+from pk.cli.runtime.exits import Unusable
+
+_TIMES_MS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_SIZES: Final = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_KEY_UNITS_MS: Final = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000}
+_KEY_UNIT_NAMES: Final = {"ms": "milliseconds", "bytes": "bytes"}
+_WORDS: Final = {
+    "millisecond": "ms",
+    "second": "s",
+    "sec": "s",
+    "minute": "min",
+    "hour": "h",
+    "day": "d",
+    "week": "w",
+}
+
+_NUMBER: Final = re.compile(r"[+-]?\d+")
+_PARTS: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
+_WITH_UNIT: Final = re.compile(r"[+-]?\d+(?:\.\d+)?\s*[a-zA-Z][a-zA-Z0-9.\s]*")
+
+_TIME_SHOWN: Final = (
+    (86_400_000, "day", "days"),
+    (3_600_000, "hour", "hours"),
+    (60_000, "min", "min"),
+    (1000, "s", "s"),
+    (1, "ms", "ms"),
+)
+_SIZE_SHOWN: Final = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def _unit_of(key: str) -> str:
+    """The unit in which a config key counts, by its last word; empty where it is none that is known here."""
+    last = key.rpartition(".")[2]
+    return last if last == "bytes" or last in _KEY_UNITS_MS else ""
+
+
+def plain_value(key: str, value: str) -> str:
+    """`value` as the config key `key` takes it: `7d` is `604800000` for retention.ms, `168` for log.retention.hours.
+
+    Raises ValueError, with a sentence, where a number has a unit that does not fit the key.
+    """
+    unit, text = _unit_of(key), value.strip()
+    if not unit or _NUMBER.fullmatch(text) or not _WITH_UNIT.fullmatch(text):
+        return value
+    if text[0] in "+-":
+        raise ValueError(f"{key}={value}: a value with a unit has no sign; {_example(key, unit)}")
+    total = _size(text) if unit == "bytes" else _span_ms(text)
+    if total is None:
+        raise ValueError(f"{key}={value}: {_example(key, unit)}")
+    found = total / _KEY_UNITS_MS.get(unit, 1)
+    if found.denominator != 1:
+        name = _KEY_UNIT_NAMES.get(unit, unit)
+        raise ValueError(f"{key}={value}: the key takes whole {name}, and that is {float(found):g}")
+    return str(found.numerator)
+
+
+def config_value(key: str, value: str) -> str:
+    """The same for a word of the command line. Raises Unusable."""
+    try:
+        return plain_value(key, value)
+    except ValueError as e:
+        raise Unusable(f"{e}.") from None
+
+
+def _example(key: str, unit: str) -> str:
+    name = _KEY_UNIT_NAMES.get(unit, unit)
+    if unit == "bytes":
+        return f"{key} is a size: give {name}, or a value such as 512KiB, 100MB or 1GiB"
+    return f"{key} is a duration: give {name}, or a value such as 90s, 15m, 1h30m or 7d"
+
+
+def _span_ms(text: str) -> Fraction | None:
+    return _sum(text, _TIMES_MS)
+
+
+def _size(text: str) -> Fraction | None:
+    return _sum(text, _SIZES) if len(_PARTS.findall(text)) == 1 else None
+
+
+def _sum(text: str, units: dict[str, int]) -> Fraction | None:
+    total, position = Fraction(0), 0
+    for part in _PARTS.finditer(text):
+        word = part[2].lower()
+        word = _WORDS.get(word.removesuffix("s"), word)
+        if part.start() != position or word not in units:
+            return None
+        total += Fraction(part[1]) * units[word]
+        position = part.end()
+    return total if position == len(text) else None
+
+
+def in_words(key: str, value: str | None) -> str | None:
+    """What a plain number comes to in the units that people think in (`7 days`, `1 GiB`, `1 min 40 s`); None where that
+    says nothing more, or the key has no unit."""
+    unit = _unit_of(key)
+    if not unit or value is None or not re.fullmatch(r"\d{1,18}", value):
+        return None
+    number = int(value)
+    if unit == "bytes":
+        for size, name in _SIZE_SHOWN:
+            if number >= size and number % size == 0:
+                return f"{number // size} {name}"
+        return None
+    said = exact_span(number * _KEY_UNITS_MS[unit])
+    own = {"ms": "ms", "seconds": "s", "minutes": "min", "hours": "hours"}[unit]
+    return None if said in (f"{number} {own}", f"{number} {own.removesuffix('s')}") else said
+
+
+def exact_span(ms: int) -> str:
+    """A duration with nothing rounded away: `7 days`, `1 hour 30 min`, `1 min 40 s`."""
+    parts: list[str] = []
+    left = ms
+    for size, one, many in _TIME_SHOWN:
+        n, left = divmod(left, size)
+        if n:
+            parts.append(f"{n} {one if n == 1 else many}")
+    return " ".join(parts) or "0 ms"
+
+
+def both_ways(key: str, value: str | None) -> str:
+    """A value as it is sent, with what it comes to: `604800000 (7 days)`."""
+    words = in_words(key, value)
+    if words is not None:
+        return f"{value} ({words})"
+    return "(none)" if value is None else value or "(empty)"

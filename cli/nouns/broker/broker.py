@@ -1,0 +1,312 @@
+"""`pk broker start`, `stop` and `status`: one broker by Kafka's own config; and, with a node's number, those and `kill`,
+`restart`, `pause`, `resume` of a node of `pk up --brokers N`."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+from pk.cli.output.formats import Column, Listing
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.settings import read_properties
+from pk.cli.up import cluster_files
+from pk.cli.up.cluster_files import is_held
+
+_PID, _LOG, _LOCK = "pk.pid", "pk.log", ".lock"
+
+
+def _given(context: Context) -> dict[str, str]:
+    """The keys on the command line: the file's, then the options', then -X. Raises Unusable without log.dirs."""
+    args = context.args
+    given = read_properties(args.config_file) if args.config_file else {}
+    if args.data is not None:
+        given["log.dirs"] = args.data
+    if args.values().get("port") is not None:
+        from pk.cli.up.up import check_port
+
+        given["listeners"] = f"PLAINTEXT://:{check_port(args.port)}"
+    given |= dict(args.properties)
+    if not given.get("log.dirs") and not given.get("log.dir"):
+        raise Unusable("Say where the data lies: --data DIR, or log.dirs in the file or by -X.")
+    return given
+
+
+def _directory(given: dict[str, str]) -> str:
+    """Where pk.pid and pk.log lie: the first of the log directories."""
+    return (given.get("log.dirs") or given["log.dir"]).split(",")[0].strip()
+
+
+def start(context: Context) -> int | None:
+    """`pk broker start`."""
+    if context.args.node is not None:
+        return _of_cluster(context, "start")
+    given = _given(context)
+    if context.args.detach:
+        return _start_detached(context, given)
+    from pk.cli.runtime.connect import run
+
+    return run(_foreground, context)
+
+
+async def _foreground(context: Context) -> None:
+    from pk.cli.up.node import (
+        broker_config,
+        log_to_stderr,
+        ready_line,
+        run_broker,
+    )
+
+    started = time.monotonic()
+    given = _given(context)
+    log_to_stderr()
+    if "node.id" not in given and "broker.id" not in given:
+        raise Unusable("Say which node this is: -X node.id=1, or node.id in the file.")
+    config = broker_config(given)
+    directory = _directory(given)
+    notify = int(os.environ.pop("PK_NOTIFY_FD", "-1"))
+    pid_file = os.path.join(directory, _PID) if notify >= 0 else None
+
+    def on_ready(address: str) -> None:
+        line = ready_line(config, address, started, f"data in {directory}")
+        context.write(line)
+        if pid_file is not None:
+            with open(pid_file, "w", encoding="ascii") as file:
+                file.write(f"{os.getpid()}\n")
+            os.write(notify, line)
+            os.close(notify)
+
+    try:
+        await run_broker(config, memory=False, on_ready=on_ready)
+    finally:
+        _forget(pid_file)
+
+
+def _forget(pid_file: str | None) -> None:
+    if pid_file is not None:
+        try:
+            os.unlink(pid_file)
+        except FileNotFoundError:
+            return
+
+
+def _start_detached(context: Context, given: dict[str, str]) -> int:
+    """Starts a process of its own and waits for its ready line, or for its end."""
+    directory = _directory(given)
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except OSError as e:
+        raise CommandError(f"{directory}: {e.strerror}.") from None
+    running = running_pid(directory)
+    if running is not None:
+        raise CommandError(
+            f"A broker runs in {directory} already, as process {running}; `pk broker stop` ends it."
+        )
+    words = [sys.executable, "-m", "pk.cli.main", "broker", "start", *_asked(context)]
+    reader, writer = os.pipe()
+    log_path = os.path.join(directory, _LOG)
+    with open(log_path, "ab") as log:
+        before = log.tell()
+        child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(writer,),
+            env={**os.environ, "PK_NOTIFY_FD": str(writer)},
+        )
+    os.close(writer)
+    line = _await_line(reader)
+    os.close(reader)
+    if line:
+        context.write(line)
+        return Exit.OK
+    code = child.wait()
+    with open(log_path, "rb") as log:
+        log.seek(before)
+        said = log.read().decode(errors="replace").strip().splitlines()
+    raise CommandError(
+        f"The broker did not start: {said[-1] if said else f'it ended with {code}'} (more in {log_path})",
+        Exit(code) if code in set(Exit) and code else Exit.FAILED,
+    )
+
+
+def _asked(context: Context) -> list[str]:
+    """The command line's words that say which broker: never what the file says, which everybody may read there."""
+    args = context.args
+    named = {"--config-file": args.config_file, "--data": args.data, "--port": args.port}
+    words = [f"{name}={value}" for name, value in named.items() if value is not None]
+    return words + [f"-X{key}={value}" for key, value in args.properties]
+
+
+def _await_line(reader: int) -> bytes:
+    """The line written to a pipe; empty when it closes without one."""
+    data = b""
+    while not data.endswith(b"\n"):
+        select.select([reader], [], [])
+        more = os.read(reader, 4096)
+        if not more:
+            break
+        data += more
+    return data
+
+
+def running_pid(directory: str) -> int | None:
+    """The process of the detached broker in `directory`; None where none runs, whatever pk.pid says."""
+    try:
+        with open(os.path.join(directory, _PID), encoding="ascii") as file:
+            pid = int(file.read())
+    except (OSError, ValueError):
+        return None
+    return pid if _alive(pid) and is_held(directory) else None
+
+
+def stop(context: Context) -> int | None:
+    """`pk broker stop`."""
+    if context.args.node is not None:
+        return _of_cluster(context, "stop")
+    directory = _directory(_given(context))
+    pid = running_pid(directory)
+    if pid is None:
+        if is_held(directory):
+            raise CommandError(
+                f"The broker in {directory} was not started with --detach; end it where it runs (Ctrl-C, or SIGTERM)."
+            )
+        raise CommandError(f"No broker runs in {directory}.")
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except OSError as e:
+        raise CommandError(f"Process {pid} cannot be told to stop: {e.strerror}.") from None
+    deadline = time.monotonic() + context.args.timeout_s
+    while is_held(directory) and _alive(pid):
+        if time.monotonic() > deadline:
+            raise CommandError(
+                f"The broker (process {pid}) still drains after {context.args.timeout_s:g} s; "
+                f"`kill -TERM {pid}` once more ends it at once.",
+                Exit.TIMED_OUT,
+            )
+        time.sleep(0.02)
+    _forget(os.path.join(directory, _PID))
+    context.say(f"The broker in {directory} has stopped.")
+    return None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+_STATUS = (
+    Column("directory"),
+    Column("running"),
+    Column("pid", right=True, title="PROCESS"),
+    Column("log", wide=True),
+)
+
+
+def status(context: Context) -> int:
+    """`pk broker status`. Exit code 1 where it does not run; of a cluster, where not all of it does."""
+    if (state := _cluster_asked_for(context)) is not None:
+        return _cluster_status(context, state)
+    directory = _directory(_given(context))
+    running = is_held(directory)
+    log = os.path.join(directory, _LOG)
+    row: dict[str, Any] = {
+        "directory": directory,
+        "running": running,
+        "pid": running_pid(directory),
+        "log": log if os.path.exists(log) else None,
+    }
+    context.show(Listing(_STATUS, [row]))
+    return Exit.OK if running else Exit.FAILED
+
+
+# --- of a cluster of `pk up --brokers N` ---
+
+
+def kill(context: Context) -> int:
+    """`pk broker kill`."""
+    return _of_cluster(context, "kill")
+
+
+def restart(context: Context) -> int:
+    """`pk broker restart`."""
+    return _of_cluster(context, "restart")
+
+
+def pause(context: Context) -> int:
+    """`pk broker pause`."""
+    return _of_cluster(context, "pause")
+
+
+def resume(context: Context) -> int:
+    """`pk broker resume`."""
+    return _of_cluster(context, "resume")
+
+
+_DONE = {
+    "start": "is ready at {address}",
+    "stop": "has stopped",
+    "kill": "was killed",
+    "restart": "is ready again at {address}",
+    "pause": "is paused",
+    "resume": "goes on",
+}
+
+
+def _of_cluster(context: Context, do: str) -> int:
+    args = context.args
+    state = cluster_files.find(args.data)
+    node = cluster_files.command(state, do, args.node, args.timeout_s)
+    what = "The controller" if node.node == 0 else f"Broker {node.node}"
+    context.say(f"{what} {_DONE[do].format(address=node.address)}.")
+    return Exit.OK
+
+
+def _cluster_asked_for(context: Context) -> cluster_files.ClusterState | None:
+    """The cluster that `status` is about: the one in --data, or, where nothing names a broker, the only one there is."""
+    args = context.args
+    if args.data is not None:
+        return cluster_files.read_state(args.data)
+    if args.config_file or args.properties or not cluster_files.running():
+        return None
+    return cluster_files.find(None)
+
+
+_NODES = (
+    Column("node", right=True),
+    Column("role"),
+    Column("state"),
+    Column("address"),
+    Column("pid", right=True, title="PROCESS"),
+    Column("starts", right=True, wide=True),
+    Column("directory", wide=True),
+)
+
+
+def _cluster_status(context: Context, state: cluster_files.ClusterState) -> int:
+    runs = is_held(state.directory)
+    rows: list[dict[str, Any]] = [
+        {
+            "node": node.node,
+            "role": node.role,
+            "state": node.state if runs else cluster_files.STOPPED,
+            "address": node.address,
+            "pid": node.pid if runs else None,
+            "starts": node.starts,
+            "directory": node.directory,
+        }
+        for node in state.nodes
+    ]
+    context.show(Listing(_NODES, rows))
+    all_run = runs and all(node.state == cluster_files.RUNNING for node in state.nodes)
+    return Exit.OK if all_run else Exit.FAILED

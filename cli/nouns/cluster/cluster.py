@@ -1,0 +1,194 @@
+"""`pk cluster describe` and `quorum`."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from pk.cli.nouns.brokers.brokers import (
+    BROKERS,
+    Look,
+    broker_rows,
+    broker_style,
+    look_at_brokers,
+)
+from pk.cli.output.formats import Column, Document, Listing, Section
+from pk.cli.positions.resolve import now_ms
+from pk.cli.positions.times import show_span
+from pk.cli.runtime.context import Context
+from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+from pk.net.client.results import (
+    FeatureDescription,
+    MetadataSnapshot,
+    QuorumDescription,
+    QuorumReplica,
+)
+
+_SNAPSHOT_S = 3.0
+_PAIRS = (Column("name"), Column("value"))
+_IN_DESCRIBE = (
+    "broker",
+    "host",
+    "port",
+    "rack",
+    "controller",
+    "state",
+    "leaders",
+    "replicas",
+    "fenced",
+)
+
+
+async def describe(context: Context) -> None:
+    """`pk cluster describe`."""
+    admin = await context.admin()
+    look = await look_at_brokers(context, admin)
+    columns = [c for c in BROKERS if c.key in _IN_DESCRIBE]
+    keys = [c.key for c in columns]
+    rows = [{key: row[key] for key in keys} for row in broker_rows(look)]
+    brokers = Listing(columns, rows, broker_style)
+    summary = summary_of(look)
+    named = [{"name": k.replace("_", " "), "value": v} for k, v in summary.items()]
+    context.show_document(
+        Document(
+            [{**summary, "brokers": rows}],
+            [Section("", Listing(_PAIRS, named)), Section("", brokers)],
+            brokers,
+        )
+    )
+
+
+def summary_of(look: Look) -> dict[str, Any]:
+    """The cluster in a few numbers."""
+    partitions = look.partitions.values()
+    cluster = look.cluster
+    return {
+        "cluster_id": cluster.cluster_id,
+        "controller_id": None if cluster.controller_id < 0 else cluster.controller_id,
+        "brokers": sum(not node.fenced for node in look.nodes.values()),
+        "topics": len(look.topics),
+        "partitions": len(partitions),
+        "under_replicated": sum(p.under_replicated for p in partitions),
+        "offline": sum(p.leader_id < 0 for p in partitions),
+    }
+
+
+def _ago(ms: int | None) -> str:
+    return "-" if ms is None else f"{show_span(ms)} ago"
+
+
+_QUORUM = (
+    Column("node", right=True),
+    Column("role"),
+    Column("log_end_offset", right=True, title="LOG END"),
+    Column("lag", right=True),
+    Column("caught_up_ms", right=True, show=_ago, title="CAUGHT UP"),
+    Column("fetched_ms", right=True, show=_ago, title="FETCHED"),
+    Column("applied_offset", right=True, title="APPLIED"),
+    Column("endpoints", wide=True),
+    Column("directory_id", wide=True),
+)
+
+
+async def quorum(context: Context) -> None:
+    """`pk cluster quorum`."""
+    admin = await context.admin()
+    try:
+        found = await admin.describe_quorum()
+    except KafkaError as e:
+        if e.code != ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        raise KafkaError(
+            e.code, "it tells nothing of its metadata log, as clusters with ZooKeeper do not"
+        ) from None
+    look = await look_at_brokers(context, admin)
+    applied = {
+        b: f.finalized_epoch
+        for b, f in look.features.items()
+        if isinstance(f, FeatureDescription) and f.finalized_epoch >= 0
+    }
+    now = now_ms()
+    rows = quorum_rows(found, applied, now)
+    snapshot = await _snapshot(admin, found)
+    listing = Listing(_QUORUM, rows)
+    behind = [row["lag"] for row in rows if row["lag"] is not None]
+    summary = {
+        "cluster_id": look.cluster.cluster_id,
+        "leader_id": found.leader_id,
+        "leader_epoch": found.leader_epoch,
+        "high_watermark": found.high_watermark,
+        "lag_max": max(behind, default=None),
+        "snapshot_offset": snapshot.end_offset if snapshot else None,
+        "snapshot_age_ms": max(now - snapshot.made_ms, 0) if snapshot else None,
+    }
+    shown = {k: v for k, v in summary.items() if k != "snapshot_age_ms"}
+    age = summary["snapshot_age_ms"]
+    shown["snapshot_age"] = "-" if age is None else show_span(age)
+    named = [{"name": k.replace("_", " "), "value": v} for k, v in shown.items()]
+    context.show_document(
+        Document(
+            [{**summary, "nodes": rows}],
+            [Section("", Listing(_PAIRS, named)), Section("", listing)],
+            listing,
+        )
+    )
+
+
+async def _snapshot(admin: Admin, quorum: QuorumDescription) -> MetadataSnapshot | None:
+    """The controller's newest snapshot, where it can be reached as the brokers are, and tells of one."""
+    with trio.move_on_after(_SNAPSHOT_S), suppress(ClientError, KafkaError):
+        return await admin.describe_metadata_snapshot(quorum)
+    return None
+
+
+def quorum_rows(
+    quorum: QuorumDescription, applied: Mapping[int, int], now: int
+) -> list[dict[str, Any]]:
+    """A row for each voter and observer; `applied` is the metadata offset that each broker says it has applied."""
+    end = max(
+        (s.log_end_offset for s in (*quorum.voters, *quorum.observers)),
+        default=quorum.high_watermark,
+    )
+    leader_end = next(
+        (s.log_end_offset for s in quorum.voters if s.replica_id == quorum.leader_id), end
+    )
+    rows = []
+    for voters, states in ((True, quorum.voters), (False, quorum.observers)):
+        for state in sorted(states, key=lambda s: s.replica_id):
+            leads = voters and state.replica_id == quorum.leader_id
+            rows.append(_quorum_row(quorum, state, voters, leads, leader_end, applied, now))
+    return rows
+
+
+def _quorum_row(
+    quorum: QuorumDescription,
+    state: QuorumReplica,
+    voter: bool,
+    leads: bool,
+    end: int,
+    applied: Mapping[int, int],
+    now: int,
+) -> dict[str, Any]:
+    from pk.core.values import ZERO_UUID, uuid_text
+
+    known = state.log_end_offset >= 0
+    return {
+        "node": state.replica_id,
+        "role": "leader" if leads else "voter" if voter else "observer",
+        "log_end_offset": state.log_end_offset if known else None,
+        "lag": end - state.log_end_offset if known else None,  # below 0: the leader has lost events
+        "caught_up_ms": _since(state.last_caught_up_timestamp_ms, now, leads),
+        "fetched_ms": _since(state.last_fetch_timestamp_ms, now, leads),
+        "applied_offset": applied.get(state.replica_id),
+        "endpoints": list(quorum.nodes.get(state.replica_id, ())),
+        "directory_id": None if state.directory_id == ZERO_UUID else uuid_text(state.directory_id),
+    }
+
+
+def _since(stamp: int, now: int, leads: bool) -> int | None:
+    if leads:
+        return 0
+    return max(now - stamp, 0) if stamp > 0 else None

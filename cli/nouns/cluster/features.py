@@ -1,0 +1,270 @@
+"""`pk cluster features`: what the cluster has settled on, what its brokers support, and raising or lowering it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import trio
+
+from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.grammar import nearest
+from pk.cli.output.formats import Column, Listing
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.core.errors import KafkaError
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+from pk.net.client.results import FeatureDescription
+
+METADATA_VERSION: Final = "metadata.version"
+_METADATA_RELEASES: Final = (
+    ("3.0", 1, 1),
+    ("3.1", 0, 0),
+    ("3.2", 0, 0),
+    ("3.3", 0, 3),
+    ("3.4", 0, 0),
+    ("3.5", 0, 2),
+    ("3.6", 0, 2),
+    ("3.7", 0, 4),
+    ("3.8", 0, 0),
+    ("3.9", 0, 0),
+    ("4.0", 0, 3),
+    ("4.1", 0, 1),
+    ("4.2", 0, 1),
+    ("4.3", 0, 0),
+)
+"""Apache's releases with their first and last metadata.version, IV0 to IVn (MetadataVersion)."""
+
+_METADATA_LEVELS: Final = [
+    f"{release}-IV{n}"
+    for release, first, last in _METADATA_RELEASES
+    for n in range(first, last + 1)
+]
+"""What Apache calls the levels of metadata.version, from level 1 on."""
+
+ACTIONS: Final = ("list", "upgrade", "downgrade", "disable")
+_CHANGES = (
+    Column("feature"),
+    Column("from", right=True),
+    Column("to", right=True),
+    Column("result"),
+    Column("error", wide=True),
+)
+
+
+def level_name(feature: str, level: int) -> str | None:
+    """What a level is called besides its number; None where it has no name."""
+    if feature != METADATA_VERSION or not 1 <= level <= len(_METADATA_LEVELS):
+        return None
+    return _METADATA_LEVELS[level - 1]
+
+
+def release_of(features: object) -> str | None:
+    """The newest metadata.version that a broker supports, as Apache names it: the nearest to its release there is."""
+    if not isinstance(features, FeatureDescription):
+        return None
+    for feature in features.supported:
+        if feature.name == METADATA_VERSION:
+            newest = feature.max_version
+            return level_name(METADATA_VERSION, newest) or f"{METADATA_VERSION} {newest}"
+    return None
+
+
+_FEATURES = (
+    Column("feature"),
+    Column("level", right=True, title="FINALIZED"),
+    Column("name"),
+    Column("min_supported", right=True, title="MIN"),
+    Column("max_supported", right=True, title="MAX"),
+    Column("epoch", right=True, wide=True),
+    Column("note"),
+)
+
+
+def common_range(told: Mapping[int, FeatureDescription], feature: str) -> tuple[int, int] | None:
+    """The levels that every broker supports; None where one of them supports none."""
+    low, high = 0, 32767
+    for description in told.values():
+        found = next((f for f in description.supported if f.name == feature), None)
+        if found is None:
+            return None
+        low, high = max(low, found.min_version), min(high, found.max_version)
+    return (low, high) if low <= high else None
+
+
+def feature_rows(told: Mapping[int, FeatureDescription]) -> list[dict[str, Any]]:
+    """A row for each feature that any broker knows. `told` holds the answers by broker."""
+    newest = max(told.values(), key=lambda d: d.finalized_epoch)
+    levels = {f.name: f.max_version_level for f in newest.finalized}
+    names = sorted({f.name for d in told.values() for f in d.supported} | set(levels))
+    rows = []
+    for name in names:
+        level = levels.get(name, 0)
+        supported = common_range(told, name)
+        note = None
+        if supported is None:
+            lacking = [b for b, d in told.items() if name not in {f.name for f in d.supported}]
+            note = f"not by broker {', '.join(map(str, sorted(lacking)))}"
+        elif level < supported[1]:
+            note = "can be upgraded"
+        rows.append(
+            {
+                "feature": name,
+                "level": level,
+                "name": level_name(name, level),
+                "min_supported": supported[0] if supported else None,
+                "max_supported": supported[1] if supported else None,
+                "epoch": newest.finalized_epoch if newest.finalized_epoch >= 0 else None,
+                "note": note,
+            }
+        )
+    return rows
+
+
+async def _ask(context: Context, admin: Admin) -> dict[int, FeatureDescription]:
+    """What each broker says; of those that do not, it is told why. Raises CommandError or ClientError where none does."""
+    cluster = await admin.describe_cluster()
+    told: dict[int, FeatureDescription] = {}
+    failed: dict[int, ClientError | KafkaError] = {}
+
+    async def ask(node_id: int) -> None:
+        try:
+            told[node_id] = await admin.describe_features(node_id)
+        except (ClientError, KafkaError) as e:
+            failed[node_id] = e
+
+    async with trio.open_nursery() as nursery:
+        for node in cluster.brokers:
+            nursery.start_soon(ask, node.node_id)
+    if not told:
+        for error in failed.values():
+            if isinstance(error, ClientError):
+                raise error
+        raise CommandError("No broker tells of its features; they are too old.")
+    for node_id, error in sorted(failed.items()):
+        context.failed(error, f"broker {node_id}")
+    remember(
+        context.settings.bootstrap,
+        "feature",
+        {f.name for d in told.values() for f in d.supported},
+    )
+    return told
+
+
+async def features(context: Context) -> None:
+    """`pk cluster features`."""
+    args = context.args
+    action = args.action or "list"
+    if action not in ACTIONS:
+        near = nearest(action, ACTIONS)
+        hint = f"; did you mean {near[0]}?" if near else "."
+        raise Unusable(f"ACTION is one of {', '.join(ACTIONS)}, not {action!r}{hint}")
+    admin = await context.admin()
+    told = await _ask(context, admin)
+    rows = feature_rows(told)
+    if action == "list":
+        known = set(args.feature)
+        context.show(Listing(_FEATURES, [r for r in rows if not known or r["feature"] in known]))
+        return
+    if not args.feature:
+        raise Unusable(f"Say what to {action}, such as metadata.version=27.")
+    by_name = {row["feature"]: row for row in rows}
+    levels = {}
+    for word in args.feature:
+        name, level = _wanted(action, word, by_name)
+        levels[name] = level
+    await _update(context, admin, action, levels, by_name)
+
+
+def _wanted(action: str, word: str, rows: Mapping[str, dict[str, Any]]) -> tuple[str, int]:
+    """The feature and level that a word means. Raises Unusable."""
+    name, equals, text = word.partition("=")
+    row = rows.get(name)
+    if row is None:
+        near = nearest(name, rows)
+        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(rows)}."
+        raise Unusable(f"There is no feature {name!r}{hint}")
+    if action == "disable":
+        if equals:
+            raise Unusable(f"disable takes names alone, not {word!r}.")
+        return name, 0
+    if not equals:
+        if action == "downgrade":
+            raise Unusable(f"Say how far down: {name}=LEVEL.")
+        if row["max_supported"] is None:
+            raise Unusable(f"Not every broker supports {name}.")
+        return name, row["max_supported"]
+    if text in _METADATA_LEVELS and name == METADATA_VERSION:
+        return name, _METADATA_LEVELS.index(text) + 1
+    if not text.isdecimal():
+        raise Unusable(f"{name} wants a level such as {row['max_supported']}, not {text!r}.")
+    level = int(text)
+    if action == "upgrade" and level < row["level"]:
+        raise Unusable(f"{name} is at {row['level']}; `downgrade` goes down to {level}.")
+    if action == "downgrade" and level > row["level"]:
+        raise Unusable(f"{name} is at {row['level']}; `upgrade` goes up to {level}.")
+    return name, level
+
+
+async def _update(
+    context: Context,
+    admin: Admin,
+    action: str,
+    levels: Mapping[str, int],
+    rows: Mapping[str, dict[str, Any]],
+) -> None:
+    args = context.args
+    lowering = action != "upgrade"
+    if args.unsafe and not lowering:
+        raise Unusable("--unsafe is for a downgrade.")
+    there = {name for name, level in levels.items() if level == rows[name]["level"]}
+    if there == levels.keys():
+        same = ", ".join(f"{name} {_named(name, levels[name])}" for name in levels)
+        context.say(f"That is how it is: {same}; nothing was changed.")
+        context.show_nothing(_CHANGES)
+        return
+    if not args.dry_run:
+        for name, level in levels.items():
+            context.say(f"{name}: {_named(name, rows[name]['level'])} → {_named(name, level)}")
+        context.say(_consequence(action, unsafe=args.unsafe))
+        only = next(iter(levels)) if len(levels) == 1 else context.settings.bootstrap
+        await context.agree(f"{action.capitalize()} on {context.settings.cluster_name}?", name=only)
+    answers = await admin.update_features(
+        levels, allow_downgrade=lowering, unsafe=args.unsafe, validate_only=args.dry_run
+    )
+    shown = []
+    for name, level in levels.items():
+        error = answers[name]
+        done = "would change" if args.dry_run else "changed"
+        if error is not None:
+            context.fail(error)
+        shown.append(
+            {
+                "feature": name,
+                "from": rows[name]["level"],
+                "to": level,
+                "result": done if error is None else phrase(error),
+                "error": error_name(error) if error else None,
+            }
+        )
+    context.show(Listing(_CHANGES, shown))
+    _tell_first(context, answers.values())
+
+
+def _tell_first(context: Context, answers: Iterable[Exception | None]) -> None:
+    error = next((e for e in answers if e is not None), None)
+    if error is not None:
+        context.say(sentence(error))
+
+
+def _named(feature: str, level: int) -> str:
+    name = level_name(feature, level)
+    return f"{level} ({name})" if name else str(level)
+
+
+def _consequence(action: str, *, unsafe: bool) -> str:
+    if action == "upgrade":
+        return "Brokers that support less cannot join afterwards; going back may not be possible."
+    if unsafe:
+        return "What the lower level cannot hold is lost from the cluster's metadata."
+    return "Clients and brokers lose what the higher level gave them."

@@ -1,0 +1,349 @@
+"""`pk cluster health`: one screen that says what is wrong and why, and an exit code for scripts.
+
+A *problem* is what an operator has to see to: records that cannot be written or read, or copies that are missing. A
+*warning* is what may become one. Only problems make the exit code 1. Replicas that are being added by a reassignment are
+expected to lag, and count as neither.
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import trio
+
+from pk.cli.cluster.reassignments import min_isrs, running_reassignments
+from pk.cli.cluster.throttles import Present, describe, everything, read_throttles
+from pk.cli.nouns.brokers.brokers import Look, broker_rows, look_at_brokers
+from pk.cli.output.formats import Column, Document, Listing, Row, Section
+from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.runtime.exits import Exit
+from pk.cli.runtime.failures import NOT_AUTHORISED, phrase
+from pk.core.errors import KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError, RequestTimedOut
+from pk.net.client.results import (
+    LogDirDescription,
+    PartitionDescription,
+    QuorumDescription,
+    Reassignment,
+)
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+_FULL = 0.9
+_WIDE = 110
+"""Columns of a terminal that has room for what comes next beside each check."""
+_LAG_MAX = 1000
+"""A node that lacks more metadata records than this is behind."""
+_QUORUM_S = 3.0
+
+_CHECKS = (
+    Column("check"),
+    Column("state"),
+    Column("what"),
+    Column("next"),
+)
+
+
+class Facts(NamedTuple):
+    """What the checks look at."""
+
+    look: Look
+    min_isr: Mapping[str, int]
+    running: Mapping[TopicPartition, Reassignment] | None
+    """What is being moved; None where there is no controller that would say."""
+
+    throttles: Present
+    quorum: QuorumDescription | Exception | None
+
+
+class Check(NamedTuple):
+    """One line of the screen."""
+
+    check: str
+    state: str
+    what: str
+    next: str | None = None
+
+
+def _some(partitions: Iterable[TopicPartition]) -> str:
+    return join([place_name(tp) for tp in sorted(partitions)], 3)
+
+
+def missing(p: PartitionDescription, running: Reassignment | None) -> list[int]:
+    """The replicas that ought to be in sync and are not: those just being added are not expected to be."""
+    adding = running.adding_replicas if running else ()
+    return [b for b in p.replicas if b not in p.isr and b not in adding]
+
+
+def checks(facts: Facts) -> list[Check]:
+    """Every check, the gravest kind first."""
+    partitions = facts.look.partitions
+    return [
+        _controller(facts),
+        _brokers(facts),
+        _offline(partitions),
+        *_in_sync(partitions, facts),
+        _directories(facts.look),
+        _metadata(facts),
+        _preferred(partitions),
+        _single(partitions, facts),
+        _moving(facts),
+    ]
+
+
+def _controller(facts: Facts) -> Check:
+    controller = facts.look.cluster.controller_id
+    if isinstance(facts.quorum, QuorumDescription):
+        quorum = facts.quorum
+        if quorum.leader_id < 0:
+            return Check("controller", PROBLEM, "there is none", "pk cluster quorum")
+        return Check("controller", OK, f"node {quorum.leader_id}, epoch {quorum.leader_epoch}")
+    if controller < 0:
+        return Check("controller", PROBLEM, "there is none", "pk cluster quorum")
+    if isinstance(facts.quorum, ClientError):
+        return Check("controller", PROBLEM, str(facts.quorum), "pk cluster quorum")
+    return Check("controller", OK, f"node {controller}")
+
+
+def _brokers(facts: Facts) -> Check:
+    rows = broker_rows(facts.look)
+    bad = [row for row in rows if row["state"] in ("down", "fenced", "silent")]
+    if bad:
+        named = join([f"{row['broker']} ({row['state']})" for row in bad])
+        return Check(
+            "brokers", PROBLEM, f"{len(bad)} of {len(rows)} not up: {named}", "pk brokers list"
+        )
+    return Check("brokers", OK, f"{count(len(rows), 'broker')} up")
+
+
+def _offline(partitions: Mapping[TopicPartition, PartitionDescription]) -> Check:
+    bad = [tp for tp, p in partitions.items() if p.leader_id < 0]
+    if bad:
+        return Check(
+            "leaders",
+            PROBLEM,
+            f"{count(len(bad), 'partition')} without a leader: {_some(bad)}",
+            "pk partitions list --offline",
+        )
+    return Check("leaders", OK, f"every partition of {len(partitions):,} has one")
+
+
+def _in_sync(
+    partitions: Mapping[TopicPartition, PartitionDescription], facts: Facts
+) -> list[Check]:
+    under, lacking, edge = [], [], []
+    for tp, p in partitions.items():
+        needed = facts.min_isr.get(tp.topic, 1)
+        gone = missing(p, (facts.running or {}).get(tp))
+        if len(p.isr) < needed:
+            under.append(tp)
+        if gone:
+            lacking.append(tp)
+            if len(p.isr) == needed:
+                edge.append(tp)
+    found = []
+    if under:
+        what = f"{count(len(under), 'partition')} below it, acks=all is refused: {_some(under)}"
+        found.append(Check("min ISR", PROBLEM, what, "pk isr --under-min-isr"))
+    elif edge:
+        what = f"{count(len(edge), 'partition')} just at it, one more loss refuses acks=all: {_some(edge)}"
+        found.append(Check("min ISR", WARNING, what, "pk isr --at-min-isr"))
+    else:
+        found.append(Check("min ISR", OK, "reached everywhere"))
+    if lacking:
+        brokers = sorted(
+            {b for tp in lacking for b in missing(partitions[tp], (facts.running or {}).get(tp))}
+        )
+        what = (
+            f"{count(len(lacking), 'partition')} under-replicated: {_some(lacking)}; "
+            f"out of sync on {join([str(b) for b in brokers])}"
+        )
+        found.append(Check("replicas", PROBLEM, what, "pk isr --under-replicated"))
+    else:
+        found.append(Check("replicas", OK, "all in sync"))
+    return found
+
+
+def _directories(look: Look) -> Check:
+    failed, full, most = [], [], (0.0, "")
+    for broker, dirs in look.dirs.items():
+        for d in dirs if isinstance(dirs, tuple) else ():
+            name = f"{d.path} of broker {broker}"
+            if d.error_code:
+                failed.append(f"{name} ({phrase(KafkaError(d.error_code))})")
+                continue
+            used = _used(d)
+            if used is not None:
+                most = max(most, (used, name))
+                if used > _FULL:
+                    full.append(f"{name} ({used:.0%})")
+    if failed:
+        return Check("log directories", PROBLEM, f"failed: {join(failed)}", "pk brokers logdirs")
+    if full:
+        return Check("log directories", WARNING, f"nearly full: {join(full)}", "pk brokers logdirs")
+    fullest = f"; the fullest disk is {most[0]:.0%} used" if most[1] else ""
+    return Check("log directories", OK, f"all in use{fullest}")
+
+
+def _used(d: LogDirDescription) -> float | None:
+    if d.total_bytes <= 0 or d.usable_bytes < 0:
+        return None
+    return 1 - d.usable_bytes / d.total_bytes
+
+
+def _refused(facts: Facts) -> KafkaError | None:
+    """Why the controller says nothing to this user."""
+    error = facts.quorum
+    return error if isinstance(error, KafkaError) and error.code in NOT_AUTHORISED else None
+
+
+def _metadata(facts: Facts) -> Check:
+    quorum = facts.quorum
+    if not isinstance(quorum, QuorumDescription):
+        if refused := _refused(facts):
+            return Check("metadata", WARNING, f"not known: {refused.name}")
+        state = WARNING if isinstance(quorum, ClientError) else OK
+        return Check("metadata", state, "nothing is told of it")
+    states = (*quorum.voters, *quorum.observers)
+    leader = next((s for s in quorum.voters if s.replica_id == quorum.leader_id), None)
+    if leader is not None:
+        ahead = [s.replica_id for s in states if s.log_end_offset > leader.log_end_offset >= 0]
+        if ahead:
+            what = (
+                f"the controller's log ends at {leader.log_end_offset:,} and has lost events that "
+                f"{'node' if len(ahead) == 1 else 'nodes'} {join([str(n) for n in ahead], 3)} had from it"
+            )
+            return Check("metadata", PROBLEM, what, "pk cluster quorum")
+    end = max((s.log_end_offset for s in states), default=0)
+    live = {b for b, node in facts.look.nodes.items() if not node.fenced}
+    voters = {s.replica_id for s in quorum.voters}
+    behind = [
+        f"{s.replica_id} ({end - s.log_end_offset:,} records)"
+        for s in states
+        if s.replica_id in voters | live and end - s.log_end_offset > _LAG_MAX
+    ]
+    if behind:
+        return Check("metadata", WARNING, f"behind: node {join(behind)}", "pk cluster quorum")
+    return Check("metadata", OK, f"every node follows, up to offset {end:,}")
+
+
+def _preferred(partitions: Mapping[TopicPartition, PartitionDescription]) -> Check:
+    bad = [
+        tp
+        for tp, p in partitions.items()
+        if p.leader_id >= 0 and p.replicas and p.leader_id != p.replicas[0]
+    ]
+    if bad:
+        what = f"{count(len(bad), 'partition')} led by another: {_some(bad)}"
+        return Check("preferred leaders", WARNING, what, "pk partitions elect-leaders")
+    return Check("preferred leaders", OK, "lead everywhere")
+
+
+def _single(partitions: Mapping[TopicPartition, PartitionDescription], facts: Facts) -> Check:
+    """Topics that cannot lose a broker, where there are several."""
+    live = sum(not node.fenced for node in facts.look.nodes.values())
+    if live < 2:
+        return Check("factors", OK, "one broker, one replica")
+    factor: dict[str, int] = {}
+    for tp, p in partitions.items():
+        factor[tp.topic] = min(factor.get(tp.topic, len(p.replicas)), len(p.replicas))
+    one = sorted(t for t, n in factor.items() if n == 1)
+    tight = sorted(t for t, n in factor.items() if 1 < n <= facts.min_isr.get(t, 1))
+    if one:
+        what = f"{count(len(one), 'topic')} with a single replica: {join(one, 3)}"
+        named = " ".join(f"-t {topic}" for topic in one[:3])
+        return Check("factors", WARNING, what, f"pk reassign plan {named} --rf {min(3, live)}")
+    if tight:
+        what = f"no replica to spare above min.insync.replicas: {join(tight, 3)}"
+        topic, wanted = tight[0], facts.min_isr[tight[0]] + 1
+        mend = f"pk reassign plan -t {topic} --rf {wanted}"
+        if wanted > live:
+            lower = max(factor[topic] - 1, 1)
+            mend = f"pk configs alter topic {topic} -c min.insync.replicas={lower}"
+        return Check("factors", WARNING, what, mend)
+    return Check("factors", OK, "every topic can lose a broker")
+
+
+def _moving(facts: Facts) -> Check:
+    if facts.running is None and (refused := _refused(facts)):
+        return Check("reassignments", WARNING, f"not known: {refused.name}")
+    if facts.running is None:
+        return Check("reassignments", WARNING, "not known: no controller answers")
+    if facts.running:
+        what = f"{count(len(facts.running), 'partition')} moving"
+        return Check("reassignments", OK, what, "pk reassign status -w")
+    if facts.throttles.any:
+        what = f"none, but throttles are left on {describe(everything(facts.throttles, ()))}"
+        return Check("reassignments", WARNING, what, "pk reassign throttle --remove")
+    return Check("reassignments", OK, "none, no throttle")
+
+
+async def gather(context: Context, admin: Admin) -> Facts:
+    """Asks for all that the checks look at. Raises KafkaError and ClientError."""
+    found: list[Look] = []
+    running: Mapping[TopicPartition, Reassignment] | None = None
+    quorum: QuorumDescription | Exception | None = RequestTimedOut("no controller answers")
+
+    async def ask_brokers() -> None:
+        found.append(await look_at_brokers(context, admin))
+
+    async def ask_running() -> None:
+        nonlocal running
+        with trio.move_on_after(_QUORUM_S), suppress(KafkaError, ClientError):
+            running = await running_reassignments(admin)
+
+    async def ask_quorum() -> None:
+        nonlocal quorum
+        with trio.move_on_after(_QUORUM_S):
+            try:
+                quorum = await admin.describe_quorum()
+            except (KafkaError, ClientError) as e:
+                quorum = e
+
+    async with trio.open_nursery() as nursery:
+        for ask in (ask_brokers, ask_running, ask_quorum):
+            nursery.start_soon(ask)
+    (look,) = found
+    topics = {tp.topic for tp in look.partitions}
+    live = [b for b, node in look.nodes.items() if not node.fenced]
+    answering = [b for b in live if not isinstance(look.features.get(b), Exception)]
+    min_isr = await min_isrs(admin, topics)
+    throttles = await read_throttles(admin, answering, topics)
+    return Facts(look, min_isr, running, throttles, quorum)
+
+
+def check_style(row: Row) -> str | None:
+    return {PROBLEM: "red", WARNING: "yellow"}.get(str(row.get("state")))
+
+
+async def health(context: Context) -> int | None:
+    """`pk cluster health`."""
+    admin = await context.admin()
+    facts = await gather(context, admin)
+    found = checks(facts)
+    if refused := _refused(facts):
+        context.fail(refused)
+    rows: list[dict[str, Any]] = [check._asdict() for check in found]
+    problems = sum(check.state == PROBLEM for check in found)
+    warnings = sum(check.state == WARNING for check in found)
+    listing = Listing(_CHECKS, rows, check_style)
+    look = context.look
+    narrow = look.terminal and look.width < _WIDE
+    shown_listing = listing
+    if narrow:  # what comes next stands below, or the checks would not fit one screen
+        shown_listing = listing._replace(columns=[c for c in _CHECKS if c.key != "next"])
+    data = {
+        "healthy": not problems,
+        "problems": problems,
+        "warnings": warnings,
+        "checks": rows,
+    }
+    context.show_document(Document([data], [Section("", shown_listing)], listing))
+    said = f"{count(problems, 'problem')}, {count(warnings, 'warning')}"
+    verdict = "unhealthy" if problems else "healthy"
+    context.say(f"{context.settings.cluster_name} is {verdict}: {said}.")
+    steps = dict.fromkeys(check.next for check in found if check.next and check.state != OK)
+    if narrow and steps and not look.narrows:
+        context.say(f"See: {' · '.join(map(str, steps))}")
+    return Exit.FAILED if problems else None

@@ -1,0 +1,323 @@
+"""`pk configs edit`: the configs of one thing as a text in the user's editor.
+
+The text is a properties file: a line `key=value` is what the thing itself holds, every other key stands beneath as a
+comment with its default and what it is for. Taking the `#` away sets a key; removing a line (or putting a `#` before it)
+goes back to the default. Only what differs from before is sent. The text lies in a file of the user's from the first moment
+on, and stays there until it has been applied: whatever refuses it, nothing that was typed is lost.
+"""
+
+import difflib
+import os
+import shlex
+import tempfile
+import textwrap
+import time
+from collections.abc import Mapping, Sequence
+
+import trio
+
+from pk.cli.config_keys.docs import allowed, documentation, in_units, keys_of
+from pk.cli.config_keys.units import config_value
+from pk.cli.nouns.configs.alter import (
+    check_key,
+    make_changes,
+    plan_changes,
+    refusals,
+    tell_consequences,
+)
+from pk.cli.nouns.configs.configs import (
+    ALTERED,
+    altered_listing,
+    entity_word,
+    own_value,
+    resources_of,
+    shown_name,
+    spoken_name,
+)
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
+from pk.cli.runtime.failures import exit_code, exit_of_rows, sentence
+from pk.cli.runtime.paths import make_user_dir
+from pk.cli.terminal.editor import check_editor, edit_file
+from pk.core.config.keys import ConfigError, parse_properties
+from pk.core.errors import KafkaError
+from pk.net.client.errors import ClientError
+from pk.net.client.results import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+)
+
+_WIDTH = 78
+Entries = Mapping[str, ConfigEntry]
+
+
+async def edit(context: Context) -> None:
+    """`pk configs edit`."""
+    args = context.args
+    resources = resources_of(context)
+    if len(resources) != 1:
+        raise Unusable(
+            "Name one thing to edit: `topic NAME`, `broker ID`, `broker default`, `group NAME`."
+        )
+    if not args.dry_run:
+        context.allow()
+    if not args.file:
+        check_editor("--file FILE takes what it would write, `pk configs alter` single keys")
+    resource = resources[0]
+    before = await _entries(context, resource)
+    path = _keep(args.file) if args.file else _write(resource, _text(context, resource, before))
+    try:
+        changes = await _edited(context, resource, before, path)
+        if changes:
+            await _apply(context, resource, before, changes, path)
+            return
+    except CommandError:
+        raise
+    except (
+        BaseException
+    ):  # Ctrl-C at the question, the cluster gone meanwhile: the text outlives that, too
+        context.say(_kept(context, path))
+        raise
+    _remove(path, args.file)
+    context.say("Nothing differs; nothing was changed.")
+    context.show_nothing(ALTERED)
+
+
+async def _edited(
+    context: Context, resource: ConfigResource, before: Entries, path: str
+) -> Sequence[ConfigChange]:
+    """What the user makes of the text, once the broker would take it. Raises CommandError, naming the file, where the user
+    gives up or is not there."""
+    while True:
+        if not context.args.file or context.streams.in_terminal:
+            await trio.to_thread.run_sync(edit_file, path)
+        try:
+            changes = changes_in(_read(path), resource, before)
+            refused: Sequence[Exception] = (
+                await refusals(context, {resource: changes}) if changes else []
+            )
+            if not refused:
+                return changes
+        except (ConfigError, CommandError) as error:
+            refused = [error]
+        await _edit_again(context, path, refused)
+
+
+async def _apply(
+    context: Context,
+    resource: ConfigResource,
+    before: Entries,
+    changes: Sequence[ConfigChange],
+    path: str,
+) -> None:
+    """Shows the difference, asks, and changes what differs. Raises what refuses it, naming the file that was kept."""
+    _tell_difference(context, resource, before, changes)
+    try:
+        await _check_unchanged(context, resource, before, changes)
+        plan = await plan_changes(context, {resource: changes})
+        tell_consequences(context, plan)
+        if not context.args.dry_run:
+            await context.agree(
+                f"Change this on {context.settings.cluster_name}?", name=shown_name(resource)
+            )
+        rows = await make_changes(context, plan)
+    except CommandError as error:
+        raise CommandError(f"{error} {_kept(context, path)}", error.code) from None
+    except (ClientError, KafkaError):
+        context.say(_kept(context, path))
+        raise
+    context.show(altered_listing(rows))
+    if context.failures or context.args.dry_run:
+        context.say(_kept(context, path))
+    else:
+        _remove(path, context.args.file)
+
+
+def _kept(context: Context, path: str) -> str:
+    resource = resources_of(context)[0]
+    thing = (entity_word(resource.type), shown_name(resource))
+    again = shlex.join(("pk", *context.path, *thing, "--file", path))
+    return f"The text is kept in {path}; `{again}` goes on from there."
+
+
+async def _edit_again(context: Context, path: str, refused: Sequence[Exception]) -> None:
+    """Returns if the user wants another try. Raises Refused, naming the file, where not or where nobody is there."""
+    if context.streams.in_terminal and context.streams.err_terminal:
+        for error in refused:
+            context.say(sentence(error))
+        answer = await context.ask("Edit it again? [Y/n] ")
+        if answer.strip().lower() in ("", "y", "yes"):
+            return
+        raise Refused(f"Nothing was changed. {_kept(context, path)}")
+    said = " ".join(map(sentence, refused))
+    code = exit_of_rows(refused)
+    # A mistake in the text is none of the command line.
+    code = Exit.FAILED if code == Exit.USAGE else code
+    raise CommandError(f"{said} {_kept(context, path)}", code)
+
+
+async def _entries(context: Context, resource: ConfigResource) -> Entries:
+    """What the thing has now, by key. Raises CommandError where it is not there."""
+    from pk.cli.cluster.topics import is_unknown, unknown_topic
+
+    admin = await context.admin()
+    answers = await admin.describe_configs([resource], include_documentation=True)
+    answer = answers[resource]
+    if isinstance(answer, Exception):
+        if is_unknown(answer):
+            raise CommandError((await unknown_topic(context, admin, resource.name)).said)
+        raise CommandError(f"{spoken_name(resource)}: {sentence(answer)}", exit_code(answer))
+    return {entry.name: entry for entry in sorted(answer, key=lambda e: e.name)}
+
+
+def _text(context: Context, resource: ConfigResource, entries: Entries) -> str:
+    """What the editor shows."""
+    thing = f"{entity_word(resource.type)} {shown_name(resource)}"
+    lines = [
+        f"# Configs of {thing} on {context.settings.cluster_name}.",
+        "# A line without # is set on it: take a # away to set a key, remove a line to",
+        "# go back to the default. Save and leave, and pk shows what would change and",
+        "# asks; where nothing differs nothing is done.",
+        "",
+    ]
+    own = {name: own_value(resource, entry) for name, entry in entries.items()}
+    mine = [name for name, value in own.items() if value is not None]
+    lines += [f"{name}={as_property(own[name] or '')}" for name in mine]
+    secrets = [name for name, entry in entries.items() if entry.sensitive]
+    if secrets:
+        lines += ["", *_wrapped(f"Secret, so not shown; a line sets one: {', '.join(secrets)}")]
+    lines += ["", "# --- at the default ---"]
+    for name, entry in entries.items():
+        if own[name] is not None or entry.read_only or entry.sensitive:
+            continue
+        said = documentation(resource.type, entry) or ""
+        bounds = allowed(keys_of(resource.type).get(name))
+        lines += ["", *_wrapped(f"{said} ({bounds})" if bounds else said)]
+        if in_units(name, entry.value) != entry.value and entry.value is not None:
+            lines.append(f"# {in_units(name, entry.value)}")
+        lines.append(f"#{name}={as_property(entry.value or '')}")
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="# ")
+
+
+def as_property(value: str) -> str:
+    """A value as a properties file holds it."""
+    out = value.replace("\\", "\\\\")
+    for char, letter in (("\n", "n"), ("\r", "r"), ("\t", "t"), ("\f", "f")):
+        out = out.replace(char, f"\\{letter}")
+    return f"\\{out}" if out.startswith(" ") else out
+
+
+def changes_in(text: str, resource: ConfigResource, before: Entries) -> list[ConfigChange]:
+    """What a text changes. Raises ConfigError where it cannot be read, Unusable for a key that there is none of."""
+    wanted = parse_properties(text)
+    twice = _twice(text)
+    if twice:
+        raise Unusable(f"{twice} stands there twice.")
+    changes = []
+    for name, typed in wanted.items():
+        check_key(name, before)
+        value = config_value(name, typed)
+        entry = before.get(name)
+        if entry is not None and entry.read_only:
+            raise Unusable(f"{name} cannot be changed while the broker runs.")
+        if own_value(resource, entry) != value:
+            changes.append(ConfigChange(name, value))
+    for name, entry in before.items():
+        if own_value(resource, entry) is not None and name not in wanted and not entry.sensitive:
+            changes.append(ConfigChange(name, None, ConfigOperation.DELETE))
+    return changes
+
+
+def _twice(text: str) -> str | None:
+    """The first key that is set on two lines: the second would win, and nobody would see it."""
+    seen = set()
+    for line in text.splitlines():
+        name = line.strip().partition("=")[0].strip()
+        if not name or name[0] in "#!" or "=" not in line:
+            continue
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _tell_difference(
+    context: Context, resource: ConfigResource, before: Entries, changes: Sequence[ConfigChange]
+) -> None:
+    """The difference as a diff, in colour on a terminal."""
+    names = sorted(change.name for change in changes)
+    new = {c.name: c.value for c in changes if c.operation is ConfigOperation.SET}
+    old = {name: own_value(resource, before.get(name)) for name in names}
+    secret = {name for name in names if (entry := before.get(name)) and entry.sensitive}
+
+    def lines(values: Mapping[str, str | None]) -> list[str]:
+        return [
+            f"{name}={'(hidden)' if name in secret else value}"
+            for name in names
+            if (value := values.get(name)) is not None
+        ]
+
+    colours = {"-": "31", "+": "32"} if context.streams.err_colour else {}
+    context.say(f"{entity_word(resource.type)} {shown_name(resource)}:")
+    for line in difflib.ndiff(lines(old), lines(new)):
+        if line[0] in "+-":
+            colour = colours.get(line[0])
+            context.say(f"\x1b[{colour}m{line}\x1b[0m" if colour else line)
+    for change in changes:
+        if change.operation is ConfigOperation.DELETE:
+            context.say(f"  {change.name} goes back to its default.")
+    context.say(f"{count(len(changes), 'key')} to change.")
+
+
+async def _check_unchanged(
+    context: Context, resource: ConfigResource, before: Entries, changes: Sequence[ConfigChange]
+) -> None:
+    """Raises Refused where somebody else has changed a key meanwhile that is to be changed here."""
+    now = await _entries(context, resource)
+    for change in changes:
+        was, found = (own_value(resource, e.get(change.name)) for e in (before, now))
+        if was != found:
+            raise Refused(
+                f"{change.name} was changed meanwhile, from {was!r} to {found!r}; nothing was changed."
+            )
+
+
+def _write(resource: ConfigResource, text: str) -> str:
+    """Writes the text where it survives what goes wrong; its path. Raises CommandError."""
+    try:
+        directory = os.path.join(make_user_dir("state"), "edits")
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        safe = "".join(c if c.isalnum() or c in "._-" else "_" for c in shown_name(resource))[:80]
+        start = f"{entity_word(resource.type)}-{safe}-{time.strftime('%Y%m%d-%H%M%S')}-"
+        descriptor, path = tempfile.mkstemp(".properties", start, directory)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as e:
+        raise CommandError(f"{e.filename}: {e.strerror}.") from None
+    return path
+
+
+def _keep(path: str) -> str:
+    if not os.path.exists(path):
+        raise Unusable(f"--file: there is no {path}.")
+    return path
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as e:
+        raise CommandError(f"{path} cannot be read: {e}.") from None
+
+
+def _remove(path: str, given: str | None) -> None:
+    """Removes a text that is applied, unless it is a file that the user named."""
+    if given is None:
+        os.unlink(path)

@@ -1,0 +1,1 @@
+"""`pk console-consumer`, also called `pk consume`."""

@@ -1,0 +1,104 @@
+"""`pk consume pk://…`: the records that permalinks name."""
+
+from pk.cli.cluster.topics import check_partitions, existing_topics
+from pk.cli.nouns.consume.consume import consumer_config
+from pk.cli.records.output import Output
+from pk.cli.records.permalinks import Link, parse_link, profile_of
+from pk.cli.records.range_reader import RangeReader, Span
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.guards import guarding
+from pk.cli.runtime.settings import settings_of
+from pk.core.values import TopicPartition
+from pk.net.client.config import ConsumerConfig
+from pk.net.client.consumer import Consumer, open_consumer
+from pk.net.client.results import ListedOffset
+
+_ELSEWHERE = {
+    "offset": "--offset",
+    "from_beginning": "--from-beginning",
+    "tail": "--tail",
+    "follow": "--follow",
+    "merge": "--merge",
+    "group": "--group",
+    "partitions": "--partitions",
+    "include": "--include",
+    "exit": "--exit",
+    "topics": "--topic",
+}
+"""What says where to read otherwise."""
+
+
+def _links(context: Context) -> list[Link]:
+    """The links of the command line. Raises Unusable."""
+    try:
+        links = [parse_link(word) for word in context.args.topic]
+    except ValueError as e:
+        raise Unusable(f"{e}.") from None
+    for dest, name in _ELSEWHERE.items():
+        if context.args.given(dest):
+            raise Unusable(f"A permalink says what to read; {name} does not go with it.")
+    if len({link.profile for link in links}) > 1:
+        raise Unusable("These links are of several profiles; read those of one at a time.")
+    return links
+
+
+def _use_profile(context: Context, name: str | None) -> None:
+    """Talks to the cluster of the links' profile. Raises Unusable where another was asked for, or there is none."""
+    if name is None or profile_of(context.settings) == name:
+        return
+    if context.args.profile not in (None, name):
+        raise Unusable(f"The link is of profile {name}; --profile says {context.args.profile}.")
+    context.assume("profile", name)
+    context.use(settings_of(context.args))
+
+
+async def consume_links(context: Context) -> int:
+    """Shows the record of each link, in their order. Those that are no more are told, and fail the command."""
+    links = _links(context)
+    _use_profile(context, links[0].profile)
+    context.about = ConsumerConfig
+    async with guarding(context):  # by the profile that the links name, too
+        return await _show_all(context, links)
+
+
+async def _show_all(context: Context, links: list[Link]) -> int:
+    output = Output(context)
+    topics = {link.topic for link in links}
+    admin = await context.admin()
+    described = {t.name: t for t in await existing_topics(context, admin, sorted(topics))}
+    config = consumer_config(context)
+    async with open_consumer(context.settings.bootstrap, config) as consumer:
+        for link in links:
+            check_partitions(described[link.topic], [link.partition])
+            why = await _show(consumer, link, output, profile_of(context.settings))
+            if why is not None:
+                error = CommandError(f"there is no record at offset {link.offset}: {why}")
+                context.failed(error, f"{link.topic}/{link.partition}")
+    output.end()
+    return 0
+
+
+async def _show(consumer: Consumer, link: Link, output: Output, profile: str | None) -> str | None:
+    """Shows one record; or says why there is none."""
+    tp = TopicPartition(link.topic, link.partition)
+    starts = await consumer.beginning_offsets([tp])
+    ends = await consumer.end_offsets([tp])
+    start, end = starts[tp], ends[tp]
+    for bound in (start, end):
+        if not isinstance(bound, ListedOffset):
+            raise bound
+    assert isinstance(start, ListedOffset) and isinstance(end, ListedOffset)
+    if link.offset < start.offset:
+        return f"the partition begins at {start.offset} by now."
+    if link.offset >= end.offset:
+        return f"the partition ends before {end.offset}."
+    reader = RangeReader(consumer, {tp: Span(link.offset, link.offset + 1)}, profile)
+    found = False
+    while reader.open:
+        for part in await reader.parts():
+            found = True
+            output.take([part])
+    if found:
+        return None
+    return "it was compacted away, or was the mark of a transaction's end."

@@ -1,0 +1,305 @@
+"""`pk cp`: records from topics to a topic, of this cluster or another.
+
+What would be copied is shown first, then asked, then done (`pk.cli.nouns.cp.run`). The source's profile guards the
+reading and the target's the writing, whichever clusters they are: a read-only source may be copied from.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+from pk.cli.cluster.topics import (
+    check_partitions,
+    existing_topics,
+    names_or_included,
+    partition_numbers,
+)
+from pk.cli.nouns.cp.run import Copy, Totals, copy_records, count_wanted
+from pk.cli.nouns.cp.state import StateFile
+from pk.cli.nouns.cp.target import (
+    create_targets,
+    say_stamped,
+    target_context,
+    target_description,
+)
+from pk.cli.output.formats import Column, Listing, render
+from pk.cli.positions.grammar import END, START, Positions, everywhere
+from pk.cli.positions.lookup import check_group, places_of, tell_uncommitted
+from pk.cli.positions.resolve import now_ms, positions_option, resolve
+from pk.cli.records.filter import record_filter
+from pk.cli.records.idle_reason import leaderless
+from pk.cli.records.permalinks import SCHEME, Link, parse_link, profile_of
+from pk.cli.records.range_reader import Span
+from pk.cli.runtime.context import Context, count, place_name
+from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.guards import guarding
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.config import ConsumerConfig
+from pk.net.client.results import IsolationLevel, TopicDescription
+
+_COLUMNS = (
+    Column("topic"),
+    Column("partition", right=True),
+    Column("target"),
+    Column("from", right=True),
+    Column("up_to", right=True),
+    Column("offsets", right=True),
+    Column("copied", right=True),
+)
+_PLAN_ROWS = 12
+"""So many partitions are shown one by one before the question."""
+
+
+class _Wish(NamedTuple):
+    """What the command line asks for."""
+
+    names: tuple[str, ...]
+    links: tuple[Link, ...]
+    positions: Positions
+
+
+class Plan(NamedTuple):
+    """What is to be copied: of each partition which offsets, and to which topic."""
+
+    spans: Mapping[TopicPartition, Span]
+    starts: Mapping[TopicPartition, int]
+    """The first offset that each partition has."""
+
+    targets: Mapping[str, str]
+    bounded: bool
+
+
+def _wish(context: Context) -> _Wish:
+    """The options, checked against each other. Raises Unusable."""
+    args = context.args
+    words = tuple(dict.fromkeys(args.source))
+    names = tuple(w for w in words if not w.startswith(SCHEME))
+    try:
+        links = tuple(parse_link(w) for w in words if w.startswith(SCHEME))
+    except ValueError as e:
+        raise Unusable(f"{e}.") from None
+    if bool(words) == (args.include is not None):
+        raise Unusable("Name the topics to read, or give a regular expression with --include.")
+    if links and (names or args.offset or args.once or args.partitions or args.state):
+        raise Unusable(
+            "A permalink says what to read; topics, -o, --once, -p and --state do not go with it."
+        )
+    if any(link.profile not in (None, profile_of(context.settings)) for link in links):
+        raise Unusable("The link is of another profile; --profile NAME says which to read from.")
+    positions = everywhere(START)
+    if args.offset is not None:
+        positions = positions_option(args.offset, "-o")
+    check_group(context, positions)
+    if args.once:
+        if positions.bounded and args.offset is not None:
+            raise Unusable(f"The range {args.offset} ends by itself; --once does not go with it.")
+        positions = Positions(
+            positions.everywhere and positions.everywhere._replace(end=END),
+            {p: r._replace(end=r.end or END) for p, r in positions.by_partition.items()},
+        )
+    if args.rate is not None and not args.rate > 0:  # which is no number, too
+        raise Unusable(f"--rate is records a second, above 0; not {args.rate:g}.")
+    if not args.create and (args.replication_factor is not None or args.configs):
+        raise Unusable("-r and -c say how a target is made: they want --create.")
+    return _Wish(names, links, positions)
+
+
+async def copy(context: Context) -> int | None:
+    """`pk cp`."""
+    wish = _wish(context)
+    wanted = record_filter(context.args)
+    context.about = ConsumerConfig
+    target = target_context(context)
+    admin = await context.admin()
+    topics = await _sources(context, admin, wish)
+    async with AsyncExitStack() as stack:
+        if target is not context:
+            await stack.enter_async_context(guarding(target))
+        ids = await _ids(admin, target)
+        plan = await _plan(context, admin, wish, topics, same=ids[0] == ids[1])
+        state = StateFile(context.args.state, plan.targets, ids)
+        if not context.args.dry_run:
+            stack.enter_context(state.held())
+        plan = plan._replace(spans=state.resumed(context, plan.spans, plan.starts, topics))
+        missing = await target_description(context, target, plan.targets, topics)
+        if context.args.keep_timestamp:
+            made = {plan.targets[t.name] for t in missing}
+            await say_stamped(context, target, sorted({*plan.targets.values()} - made))
+        if context.args.dry_run:
+            matching = None
+            if wanted is not None and plan.bounded:
+                matching = await count_wanted(context, plan.spans, wanted)
+            _show(context, plan, matching)
+            _say_dry(context, target, plan, missing, matching)
+            return None
+        await _agree(context, target, plan, missing, state)
+        await create_targets(context, target, plan.targets, admin, missing)
+        totals = Totals(dict.fromkeys(plan.spans, 0))
+        try:
+            await copy_records(
+                context, target, Copy(plan.spans, plan.targets, wanted), totals, state
+            )
+        finally:
+            _say_totals(context, totals, state)
+    _show(context, plan, totals.copied)
+    if wish.links and wanted is None:
+        for tp in (tp for tp, copied in totals.copied.items() if not copied):
+            gone = CommandError(f"there is no record at offset {plan.spans[tp].begin}.")
+            context.failed(gone, place_name(tp))
+    return None
+
+
+async def _ids(admin: Admin, target: Context) -> tuple[str | None, str | None]:
+    """The ids of both clusters."""
+    there = await (await target.admin()).describe_cluster()
+    return (await admin.describe_cluster()).cluster_id, there.cluster_id
+
+
+async def _sources(context: Context, admin: Admin, wish: _Wish) -> list[TopicDescription]:
+    """The topics to read. Raises CommandError where one does not exist."""
+    named = (*wish.names, *(link.topic for link in wish.links))
+    return await existing_topics(context, admin, await names_or_included(context, admin, named))
+
+
+async def _plan(
+    context: Context, admin: Admin, wish: _Wish, topics: Sequence[TopicDescription], *, same: bool
+) -> Plan:
+    """What to copy where. Raises Unusable, CommandError, and the first partition's failure."""
+    args = context.args
+    targets = {t.name: args.target.replace("{topic}", t.name) for t in topics}
+    if wish.links:
+        spans = await _linked(context, admin, wish.links, topics)
+        return Plan(spans, {}, targets, bounded=True)
+    numbers = partition_numbers(args.partitions, "-p") or sorted(wish.positions.by_partition)
+    partitions = [
+        tp
+        for topic in topics
+        for tp in check_partitions(topic, numbers or [p.partition for p in topic.partitions])
+    ]
+    isolation = IsolationLevel[args.isolation_level.upper()]
+    led = {(t.name, p.partition) for t in topics for p in t.partitions if p.leader_id >= 0}
+    if dead := [tp for tp in partitions if tp not in led]:
+        context.say(leaderless(dead, "waiting for one"))
+    places = await places_of(context, admin, wish.positions, partitions, isolation)
+    tell_uncommitted(context, places)
+    spans, starts = {}, {}
+    for tp, found in places.items():
+        if isinstance(found, Exception):
+            raise found
+        spans[tp], starts[tp] = Span(found.begin, found.end), found.start
+    bounded = wish.positions.bounded
+    onto_itself = [name for name, to in targets.items() if same and to == name]
+    if onto_itself and not bounded:
+        raise Refused(
+            f"A copy of {onto_itself[0]} to itself would never end; --once, or a range, ends it."
+        )
+    return Plan(spans, starts, targets, bounded)
+
+
+async def _linked(
+    context: Context, admin: Admin, links: Sequence[Link], topics: Sequence[TopicDescription]
+) -> dict[TopicPartition, Span]:
+    """The places of linked records. Raises CommandError where a partition does not reach there, Unusable."""
+    isolation = IsolationLevel[context.args.isolation_level.upper()]
+    spans: dict[TopicPartition, Span] = {}
+    for link in links:
+        (described,) = (t for t in topics if t.name == link.topic)
+        (tp,) = check_partitions(described, [link.partition])
+        if tp in spans:
+            raise Unusable("Links to several records of one partition: copy them one at a time.")
+        found = (await resolve(admin, everywhere(START), [tp], now_ms(), isolation))[tp]
+        if isinstance(found, Exception):
+            raise found
+        if not found.start <= link.offset < found.latest:
+            raise CommandError(
+                f"{place_name(tp)} has no record at offset {link.offset}: "
+                f"it begins at {found.start} and ends before {found.latest}."
+            )
+        spans[tp] = Span(link.offset, link.offset + 1)
+    return spans
+
+
+def _rows(plan: Plan, copied: Mapping[TopicPartition, int] | None) -> list[dict[str, object]]:
+    return [
+        {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "target": plan.targets[tp.topic],
+            "from": span.begin,
+            "up_to": span.end,
+            "offsets": None if span.end is None else max(span.end - span.begin, 0),
+            "copied": None if copied is None else copied[tp],
+        }
+        for tp, span in sorted(plan.spans.items())
+    ]
+
+
+def _show(context: Context, plan: Plan, copied: Mapping[TopicPartition, int] | None) -> None:
+    # Before the copy there is nothing to show of it but in a format that programs read.
+    *rest, last = _COLUMNS
+    columns = (*rest, last._replace(wide=copied is None))
+    # --where is about records here, not about the rows of this list.
+    look = context.look._replace(where=None)
+    context.write(render(Listing(columns, _rows(plan, copied)), look))
+
+
+def _summary(plan: Plan, target: Context) -> str:
+    names = ", ".join(dict.fromkeys(plan.targets.values()))
+    into = f"to {names} of {target.settings.cluster_name}"
+    if not plan.bounded:
+        return f"{count(len(plan.spans), 'partition')} {into}, then what comes, until Ctrl-C"
+    offsets = sum(max((s.end or 0) - s.begin, 0) for s in plan.spans.values())
+    return f"up to {count(offsets, 'record')} {into}"
+
+
+async def _agree(
+    context: Context, target: Context, plan: Plan, missing: Sequence[object], state: StateFile
+) -> None:
+    """Shows what is about to be copied, and asks. Raises Refused."""
+    if not context.args.yes:
+        if len(plan.spans) <= _PLAN_ROWS:
+            from pk.cli.output.formats import Look
+
+            streams = context.streams
+            look = Look(terminal=streams.err_terminal, colour=streams.err_colour)
+            context.say(render(Listing(_COLUMNS[:-1], _rows(plan, None)), look).decode().rstrip())
+        if missing:
+            context.say(f"{count(len(missing), 'topic')} will be created.")
+    if state.found:
+        context.say(f"Going on from where {context.args.state} stands.")
+    await target.agree(f"Copy {_summary(plan, target)}?", name=context.args.target)
+
+
+def _say_dry(
+    context: Context,
+    target: Context,
+    plan: Plan,
+    missing: Sequence[TopicDescription],
+    matching: Mapping[TopicPartition, int] | None,
+) -> None:
+    made = f"{count(len(missing), 'topic')} would be created; " if missing else ""
+    passing = ""
+    if matching is not None:
+        passing = f"; {count(sum(matching.values()), 'record')} would pass the filter"
+    context.say(f"Would copy {_summary(plan, target)}{passing}; {made}nothing was changed.")
+
+
+def _say_totals(context: Context, totals: Totals, state: StateFile) -> None:
+    """What became of it, also where it ended early."""
+    copied, read = sum(totals.copied.values()), totals.read
+    left_out = f" of {read:,} read" if read != copied else ""
+    lost = f"; {count(totals.lost, 'record')} could not be written" if totals.lost else ""
+    context.say(
+        f"Copied {count(copied, 'record')}{left_out}, {totals.bytes_read / 1e6:,.1f} MB read"
+        f" in {totals.seconds:.1f} s{lost}."
+    )
+    if totals.read and not totals.finished:
+        where = f"The same command goes on from {context.args.state}."
+        if not state.path:
+            stood = [f"{tp.partition}={p}" for tp, p in sorted(totals.positions.items())]
+            one_topic = len({tp.topic for tp in totals.positions}) == 1
+            where = "--state FILE would have noted where it stood."
+            if one_topic and len(stood) <= _PLAN_ROWS:
+                where = f"-o {','.join(stood)} goes on from there."
+        context.say(where)

@@ -1,0 +1,320 @@
+"""The copying of `pk cp`: records in by partition, out by the producer, and a note of how far that is.
+
+What is read is handed to the producer, which sends batches on its own; so at any moment some records are on their way. About
+once a second the reading pauses until all of them are acknowledged, and the offsets read so far are noted in the state
+file. A copy that dies and goes on from the file therefore loses nothing, and writes again at most what it wrote since.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import trio
+
+from pk.cli.nouns.cp.state import StateFile
+from pk.cli.records.filter import Filter
+from pk.cli.records.idle_reason import Silence
+from pk.cli.records.range_reader import Part, RangeReader, Span
+from pk.cli.records.readers import Headers
+from pk.cli.runtime.client_config import client_config
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import CommandError
+from pk.cli.runtime.failures import exit_code, leaf, sentence
+from pk.cli.terminal.progress import Progress
+from pk.core.errors import KafkaError
+from pk.core.record.batch import Record
+from pk.core.values import TopicPartition
+from pk.net.client.config import ConsumerConfig, ProducerConfig
+from pk.net.client.consumer import open_consumer
+from pk.net.client.errors import ClientError, NoOffset
+from pk.net.client.producer import BatchDelivered, Producer, open_producer
+
+_NOTE_EVERY_S = 1.0
+_TICK_MS = 200
+_BEHIND_S = 0.1
+"""A copy at a given rate that is later than by this goes on from now."""
+
+_AHEAD_S = 0.01
+"""Records that are due so soon are written at once: a sleep for each would be slower than the rate."""
+
+_LAST_WORDS_S = 15.0
+"""How long what is on its way has to be acknowledged when a copy is interrupted."""
+
+
+class Copy(NamedTuple):
+    """What to copy."""
+
+    spans: Mapping[TopicPartition, Span]
+    targets: Mapping[str, str]
+    wanted: Filter | None
+
+
+class Totals:
+    """What became of it so far."""
+
+    def __init__(self, copied: dict[TopicPartition, int]) -> None:
+        self.copied = copied
+        """Records of each source partition that were handed to the producer."""
+
+        self.read = 0
+        self.bytes_read = 0
+        self.lost = 0
+        self.error: Exception | None = None
+        self.finished = False
+        self.positions: dict[TopicPartition, int] = {}
+        """Of each source partition: everything before it was copied and acknowledged."""
+
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def told(self, batch: BatchDelivered) -> None:
+        """What the producer says of each batch."""
+        if batch.error is not None:
+            self.lost += batch.count
+            self.error = self.error or batch.error
+
+
+def _consumer_config(context: Context) -> dict[str, object]:
+    config = client_config(
+        ConsumerConfig,
+        context.settings,
+        {
+            "isolation.level": context.args.isolation_level,
+            "max.partition.fetch.bytes": str(4 << 20),
+        },
+    )
+    config.pop("group.id", None)
+    # What was deleted before it could be read is not to be passed over in silence.
+    config |= {
+        "auto.offset.reset": "none",
+        "enable.auto.commit": "false",
+        "allow.auto.create.topics": "false",
+        "isolation.level": context.args.isolation_level,
+    }
+    return config
+
+
+def _producer_config(context: Context, target: Context) -> dict[str, object]:
+    defaults: dict[str, object] = {"linger.ms": "20", "batch.size": str(1 << 17)}
+    if context.args.compression:
+        defaults["compression.type"] = context.args.compression
+    # Where the clusters are one, -X is for the consumer; the producer takes what it knows of it.
+    about = ConsumerConfig if target is context else ProducerConfig
+    config = client_config(ProducerConfig, target.settings, defaults, about=about)
+    # Nothing is lost or put out of order, whatever a profile says for other work.
+    return config | {"acks": "all", "enable.idempotence": "true"}
+
+
+def _headers(context: Context) -> Callable[[Headers], Headers] | None:
+    """What becomes of a record's headers; None where they stay as they are."""
+    given = tuple((name, os.fsencode(value)) for name, value in context.args.set_header)
+    away = {name for name, _ in given} | set(context.args.drop_header)
+    if not away:
+        return None
+    return lambda headers: (*(h for h in headers if h[0] not in away), *given)
+
+
+class _Writer:
+    """Sends records to their targets, at most so many a second."""
+
+    def __init__(self, context: Context, copy: Copy, producer: Producer) -> None:
+        args = context.args
+        self._producer = producer
+        self._targets = copy.targets
+        self._headers = _headers(context)
+        self._keep_partition: bool = args.keep_partition
+        self._keep_timestamp: bool = args.keep_timestamp
+        self._each_s: float | None = None if args.rate is None else 1 / args.rate
+        self._due = float("-inf")
+
+    async def send(self, part: Part, record: Record) -> None:
+        """Hands one record to the producer; waits while it is full. Raises CommandError for one that cannot be sent."""
+        if self._each_s is not None:
+            await self._wait_for_turn(self._each_s)
+        headers = record.headers if self._headers is None else self._headers(record.headers)
+        partition = part.source.partition if self._keep_partition else None
+        stamp = record.timestamp if self._keep_timestamp else None
+        topic = self._targets[part.source.topic]
+        try:
+            try:
+                self._producer.send_nowait(
+                    topic,
+                    record.value,
+                    key=record.key,
+                    headers=headers,
+                    partition=partition,
+                    timestamp_ms=stamp,
+                )
+            except trio.WouldBlock:
+                await self._producer.send(
+                    topic,
+                    record.value,
+                    key=record.key,
+                    headers=headers,
+                    partition=partition,
+                    timestamp_ms=stamp,
+                )
+        except (KafkaError, ClientError) as e:
+            where = f"{part.source.topic}/{part.source.partition} @ {record.offset}"
+            raise CommandError(
+                f"{where} cannot be written to {topic}: {sentence(e)}", exit_code(e)
+            ) from e
+
+    async def _wait_for_turn(self, each_s: float) -> None:
+        now = trio.current_time()
+        # A sleep that took too long is made up for; time in which nothing came is not.
+        self._due = now if self._due < now - max(each_s, _BEHIND_S) else self._due + each_s
+        if self._due > now + _AHEAD_S:
+            await trio.sleep_until(self._due)
+
+
+async def copy_records(
+    context: Context, target: Context, copy: Copy, totals: Totals, state: StateFile
+) -> None:
+    """Copies until the spans end, -n is reached, or it is interrupted. Raises CommandError."""
+    totals.positions = {tp: span.begin for tp, span in copy.spans.items()}
+    state.save(totals.positions)  # that it cannot be written is better known before than after
+    try:
+        async with (
+            open_consumer(context.settings.bootstrap, _consumer_config(context)) as consumer,
+            open_producer(
+                target.settings.bootstrap,
+                _producer_config(context, target),
+                on_delivery=totals.told,
+            ) as producer,
+        ):
+            run = _Run(context, copy, totals, state, RangeReader(consumer, copy.spans), producer)
+            await run.run()
+    except* NoOffset as group:
+        where = str(leaf(group)).partition(":")[0]
+        raise CommandError(
+            f"{where}: records were deleted before they were copied; -o start takes what is left."
+        ) from None
+
+
+class _Run:
+    """One copy."""
+
+    def __init__(
+        self,
+        context: Context,
+        copy: Copy,
+        totals: Totals,
+        state: StateFile,
+        reader: RangeReader,
+        producer: Producer,
+    ) -> None:
+        self._context = context
+        self._wanted = copy.wanted
+        self._totals = totals
+        self._state = state
+        self._reader = reader
+        self._producer = producer
+        self._writer = _Writer(context, copy, producer)
+        self._left: int | None = context.args.num
+        self._read_to = dict(totals.positions)
+        self._noted = trio.current_time()
+
+    async def run(self) -> None:
+        """Copies. Whatever ends it, what was sent is waited for and noted."""
+        try:
+            await self._copy()
+            self._totals.finished = True
+        finally:
+            self._totals.bytes_read = self._reader.bytes_read
+            with trio.CancelScope(
+                shield=not self._totals.finished,
+                deadline=float("inf")
+                if self._totals.finished
+                else trio.current_time() + _LAST_WORDS_S,
+            ):
+                await self._note()
+        self._check()
+
+    async def _copy(self) -> None:
+        reader, totals = self._reader, self._totals
+        total = reader.total if reader.bounded else 0
+        with Progress(
+            self._context, "Copying", total, unit="offsets", over_output=True
+        ) as progress:
+            silence = Silence(self._context, reader.consumer)
+            while reader.open and self._left != 0:
+                parts = await reader.parts(_TICK_MS)
+                await silence.look(bool(parts))
+                for part in parts:
+                    await self._copy_part(part)
+                    if self._left == 0:
+                        break
+                else:
+                    self._read_to |= reader.positions
+                self._check()
+                copied = sum(totals.copied.values())
+                done = reader.done if reader.bounded else totals.read
+                progress.update(done, f"{copied:,} copied", bytes_done=reader.bytes_read)
+                await self._note_if_due()
+
+    async def _copy_part(self, part: Part) -> None:
+        tp = TopicPartition(part.source.topic, part.source.partition)
+        send, wanted, totals = self._writer.send, self._wanted, self._totals
+        for record in part.records:
+            if wanted is None or wanted(part.source, record):
+                await send(part, record)
+                totals.copied[tp] += 1
+                if self._left is not None:
+                    self._left -= 1
+            totals.read += 1
+            self._read_to[tp] = record.offset + 1
+            if self._left == 0:
+                return
+            await self._note_if_due()
+
+    async def _note_if_due(self) -> None:
+        if trio.current_time() - self._noted >= _NOTE_EVERY_S:
+            await self._note()
+            self._check()
+
+    async def _note(self) -> None:
+        """Waits for what is on its way, then notes how far the copy is; not where something was refused."""
+        read_to = dict(self._read_to)
+        await self._producer.flush()
+        if self._totals.error is None:
+            self._totals.positions = read_to
+            self._state.save(read_to)
+        self._noted = trio.current_time()
+
+    def _check(self) -> None:
+        """Raises CommandError where records were not written."""
+        totals = self._totals
+        if totals.error is not None:
+            were = "was" if totals.lost == 1 else "were"
+            raise CommandError(
+                f"{count(totals.lost, 'record')} {were} not written: {sentence(totals.error)}",
+                exit_code(totals.error),
+            )
+
+
+async def count_wanted(
+    context: Context, spans: Mapping[TopicPartition, Span], wanted: Filter
+) -> dict[TopicPartition, int]:
+    """How many records of each of `spans`, which end, pass the filter."""
+    found = dict.fromkeys(spans, 0)
+    async with open_consumer(context.settings.bootstrap, _consumer_config(context)) as consumer:
+        reader = RangeReader(consumer, spans)
+        with Progress(
+            context, "Counting", reader.total, unit="offsets", over_output=True
+        ) as progress:
+            while reader.open:
+                for part in await reader.parts():
+                    tp = TopicPartition(part.source.topic, part.source.partition)
+                    found[tp] += _passing(part, wanted)
+                progress.update(reader.done, bytes_done=reader.bytes_read)
+    return found
+
+
+def _passing(part: Part, wanted: Filter) -> int:
+    records: Iterable[Record] = part.records
+    return sum(wanted(part.source, record) for record in records)

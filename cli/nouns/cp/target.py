@@ -1,0 +1,157 @@
+"""The cluster and the topics that `pk cp` writes to."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pk.cli.cluster.propagation import until_topics
+from pk.cli.cluster.topics import is_unknown, unknown_topic
+from pk.cli.runtime.context import Context, join
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.settings import (
+    Settings,
+    check_address,
+    check_security,
+    choose_profile,
+    read_properties,
+)
+from pk.net.client.admin import Admin
+from pk.net.client.config import ProducerConfig, keys
+from pk.net.client.results import (
+    ConfigResource,
+    ConfigSource,
+    CreatedTopic,
+    NewTopic,
+    ResourceType,
+    TopicDescription,
+)
+
+
+def target_context(context: Context) -> Context:
+    """The context of the cluster to write to: the same, unless another was named. Raises Unusable."""
+    args = context.args
+    check_address(args.to_bootstrap_server, "--to-bootstrap-server")
+    if args.to_profile is not None and not args.to_profile.strip():
+        raise Unusable("--to-profile is empty; it must be the name of a profile.")
+    check_security(dict(args.to_property), "--to-property")
+    if args.to_profile is None and args.to_bootstrap_server is None:
+        if args.to_config_file is not None:
+            raise Unusable("--to-config-file wants --to-bootstrap-server or --to-profile.")
+        if not args.to_property:
+            return context
+        target = Context(args, context.path, context.streams, context.session)
+        own = keys(ProducerConfig)
+        shared = {k: v for k, v in context.settings.given.items() if k in own}
+        target.use(context.settings._replace(given=shared | dict(args.to_property)))
+    else:
+        # Not the chosen profile, nor that of the environment: their secrets are for the source.
+        profile = choose_profile(args.to_profile) if args.to_profile else None
+        properties: dict[str, str] = dict(profile.properties) if profile else {}
+        if profile:
+            check_security({**profile.properties, **profile.secrets}, f"profile {profile.name!r}")
+        if args.to_config_file:
+            in_config = read_properties(args.to_config_file)
+            check_security(in_config, args.to_config_file)
+            properties.update(in_config)
+        in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
+        bootstrap = args.to_bootstrap_server or (profile.bootstrap if profile else None) or in_file
+        if bootstrap is None:
+            raise Unusable(
+                f"Profile {args.to_profile} names no brokers; --to-bootstrap-server does."
+            )
+        target = Context(args, context.path, context.streams, context.session)
+        target.use(Settings(bootstrap, properties, dict(args.to_property), profile))
+    target.about = ProducerConfig
+    return target
+
+
+async def target_description(
+    context: Context,
+    target: Context,
+    targets: Mapping[str, str],
+    sources: Sequence[TopicDescription],
+) -> list[TopicDescription]:
+    """The sources whose target has to be made.
+
+    Raises CommandError where a target does not exist and is not to be made, or lacks partitions for --keep-partition.
+    """
+    admin = await target.admin()
+    names = list(dict.fromkeys(targets.values()))
+    answers = await admin.describe_topics(names)
+    missing: list[TopicDescription] = []
+    for name in names:
+        answer = answers[name]
+        ours = [s for s in sources if targets[s.name] == name]
+        if isinstance(answer, TopicDescription):
+            most = max(len(s.partitions) for s in ours)
+            if context.args.keep_partition and len(answer.partitions) < most:
+                raise CommandError(
+                    f"{name} has {len(answer.partitions)} partitions, too few for --keep-partition; "
+                    f"`pk topics add-partitions {name} -p {most}` makes as many as the source has."
+                )
+        elif not is_unknown(answer):
+            raise answer
+        elif context.args.create:
+            missing.append(max(ours, key=lambda s: len(s.partitions)))
+        else:
+            unknown = await unknown_topic(target, admin, name)
+            raise CommandError(f"{unknown.said} --create makes it like the source.")
+    return missing
+
+
+async def say_stamped(context: Context, target: Context, names: Iterable[str]) -> None:
+    """Says which targets give records the time of the append, whatever is to be kept."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+    key = "message.timestamp.type"
+    answers = await (await target.admin()).describe_configs(resources, keys=[key])
+    for resource, entries in answers.items():
+        if isinstance(entries, Exception):
+            continue  # who may not look at configs may still copy
+        if any(e.name == key and e.value == "LogAppendTime" for e in entries):
+            context.say(
+                f"{resource.name} has {key}=LogAppendTime: the records' times are not kept."
+            )
+
+
+async def create_targets(
+    context: Context,
+    target: Context,
+    targets: Mapping[str, str],
+    admin: Admin,
+    missing: Iterable[TopicDescription],
+) -> None:
+    """Makes targets like their sources: partitions, replicas, and the configs set on the topic. Raises the first failure."""
+    sources = list(missing)
+    if not sources:
+        return
+    args = context.args
+    resources = {s.name: ConfigResource(ResourceType.TOPIC, s.name) for s in sources}
+    described = await admin.describe_configs(resources.values())
+    there = await target.admin()
+    brokers = len((await there.describe_cluster()).brokers)
+    new = []
+    for source in sources:
+        entries = described[resources[source.name]]
+        if isinstance(entries, Exception):
+            raise entries
+        configs: dict[str, str | None] = {
+            e.name: e.value for e in entries if e.source == ConfigSource.TOPIC
+        }
+        # Throttles name replicas of the source's cluster.
+        configs = {k: v for k, v in configs.items() if not k.endswith(".throttled.replicas")}
+        replicas = max(len(p.replicas) for p in source.partitions)
+        new.append(
+            NewTopic(
+                targets[source.name],
+                len(source.partitions),
+                args.replication_factor or min(replicas, brokers),
+                configs=configs | dict(args.configs),
+            )
+        )
+    answers = await there.create_topics(new)
+    for topic in new:
+        answer = answers[topic.name]
+        if not isinstance(answer, CreatedTopic):
+            raise answer
+    await until_topics(
+        there, [t.name for t in new], lambda _, told: isinstance(told, TopicDescription)
+    )
+    context.say(f"Created {join([t.name for t in new])}.")

@@ -1,0 +1,119 @@
+"""`pk doctor`: everything that is wrong with a cluster or soon will be, each with a command that mends it.
+
+What is looked for stands in `pk.cli.diagnosis`. On a terminal a finding is a few lines to read; in a pipe, and in any format that
+was asked for, it is a row.
+"""
+
+import shlex
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from pk.cli.diagnosis.checks import CHECKS, diagnose
+from pk.cli.diagnosis.collect import collect
+from pk.cli.diagnosis.explain import filled
+from pk.cli.diagnosis.picture import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding, as_row
+from pk.cli.output.formats import Column, Listing, Row
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import Exit
+from pk.cli.terminal.escapes import escaped_lines
+
+_FINDINGS: Final = (
+    Column("severity"),
+    Column("check"),
+    Column("what"),
+    Column("why", wide=True),
+    Column("fix"),
+    Column("subjects", wide=True),
+)
+_CHECKS: Final = (Column("check"), Column("help"))
+_PROSE: Final = 100
+"""Lines of prose longer than that are hard to read, however wide the terminal."""
+_STYLES: Final = {ERROR: "red", WARNING: "yellow", NOTE: "cyan"}
+_SGR: Final = {ERROR: "\x1b[1;31m", WARNING: "\x1b[1;33m", NOTE: "\x1b[1;36m"}
+
+
+def _style(row: Row) -> str | None:
+    return _STYLES.get(str(row.get("severity")))
+
+
+async def doctor(context: Context) -> int | None:
+    """`pk doctor`."""
+    args = context.args
+    if args.list:
+        context.show(Listing(_CHECKS, [{"check": c.name, "help": c.help} for c in CHECKS]))
+        return None
+    chosen = [c for c in CHECKS if not args.check or c.name in args.check]
+    admin = await context.admin()
+    picture = await collect(admin, frozenset(need for c in chosen for need in c.needs))
+    words = cluster_words(context)
+    found = [
+        f._replace(fix=with_words(f.fix, words)) if f.fix else f for f in diagnose(picture, chosen)
+    ]
+    look = context.look
+    if look.terminal and look.format == "table" and not look.narrows:
+        text = escaped_lines(cards(found, look.width, colour=look.colour))
+        context.write(text.encode(errors="surrogateescape"))
+    else:
+        context.show(Listing(_FINDINGS, [as_row(f) for f in found], _style))
+    for what, error in picture.unseen.items():
+        context.failed(error, f"not looked at: {what}")
+    unseen = len(picture.unseen)
+    context.say(verdict(context.settings.cluster_name, found, chosen, unseen))
+    return Exit.FAILED if _fails(found, args.fail_on) else None
+
+
+def _fails(found: Iterable[Finding], least: str) -> bool:
+    if least == "never":
+        return False
+    counted = SEVERITIES[: SEVERITIES.index(least) + 1]
+    return any(f.severity in counted for f in found)
+
+
+def cluster_words(context: Context) -> list[str]:
+    """The words of this command line that say which cluster: a command to copy needs them, too."""
+    args = context.args
+    words = []
+    for dest, option in (("profile", "--profile"), ("bootstrap_server", "-b")):
+        value = args.values().get(dest)
+        if value and args.given(dest):
+            words += [option, shlex.quote(str(value))]
+    return words
+
+
+def with_words(command: str, words: Sequence[str]) -> str:
+    return " ".join((command, *words))
+
+
+def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
+    """The findings as a person reads them."""
+    lines: list[str] = []
+    room = max(min(width, _PROSE), 40)
+    for f in found:
+        head, text = f"{f.severity.upper():<9}{f.check}", f"{f.what} {f.why}"
+        if colour:
+            head = f"{_SGR[f.severity]}{f.severity.upper():<9}\x1b[0m\x1b[1m{f.check}\x1b[0m"
+        lines.append(head)
+        lines += filled(text, room, "  ", "  ")
+        if f.fix:
+            # Not wrapped: it is there to be copied.
+            lines.append(f"  $ \x1b[1m{f.fix}\x1b[0m" if colour else f"  $ {f.fix}")
+        lines.append("")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def verdict(
+    cluster: str, found: Sequence[Finding], chosen: Sequence[Check], unseen: int = 0
+) -> str:
+    """`prod: 2 errors, 1 warning; 28 of 31 checks found nothing.` Nothing is well where `unseen` could not be looked at."""
+    quiet = len({c.name for c in chosen} - {f.check for f in found})
+    if unseen and not found:
+        blind = count(unseen, "part was", "parts were")
+        return f"{cluster}: {count(len(chosen), 'check')} found nothing, but {blind} not looked at."
+    if not found:
+        return f"{cluster} is well: {count(len(chosen), 'check')} found nothing."
+    told: list[Any] = []
+    for severity in SEVERITIES:
+        n = sum(f.severity == severity for f in found)
+        if n:
+            told.append(count(n, severity))
+    return f"{cluster}: {', '.join(told)}; {quiet} of {count(len(chosen), 'check')} found nothing."

@@ -1,0 +1,307 @@
+"""`pk groups reset-offsets`: what would move is shown first, then asked, then written, and what undoes it is kept.
+
+The preview only reads, so it may be had of an active group too; the change is refused there, naming the members. An offset
+is always one that the partition has: a target outside is clamped and says so, and -1 is never committed.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import trio
+
+from pk.cli.cluster.groups import (
+    EMPTY_STATES,
+    active_refusal,
+    apache_timeout,
+    commits_of,
+    describe_existing,
+    group_names,
+    is_absent,
+    is_selected,
+    member_name,
+    selected,
+    wanted_groups,
+)
+from pk.cli.cluster.topics import check_partitions, existing_topics
+from pk.cli.grammar import nearest
+from pk.cli.nouns.groups.reset_targets import Target, target_of
+from pk.cli.positions.grammar import Anchor, Position, Positions, Range
+from pk.cli.positions.resolve import Place, now_ms, resolve
+from pk.cli.positions.times import show_span
+from pk.cli.runtime.context import Context, join
+from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
+from pk.cli.runtime.failures import phrase
+from pk.cli.undo.offset_changes import Move, ask, commit, export_csv, preview, report
+from pk.cli.undo.offsets import keep_moves
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+
+_POLL_S = 0.5
+
+Commits = Mapping[TopicPartition, r.OffsetAndMetadata]
+
+
+async def reset_offsets(context: Context) -> None:
+    """`pk groups reset-offsets`."""
+    args = context.args
+    apache_timeout(context)
+    target = target_of(context)
+    if args.all_topics and args.topics:
+        raise Unusable("Name topics with -t, or say --all-topics; not both.")
+    admin = await context.admin()
+    if args.wait_empty is not None and not args.dry_run:
+        context.allow()  # not after minutes of waiting
+    names = await _groups_of(context, admin, target)
+    active, absent = await _look(context, admin, names)
+    listed = await _listed(context, admin, target)
+    commits = await _commits(admin, names)
+    planning = Planning(context, admin, target, commits, listed)
+    moves = [m for name in names for m in await planning.plan(name)]
+    for m in moves:
+        if m.error is not None:
+            context.fail(m.error)
+    if args.export:
+        many = len({*args.group, *args.groups}) != 1
+        context.write(export_csv(moves, with_group=many))
+    if args.dry_run or (args.export and not (args.execute or args.yes)):
+        if not args.export:
+            await preview(context, admin, moves)
+            if absent:
+                context.say((await _about_absent(context, admin, absent)).strip())
+        for group in active:
+            context.say(str(_refusal(group)))
+        return
+    if active:
+        raise _refusal(active[0])
+    note = await _about_absent(context, admin, absent) if absent else ""
+    await ask(context, admin, moves, "Reset?", note)
+    kept = await keep_moves(context, admin, moves, "reset")
+    report(context, await commit(admin, moves), kept, quiet=args.export)
+
+
+def _refusal(group: r.GroupDescription) -> Refused:
+    return active_refusal(group, "offsets are reset", "; --wait-empty 5m waits until they have")
+
+
+async def _groups_of(context: Context, admin: Admin, target: Target) -> list[str]:
+    args = context.args
+    in_file = [g for g in target.from_file or {} if g is not None]
+    if in_file and not args.group and not args.groups and not args.all_groups:
+        return in_file
+    return await wanted_groups(context, admin)
+
+
+async def _look(
+    context: Context, admin: Admin, names: Sequence[str]
+) -> tuple[list[r.GroupDescription], list[str]]:
+    """The groups that have members, and those that do not exist; with --wait-empty once the former are none."""
+    wait_ms = _wait_ms(context)
+    deadline = None if wait_ms is None else trio.current_time() + wait_ms / 1000
+    told: object = None
+    while True:
+        answers = await admin.describe_groups(names)
+        active, absent = [], []
+        for name in names:
+            answer = answers[name]
+            if is_absent(answer):
+                absent.append(name)
+            elif isinstance(answer, Exception):
+                raise answer
+            elif answer.state not in EMPTY_STATES:
+                active.append(answer)
+        if not active or deadline is None or context.args.dry_run:
+            return active, absent
+        members = [member_name(m) for g in active for m in g.members]
+        if members != told:
+            told = members
+            context.say(
+                f"Waiting for {join([g.group_id for g in active])} to be empty; "
+                f"still there: {join(members) or 'nobody'}."
+            )
+        if trio.current_time() >= deadline:
+            waited = show_span(wait_ms or 0)
+            raise CommandError(f"After {waited} there are still members.", Exit.TIMED_OUT)
+        await trio.sleep(min(_POLL_S, max(deadline - trio.current_time(), 0)))
+
+
+def _wait_ms(context: Context) -> int | None:
+    from pk.cli.positions.times import duration_ms
+
+    text = context.args.wait_empty
+    if text is None:
+        return None
+    try:
+        return duration_ms(text)
+    except ValueError as e:
+        raise Unusable(f"--wait-empty: {e}.") from None
+
+
+async def _about_absent(context: Context, admin: Admin, absent: Sequence[str]) -> str:
+    """What to say of groups that the reset makes: perhaps their names are mistyped."""
+    near = nearest(absent[0], await group_names(context, admin))
+    meant = f"; did you mean {' or '.join(near)}?" if near else "."
+    return f" {join(absent)} {'does' if len(absent) == 1 else 'do'} not exist yet and would be made{meant}"
+
+
+async def _commits(admin: Admin, names: Sequence[str]) -> dict[str, Commits]:
+    """What each group has committed. Raises the first failure."""
+    found: dict[str, Commits] = {}
+    for name, answer in (await admin.list_groups_offsets(names)).items():
+        if is_absent(answer):
+            answer = {}
+        if isinstance(answer, Exception):
+            raise answer
+        for commit_ in answer.values():
+            if isinstance(commit_, Exception):
+                raise commit_
+        found[name] = {tp: c for tp, c in answer.items() if isinstance(c, r.OffsetAndMetadata)}
+    return found
+
+
+async def _listed(context: Context, admin: Admin, target: Target) -> Commits | None:
+    """What the group of --to-group has committed; None without that option."""
+    if target.to_group is None:
+        return None
+    groups = await describe_existing(context, admin, [target.to_group])
+    if not groups:
+        raise CommandError(f"Nothing can be copied from group {target.to_group}.")
+    found = (await commits_of(context, admin, groups)).get(target.to_group, {})
+    commits = {tp: c for tp, c in found.items() if isinstance(c, r.OffsetAndMetadata)}
+    if not commits:
+        raise CommandError(f"Group {target.to_group} has committed nothing that could be copied.")
+    return commits
+
+
+class _Remembered:
+    """Asks for the offsets of a partition once, however many groups have a commit there."""
+
+    def __init__(self, admin: Admin, partitions: Iterable[TopicPartition]) -> None:
+        self._admin = admin
+        self._partitions = list(partitions)
+        self._answers: dict[int, dict[TopicPartition, r.ListedOffset | Exception]] = {}
+        """Timestamp → partition → answer."""
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        *,
+        isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, r.ListedOffset | Exception]:
+        """As the admin client's. The first time that a timestamp is asked for, it is asked for everywhere."""
+        for moment in set(timestamps.values()):
+            known = self._answers.setdefault(moment, {})
+            asked = [tp for tp, at in timestamps.items() if at == moment and tp not in known]
+            if asked:
+                wanted = dict.fromkeys((*asked, *self._partitions), moment)
+                known |= await self._admin.list_offsets(wanted, isolation=isolation)
+        return {tp: self._answers[moment][tp] for tp, moment in timestamps.items()}
+
+
+class Planning:
+    """Works out what would happen to the offsets of groups. Changes nothing and joins nothing."""
+
+    def __init__(
+        self,
+        context: Context,
+        admin: Admin,
+        target: Target,
+        commits: Mapping[str, Commits],
+        copied: Commits | None,
+    ) -> None:
+        self._context = context
+        self._admin = admin
+        self._target = target
+        self._commits = commits
+        self._copied = copied
+        self._wanted = selected(context.args.topics)
+        self._named: list[TopicPartition] | None = None
+        """The partitions that -t names, once they were looked up."""
+
+        self._now = now_ms()
+        self._offsets = _Remembered(admin, {tp for found in commits.values() for tp in found})
+
+    async def plan(self, group: str) -> list[Move]:
+        """What would happen to each offset of `group`. Raises CommandError where there is nothing to set."""
+        commits = self._commits.get(group, {})
+        listed = self._listed(group)
+        tps = await self._partitions(commits, listed)
+        if not tps:
+            raise CommandError(
+                f"Group {group} has committed nothing; name what to set with -t TOPIC."
+                if not self._context.args.topics and listed is None
+                else f"There is nothing to set for group {group}."
+            )
+        if listed is not None:
+            places = await self._places_listed(listed, tps)
+        else:
+            assert self._target.positions is not None
+            committed = {tp: commits[tp].offset if tp in commits else None for tp in tps}
+            places = await resolve(
+                self._offsets, self._target.positions, tps, self._now, committed=committed
+            )
+        given = self._copied or {}
+        return [
+            _move(group, tp, commits.get(tp), places[tp], self._target, given.get(tp))
+            for tp in tps
+            if tp in places
+        ]
+
+    def _listed(self, group: str) -> Mapping[TopicPartition, int] | None:
+        """The offsets that a file, or the group that is copied, has for `group`."""
+        if self._copied is not None:
+            return {tp: c.offset for tp, c in self._copied.items()}
+        if self._target.from_file is None:
+            return None
+        return self._target.from_file.get(group) or self._target.from_file.get(None) or {}
+
+    async def _partitions(
+        self, commits: Iterable[TopicPartition], listed: Iterable[TopicPartition] | None
+    ) -> list[TopicPartition]:
+        """The partitions that are moved: those of the file, of -t, or all that have a commit."""
+        if listed is not None:
+            return sorted(tp for tp in listed if is_selected(tp, self._wanted))
+        if not self._wanted:
+            return sorted(commits)
+        if self._named is None:
+            self._named = []
+            for topic in await existing_topics(self._context, self._admin, self._wanted):
+                numbers = self._wanted[topic.name]
+                every = [p.partition for p in topic.partitions]
+                self._named += check_partitions(topic, every if numbers is None else numbers)
+            self._named.sort()
+        return self._named
+
+    async def _places_listed(
+        self, offsets: Mapping[TopicPartition, int], tps: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Place | Exception]:
+        """The places that a list names, topic by topic: positions are by partition number."""
+        places: dict[TopicPartition, Place | Exception] = {}
+        for topic in dict.fromkeys(tp.topic for tp in tps):
+            here = [tp for tp in tps if tp.topic == topic]
+            ranges = {tp.partition: Range(Position(Anchor.OFFSET, offsets[tp])) for tp in here}
+            places |= await resolve(self._offsets, Positions(None, ranges), here, self._now)
+        return places
+
+
+def _move(
+    group: str,
+    tp: TopicPartition,
+    commit: r.OffsetAndMetadata | None,
+    place: Place | Exception,
+    target: Target,
+    copied: r.OffsetAndMetadata | None,
+) -> Move:
+    has = commit.offset if commit else None
+    # What the group has beside its offset stays; a copy brings its own where there is nothing.
+    metadata = commit.metadata if commit else copied.metadata if copied else ""
+    if isinstance(place, Exception):
+        return Move(group, tp, has, None, -1, metadata, phrase(place), place, was=commit)
+    span = (place.start, place.latest)
+    if target.keeps_commit and commit is not None:
+        return Move(group, tp, has, has, commit.leader_epoch, metadata, "", span=span, was=commit)
+    note = place.note
+    if has is None and not note:
+        note = "no commit"
+    same = copied is not None and copied.offset == place.begin
+    epoch = copied.leader_epoch if copied is not None and same else -1
+    return Move(group, tp, has, place.begin, epoch, metadata, note, span=span, was=commit)

@@ -1,0 +1,262 @@
+"""`pk groups watch`: a recorder of rebalances.
+
+Kafka tells nobody when a group rebalances, so the group is described again and again and the difference told. While a
+group is settled (Stable, or Empty) its members and what each owns are the baseline; from the first look at another state
+to the first settled one again it is paused, give or take the interval; and what changed hands between two baselines is
+what the rebalance moved. A static member that returns under a new member id is still the same member.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import trio
+
+from pk.cli.cluster.groups import group_names as all_names
+from pk.cli.cluster.groups import is_absent, unknown_group, wanted_groups
+from pk.cli.nouns.groups.groups import short_assignment
+from pk.cli.output.formats import Column, Row
+from pk.cli.positions.resolve import now_ms
+from pk.cli.positions.times import show_span, show_time
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import Exit, Unusable
+from pk.cli.runtime.failures import phrase
+from pk.cli.terminal.event_table import Cell, EventTable
+from pk.cli.terminal.signals import listen_for_interrupts
+from pk.core.errors import KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+_SETTLED = frozenset(("Stable", "Empty", "Dead"))
+_LOST_S = 1.0
+
+
+_EVENTS = (
+    Column("time"),
+    Column("event"),
+    Column("client_id"),
+    Column("partitions", right=True),
+    Column("moved", right=True),
+    Column("pause_ms", right=True),
+    Column("gained", show=short_assignment),
+    Column("lost", show=short_assignment),
+    Column("epoch", right=True),
+    Column("member_id"),
+    Column("instance_id"),
+    Column("host"),
+    Column("assignment", show=short_assignment),
+    Column("group"),
+)
+
+
+def _change(row: Row) -> str:
+    """`+orders:0,1 -orders:2`, or how many partitions moved in all."""
+    if row["moved"] is not None:
+        return f"{count(row['moved'], 'partition')} moved"
+    gained = f"+{short_assignment(row['gained'])}" if row["gained"] else ""
+    lost = f"-{short_assignment(row['lost'])}" if row["lost"] else ""
+    return " ".join(filter(None, (gained, lost)))
+
+
+def _dash(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+_CELLS = (
+    Cell("TIME", 12, lambda row: row["time"][11:23]),
+    Cell("EVENT", 9, lambda row: row["event"]),
+    Cell("CLIENT", 18, lambda row: _dash(row["client_id"])),
+    Cell("PARTS", 5, lambda row: _dash(row["partitions"]), right=True),
+    Cell(
+        "PAUSE",
+        7,
+        lambda row: "" if row["pause_ms"] is None else show_span(row["pause_ms"]),
+        right=True,
+    ),
+    Cell("CHANGE", 0, _change),
+)
+
+
+class Recorder:
+    """What several looks at a group tell together. Time, in epoch milliseconds, is an argument."""
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        self.rebalances = 0
+        self.paused_ms = 0
+        self.moved = 0
+        self._members: dict[str, r.MemberDescription] | None = None
+        self._owned: dict[str, frozenset[TopicPartition]] = {}
+        """Member name → what it owned when the group was last settled."""
+
+        self._was_settled = False
+
+        self._since: int | None = None
+        """When the group was first seen not to be settled; None while it is."""
+
+        self._epoch: int | None = None
+
+    def see(self, seen: r.GroupDescription | None, now: int) -> list[dict[str, Any]]:
+        """Takes in a look (None: there is no such group) and tells what is new."""
+        members = {_name(m): m for m in seen.members} if seen else {}
+        state = seen.state if seen else "Dead"
+        self._epoch = seen.group_epoch if seen and seen.group_epoch >= 0 else None
+        if self._members is None:
+            rows = [self._row(now, "now", m, m.assignment) for m in members.values()]
+            rows = rows or [self._row(now, state.lower())]
+        else:
+            rows = self._comings(members, now)
+        self._members = members
+        if state not in _SETTLED:
+            if self._since is None:
+                self._since = now
+                rows.append(self._row(now, "unsettled"))
+            return rows
+        owned = {name: frozenset(m.assignment) for name, m in members.items()}
+        changed = self._was_settled and owned != self._owned
+        if self._since is not None or changed:
+            rows += self._settled(members, owned, now)
+        self._owned, self._was_settled = owned, True
+        self._since = None
+        return rows
+
+    def _comings(
+        self, members: Mapping[str, r.MemberDescription], now: int
+    ) -> list[dict[str, Any]]:
+        before = self._members or {}
+        rows = []
+        for name in sorted(before.keys() - members.keys()):
+            row = self._row(now, "left", before[name])
+            row["lost"] = _listed(self._owned.get(name, ()))
+            rows.append(row)
+        for name in sorted(members.keys() - before.keys()):
+            rows.append(self._row(now, "joined", members[name]))
+        for name in sorted(members.keys() & before.keys()):
+            if members[name].member_id != before[name].member_id:
+                rows.append(self._row(now, "returned", members[name]))
+        return rows
+
+    def _settled(
+        self,
+        members: Mapping[str, r.MemberDescription],
+        owned: Mapping[str, frozenset[TopicPartition]],
+        now: int,
+    ) -> list[dict[str, Any]]:
+        """What the rebalance that has just ended changed: a row for each member whose share did, and one for all."""
+        rows = []
+        for name in sorted(owned, key=lambda name: (members[name].client_id, name)):
+            had = self._owned.get(name, frozenset())
+            if had != owned[name]:
+                row = self._row(now, "assigned", members[name], owned[name])
+                row["gained"] = _listed(owned[name] - had)
+                row["lost"] = _listed(had - owned[name])
+                rows.append(row)
+        was = {tp: name for name, tps in self._owned.items() for tp in tps}
+        moved = sum(was.get(tp) not in (None, name) for name, tps in owned.items() for tp in tps)
+        whole = self._row(now, "stable" if members else "empty")
+        whole["partitions"] = sum(map(len, owned.values()))
+        whole["moved"] = moved
+        if self._since is not None:
+            whole["pause_ms"] = now - self._since
+            self.paused_ms += now - self._since
+        self.rebalances += 1
+        self.moved += moved
+        return [*rows, whole]
+
+    def _row(
+        self,
+        now: int,
+        event: str,
+        member: r.MemberDescription | None = None,
+        owned: Iterable[TopicPartition] | None = None,
+    ) -> dict[str, Any]:
+        tps = None if owned is None else _listed(owned)
+        return {
+            "time": show_time(now),
+            "event": event,
+            "group": self.group,
+            "epoch": self._epoch,
+            "client_id": member.client_id if member else None,
+            "member_id": member.member_id if member else None,
+            "instance_id": member.instance_id if member else None,
+            "host": member.client_host.lstrip("/") if member else None,
+            "partitions": None if tps is None else len(tps),
+            "gained": tps if event == "now" else None,
+            "lost": None,
+            "assignment": tps,
+            "moved": None,
+            "pause_ms": None,
+        }
+
+    @property
+    def summary(self) -> str:
+        """What was seen, in a sentence."""
+        return (
+            f"{count(self.rebalances, 'rebalance')}, not stable for {show_span(self.paused_ms)} in all, "
+            f"{count(self.moved, 'partition')} moved."
+        )
+
+
+def _name(member: r.MemberDescription) -> str:
+    return member.instance_id if member.instance_id is not None else member.member_id
+
+
+def _listed(tps: Iterable[TopicPartition]) -> list[dict[str, Any]]:
+    return [tp._asdict() for tp in sorted(tps)]
+
+
+def _style(row: Row) -> str | None:
+    if row["event"] in ("unsettled", "left"):
+        return "yellow"
+    return "green" if row["event"] == "stable" else None
+
+
+async def watch(context: Context) -> int:
+    """`pk groups watch`."""
+    admin = await context.admin()
+    names = await wanted_groups(context, admin)
+    if len(names) != 1:
+        raise Unusable("watch takes one group.")
+    name = names[0]
+    first = (await admin.describe_groups(names))[name]
+    if is_absent(first):
+        raise unknown_group(name, await all_names(context, admin))
+    if isinstance(first, Exception):
+        raise first
+    recorder = Recorder(name)
+    table = EventTable(context, _EVENTS, _CELLS, _style)
+    table.tell(recorder.see(first, now_ms()))
+    with listen_for_interrupts() as interrupts:
+        context.say(f"Watching group {name}; Ctrl-C ends.")
+        interrupted = await interrupts.or_until(lambda: _follow(context, admin, recorder, table))
+    context.say(f"{name}: {recorder.summary}")
+    return Exit.INTERRUPTED if interrupted else Exit.OK
+
+
+async def _follow(context: Context, admin: Admin, recorder: Recorder, table: EventTable) -> None:
+    """Looks until as many rebalances were seen as -n says."""
+    wanted = context.args.num
+    lost = False
+    while wanted is None or recorder.rebalances < wanted:
+        await trio.sleep(context.args.interval)
+        try:
+            seen = (await admin.describe_groups([recorder.group]))[recorder.group]
+            if isinstance(seen, ClientError) or (isinstance(seen, KafkaError) and seen.retriable):
+                raise seen
+        except (ClientError, KafkaError) as error:
+            if isinstance(error, KafkaError) and not error.retriable:
+                raise
+            if not lost:
+                why = phrase(error) if isinstance(error, KafkaError) else "no broker answers"
+                context.say(f"{why[:1].upper()}{why[1:]}; watching on.")
+            lost = True
+            await trio.sleep(_LOST_S)
+            continue
+        lost = False
+        if is_absent(seen):
+            table.tell(recorder.see(None, now_ms()))
+        elif isinstance(seen, Exception):
+            raise seen
+        else:
+            table.tell(recorder.see(seen, now_ms()))

@@ -1,0 +1,52 @@
+"""`pk help`: help on a command, the pages that belong to none, and the manual written out."""
+
+from pk.cli.command_line.help import help_text, text_width
+from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
+from pk.cli.grammar import Command, Group, nearest
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import Unusable
+
+
+def show_help(context: Context) -> None:
+    """`pk help`."""
+    from pk.cli.tree import ROOT
+
+    words = context.args.word
+    if context.args.man is not None:
+        _write_manual(context)
+        return
+    if words and words[0] in PAGES and (len(words) == 1 or words[0] in SEARCHABLE):
+        context.write(page(words[0], words[1:], text_width()).encode())
+        return
+    node: Command | Group = ROOT
+    path: list[str] = []
+    for word in words:
+        child = node.child(word) if isinstance(node, Group) else None
+        if child is None:
+            known = [*(c.name for c in node.children), *PAGES] if isinstance(node, Group) else []
+            near = nearest(word, known)
+            hint = (
+                f"did you mean {' or '.join(near)}?" if near else "`pk --help` shows what there is."
+            )
+            raise Unusable(f"There is no help on {' '.join(words)!r}; {hint}")
+        node = child
+        path.append(word)
+    context.write(help_text(node, tuple(path)).encode())
+
+
+def _write_manual(context: Context) -> None:
+    import os
+
+    from pk.cli.command_line.manual import man_pages
+
+    if context.args.word:
+        raise Unusable("--man writes every page; no word goes with it.")
+    directory = os.path.expanduser(context.args.man)
+    os.makedirs(directory, exist_ok=True)
+    pages = man_pages()
+    for name, text in pages.items():
+        with open(os.path.join(directory, name), "w", encoding="utf-8") as file:
+            file.write(text)
+    context.say(
+        f"{len(pages)} pages are in {directory}; `man -l {directory}/pk.1` shows the first."
+    )

@@ -1,0 +1,282 @@
+"""`pk isr -w`: who leaves and joins the in-sync replicas, as it happens.
+
+Kafka has no API for the history of an ISR, so a watch asks again and again and tells what is different. What was out of
+sync when it began is told first, without a time: nobody saw when that began, and how long it lasts is as `isr_since`
+reckons it. A replica that comes back says how long it was gone.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import trio
+
+from pk.cli.cluster.out_of_sync_since import witnesses
+from pk.cli.cluster.partition_selection import Partitions, ailing, needed_replicas
+from pk.cli.cluster.reassignments import is_pattern, named_topics
+from pk.cli.cluster.topics import existing_topics, partition_style
+from pk.cli.nouns.isr.isr import lags, log_ends, show_behind
+from pk.cli.output.formats import Column, plain, title
+from pk.cli.positions.times import show_span, show_time
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import Exit
+from pk.cli.terminal.event_table import Cell, EventTable
+from pk.cli.terminal.signals import listen_for_interrupts
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+Watched = dict[TopicPartition, tuple[int, tuple[int, ...]]]
+"""Partition → its leader and its in-sync replicas."""
+
+_EVENTS = (
+    Column("time", show=lambda time: time[11:23] if time else "-"),
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("event"),
+    Column("brokers"),
+    Column("leader", right=True),
+    Column("isr", title="ISR"),
+    Column("out_for_ms", title="OUT FOR", show=lambda ms: "-" if ms is None else show_span(ms)),
+    Column("behind", show=show_behind),
+)
+_LOST_S = 1.0
+_ROOMY = 100
+"""Columns of a terminal that has room for everything."""
+
+
+class Gone(NamedTuple):
+    """A replica that is not in sync."""
+
+    tp: TopicPartition
+    broker: int
+
+
+def changes(before: Watched, now: Watched, time: str) -> list[dict[str, Any]]:
+    """What happened between two looks: made, deleted, shrink, expand, leader, offline."""
+    rows: list[dict[str, Any]] = []
+    for tp in sorted({*before, *now}):
+        if tp not in before:
+            rows.append(_row(tp, "made", now[tp][1], now[tp], time))
+            continue
+        if tp not in now:
+            rows.append(_row(tp, "deleted", before[tp][1], (-1, ()), time))
+            continue
+        (old_leader, old), (leader, isr) = before[tp], now[tp]
+        if left := set(old) - set(isr):
+            rows.append(_row(tp, "shrink", left, now[tp], time))
+        if joined := set(isr) - set(old):
+            rows.append(_row(tp, "expand", joined, now[tp], time))
+        if leader != old_leader:
+            event, broker = ("leader", leader) if leader >= 0 else ("offline", old_leader)
+            rows.append(_row(tp, event, [broker], now[tp], time))
+    return rows
+
+
+def _row(
+    tp: TopicPartition,
+    event: str,
+    brokers: Iterable[int],
+    state: tuple[int, tuple[int, ...]],
+    time: str | None,
+) -> dict[str, Any]:
+    return {
+        "time": time,
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "event": event,
+        "brokers": sorted(brokers),
+        "leader": state[0] if state[0] >= 0 else None,
+        "isr": list(state[1]),
+        "out_for_ms": None,
+        "behind": None,
+    }
+
+
+class History:
+    """When each replica fell out of sync, as far as it was seen. Time, in milliseconds, is an argument."""
+
+    def __init__(self) -> None:
+        self._since: dict[Gone, int | None] = {}
+        """None: it was gone before the watch began, and nobody has said since when."""
+
+    def begin(self, partitions: Partitions) -> list[dict[str, Any]]:
+        """What was out of sync before anybody looked: a row for each such partition, without a time."""
+        rows = []
+        for tp, p in sorted(partitions.items()):
+            out = [b for b in p.replicas if b not in p.isr]
+            for broker in out:
+                self._since[Gone(tp, broker)] = None
+            if out or p.leader_id < 0:
+                event = "out" if p.leader_id >= 0 else "offline"
+                rows.append(_row(tp, event, out, (p.leader_id, p.isr), None))
+        return rows
+
+    def learn(self, tp: TopicPartition, broker: int, since_ms: int) -> None:
+        """Somebody else knows since when a replica is gone that was gone before anybody looked."""
+        gone = Gone(tp, broker)
+        if gone in self._since and self._since[gone] is None:
+            self._since[gone] = since_ms
+
+    def since(self, tp: TopicPartition, brokers: Iterable[int]) -> int | None:
+        """When the first of these replicas fell out of sync; None where nobody saw that."""
+        times = [self._since.get(Gone(tp, broker)) for broker in brokers]
+        seen = [time for time in times if time is not None]
+        return min(seen) if seen and len(seen) == len(times) else None
+
+    def see(self, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
+        """Takes in what `changes` told, and adds to replicas that came back how long they were gone."""
+        for row in rows:
+            tp = TopicPartition(row["topic"], row["partition"])
+            if row["event"] == "shrink":
+                for broker in row["brokers"]:
+                    self._since[Gone(tp, broker)] = now_ms
+            elif row["event"] == "expand":
+                known = [self._since.pop(Gone(tp, broker), None) for broker in row["brokers"]]
+                seen = [since for since in known if since is not None]
+                row["out_for_ms"] = now_ms - min(seen) if seen else None
+            elif row["event"] == "deleted":
+                for gone in [gone for gone in self._since if gone.tp == tp]:
+                    del self._since[gone]
+
+
+async def _look(context: Context, admin: Admin, *, first: bool) -> Partitions:
+    """The partitions as they are now. Raises CommandError where the first look does not find a topic that was named."""
+    args = context.args
+    names: list[str] | None = None
+    if args.topic:
+        # A pattern is read anew each time, so that it takes in topics made meanwhile.
+        plain = [word for word in args.topic if not is_pattern(word)]
+        patterns = [word for word in args.topic if is_pattern(word)]
+        names = plain + (await named_topics(context, admin, patterns) if patterns else [])
+        if first:
+            await existing_topics(context, admin, plain)
+    described = await admin.describe_topics(names)
+    return {
+        TopicPartition(topic.name, p.partition): p
+        for topic in described.values()
+        if isinstance(topic, r.TopicDescription) and (names or args.internal or not topic.internal)
+        for p in topic.partitions
+    }
+
+
+def _cells(context: Context, topics: Iterable[str]) -> list[Cell]:
+    """The cells of an event: a narrow terminal leaves out who leads. What comes later is to stand below what came first."""
+    topic = max(min(max(map(len, topics), default=5), 40), 5)
+    wide = {"time": 12, "topic": topic, "partition": 4, "event": 7, "brokers": 7, "leader": 6}
+    wide |= {"isr": 9, "out_for_ms": 8, "behind": 0}
+    roomy = not context.look.terminal or context.look.width >= _ROOMY
+    return [
+        _cell(column, wide[column.key]) for column in _EVENTS if roomy or column.key != "leader"
+    ]
+
+
+def _cell(column: Column, width: int) -> Cell:
+    show = column.show or plain
+    head = title(column).replace(" ", "-")
+    return Cell(head, width, lambda row: show(row[column.key]), right=column.right, cut=False)
+
+
+async def watch(context: Context, admin: Admin) -> int:
+    """Shows changes until it is interrupted.
+
+    Ctrl-C is waited for: an exception that comes at any line may come where nobody lets it through, as in a finalizer.
+    """
+    with listen_for_interrupts() as interrupts:
+        interrupted = await interrupts.or_until(lambda: _watch(context, admin))
+    if interrupted and context.streams.err_terminal:
+        context.say()
+    return Exit.INTERRUPTED if interrupted else Exit.OK
+
+
+async def _watch(context: Context, admin: Admin) -> None:
+    from pk.cli.positions.resolve import now_ms
+
+    history = History()
+    table: EventTable | None = None
+    before: Watched = {}
+    lost = False
+    while True:
+        try:
+            partitions = await _look(context, admin, first=table is None)
+            min_isr = await needed_replicas(admin, context.args, partitions)
+        except ClientError:
+            if table is None:
+                raise
+            if not lost:
+                context.say("No broker answers; watching on.")
+            lost = True
+            await trio.sleep(_LOST_S)
+            continue
+        lost = False
+        now: Watched = {tp: (p.leader_id, p.isr) for tp, p in partitions.items()}
+        if table is None:
+            cells = _cells(context, {tp.topic for tp in partitions})
+            table = EventTable(context, _EVENTS, cells, partition_style)
+            begun = history.begin(ailing(partitions, context.args, min_isr))
+            await _add_since(admin, partitions, begun, history, now_ms())
+            table.tell(begun)
+            count = len(partitions)
+            context.say(f"Watching {count} partition{'s'[: count != 1]}; Ctrl-C ends.")
+        else:
+            stamp = now_ms()
+            rows = changes(before, now, show_time(stamp))
+            history.see(rows, stamp)
+            await _add_lag(admin, partitions, rows)
+            wanted = _wanted(context.args, partitions, before, min_isr)
+            table.tell([row for row in rows if _of(row) in wanted])
+        before = now
+        await trio.sleep(context.args.watch)
+
+
+def _of(row: dict[str, Any]) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def _wanted(
+    args: Any, partitions: Partitions, before: Watched, min_isr: dict[str, int]
+) -> set[TopicPartition]:
+    """The partitions that the filters are about: those that ail now, or did a moment ago and so have news of it."""
+    found = set(ailing(partitions, args, min_isr)) | (before.keys() - partitions.keys())
+    was = {
+        tp: partitions[tp]
+        for tp, (leader, isr) in before.items()
+        if tp in partitions and (leader < 0 or len(isr) < len(partitions[tp].replicas))
+    }
+    return found | set(was)
+
+
+async def _add_since(
+    admin: Admin,
+    partitions: Partitions,
+    rows: list[dict[str, Any]],
+    history: History,
+    stamp: int,
+) -> None:
+    """Adds to what was out of sync from the beginning since when it is, and how far it is behind."""
+    gone = {_of(row): partitions[_of(row)] for row in rows if row["event"] == "out"}
+    if not gone:
+        return
+    ends = await log_ends(admin, gone)
+    seen = await witnesses(admin, gone, ends)
+    for (tp, broker), witness in seen.items():
+        if witness.since_ms is not None:
+            history.learn(tp, broker, witness.since_ms)
+    for row in rows:
+        tp = _of(row)
+        if tp in gone:
+            since = history.since(tp, row["brokers"])
+            row["out_for_ms"] = None if since is None else max(stamp - since, 0)
+            row["behind"] = lags(tp, gone[tp], ends.get(tp, {}), seen, row["brokers"])
+
+
+async def _add_lag(admin: Admin, partitions: Partitions, rows: list[dict[str, Any]]) -> None:
+    """Adds how far the replicas that left are behind at that moment."""
+    left = {_of(row): row for row in rows if row["event"] == "shrink" and row["leader"] is not None}
+    if not left:
+        return
+    gone = {tp: partitions[tp] for tp in left}
+    ends = await log_ends(admin, gone)
+    seen = await witnesses(admin, gone, ends)
+    for tp, row in left.items():
+        row["behind"] = lags(tp, partitions[tp], ends.get(tp, {}), seen, row["brokers"])

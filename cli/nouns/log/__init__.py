@@ -1,0 +1,1 @@
+"""`pk log`: a partition's files, without a broker."""

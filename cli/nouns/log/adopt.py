@@ -1,0 +1,236 @@
+"""`pk log adopt`: the topics of a data directory that Apache Kafka wrote become pk's.
+
+The order is such that a crash at any point leaves a directory that either is Apache's still (pk refuses it, and `adopt`
+can be run again) or pk's:
+
+    pk's metadata is written aside, in .pk-adopt/       removed, where an earlier attempt left one
+    what is Apache's own is moved aside, all but its metadata log
+    pk-metadata/ gets its name
+    the metadata log is moved aside: from here on it is pk's
+
+No log is touched, and nothing of Apache's is removed.
+"""
+
+import os
+import secrets
+import shlex
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from pk.cli.config_keys.units import config_value
+from pk.cli.output.formats import Column, Listing
+from pk.cli.positions.resolve import now_ms
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.core.broker.controller.embedded_store import EmbeddedStore
+from pk.core.broker.offload import offload
+from pk.core.config import BrokerConfig
+from pk.core.errors import KafkaError
+from pk.core.log.disk import RealDisk, this_process
+from pk.core.log.files import LockHeld
+from pk.core.log.tools.adopt import (
+    PK_METADATA,
+    AdoptedTopic,
+    Adoption,
+    CannotAdopt,
+    events,
+    plan,
+    with_configs,
+)
+from pk.core.log.tools.upgrade import upgrade_log
+from pk.core.meta import configs
+from pk.core.meta.events import ClusterCreated, Event
+from pk.core.record.batch import CorruptBatch
+from pk.core.values import METADATA_TOPIC, Uuid, uuid_text
+
+_SCRATCH = ".pk-adopt"
+_EVENTS_PER_BATCH = 5000
+
+_TOPICS = (
+    Column("topic"),
+    Column("partitions", right=True),
+    Column("bytes", right=True),
+    Column("topic_id"),
+    Column("configs"),
+)
+
+
+async def adopt(context: Context) -> None:
+    """`pk log adopt`."""
+    paths = _paths(context.args.dir)
+    disk = RealDisk()
+    with ExitStack() as held:
+        for path in paths:
+            try:
+                held.callback(disk.lock(f"{path}/.lock", this_process()).release)
+            except LockHeld as e:
+                raise CommandError(
+                    f"{path} is in use: {e.holder or 'another process'} holds it; stop the broker first."
+                ) from None
+        try:
+            adoption = await offload(plan, disk, paths, _new_id)
+            with_configs(adoption, _given(context))
+        except CannotAdopt as e:
+            raise CommandError(str(e)) from None
+        _check_configs(context, adoption)
+        _show(context, adoption)
+        if context.args.dry_run:
+            return
+        await context.agree(f"Take over {count(len(adoption.topics), 'topic')} for pk?")
+        await _apply(disk, adoption)
+    _say_done(context, adoption)
+
+
+def _new_id() -> Uuid:
+    while uuid_text(value := secrets.token_bytes(16)).startswith("-"):
+        pass
+    return value
+
+
+def _paths(given: Sequence[str]) -> list[str]:
+    paths = list(dict.fromkeys(map(os.path.abspath, given)))
+    for path in paths:
+        if not os.path.isdir(path):
+            raise CommandError(f"{path} is no directory.")
+    return paths
+
+
+def _given(context: Context) -> dict[str, dict[str, str]]:
+    """Topic → key → value, from the file and the command line. Raises Unusable."""
+    pairs = []
+    if context.args.topic_file is not None:
+        try:
+            with open(context.args.topic_file, encoding="utf-8") as file:
+                lines = [line.strip() for line in file]
+        except (OSError, UnicodeDecodeError) as e:
+            raise Unusable(f"{context.args.topic_file} cannot be read: {e}.") from None
+        for line in lines:
+            name, equals, value = line.partition("=")
+            if line and not line.startswith("#"):
+                if not equals:
+                    raise Unusable(f"--config-file wants lines of TOPIC:KEY=VALUE, not {line!r}.")
+                pairs.append((name.strip(), value.strip()))
+    given: dict[str, dict[str, str]] = {}
+    for name, value in (*pairs, *context.args.topic_configs):
+        topic, colon, key = name.partition(":")
+        if not colon or not topic or not key:
+            raise Unusable(f"-c wants TOPIC:KEY=VALUE, not {name}={value}.")
+        given.setdefault(topic, {})[key] = config_value(key, value)
+    broker = _broker_config()
+    for topic, own in given.items():
+        try:
+            configs.check_topic(own, broker)
+        except KafkaError as e:
+            raise Unusable(f"-c {topic}: {e.message}.") from None
+    return given
+
+
+def _broker_config() -> BrokerConfig:
+    return BrokerConfig.parse({"node.id": "1", "log.dirs": "/"})
+
+
+def _check_configs(context: Context, adoption: Adoption) -> None:
+    """Leave out what Apache's metadata says and pk does not know, and say so."""
+    broker = _broker_config()
+    for topic in adoption.topics:
+        for key, value in list(topic.configs.items()):
+            try:
+                configs.check_topic({key: value}, broker)
+            except KafkaError as e:
+                del topic.configs[key]
+                adoption.notes.append(f"{topic.name}: {key}={value} is left out: {e.message}.")
+
+
+def _row(topic: AdoptedTopic) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "partitions": len(topic.directories),
+        "bytes": topic.bytes,
+        "topic_id": uuid_text(topic.topic_id),
+        "configs": topic.configs,
+    }
+
+
+def _show(context: Context, adoption: Adoption) -> None:
+    context.show(Listing(_TOPICS, [_row(topic) for topic in adoption.topics]))
+    for old, new in adoption.moves:
+        context.say(f"{old} is moved to {new}.")
+    for note in adoption.notes:
+        context.say(note)
+    if lost := [topic.name for topic in adoption.topics if not topic.has_id_file]:
+        context.say(f"Some partitions do not say of which topic id they are: {', '.join(lost)}.")
+    meta = adoption.meta
+    context.say(
+        f"pk will serve them as node {meta.node_id} of cluster {meta.cluster_id}; users, ACLs and quotas are not taken over."
+    )
+
+
+async def _apply(disk: RealDisk, adoption: Adoption) -> None:
+    await offload(_upgrade, disk, adoption)
+    first = adoption.paths[0]
+    scratch = f"{first}/{_SCRATCH}"
+    await offload(_fresh, disk, scratch)
+    store = EmbeddedStore(disk, scratch, now_ms)
+    epoch = await store.campaign(adoption.meta.node_id)
+    waiting: list[Event] = [ClusterCreated(adoption.meta.cluster_id), *events(adoption)]
+    for offset in range(0, len(waiting), _EVENTS_PER_BATCH):
+        await store.append(epoch, offset, waiting[offset : offset + _EVENTS_PER_BATCH])
+    await store.close()
+    await offload(_exchange, disk, adoption, scratch)
+
+
+def _upgrade(disk: RealDisk, adoption: Adoption) -> None:
+    """Write segments of the message formats before 0.11 anew: pk's logs hold record batches only. Apache Kafka reads
+    what comes of it, so a directory that is not taken over after all is none the worse. Raises CommandError."""
+    for topic in adoption.topics:
+        for directory in topic.directories.values():
+            try:
+                upgrade_log(disk, directory, mend=not adoption.clean)
+            except (CorruptBatch, OSError) as e:
+                raise CommandError(f"{directory} cannot be taken over: {e}.") from None
+
+
+def _fresh(disk: RealDisk, scratch: str) -> None:
+    if disk.exists(scratch):
+        disk.remove_tree(scratch)
+    disk.make(scratch)
+
+
+def _exchange(disk: RealDisk, adoption: Adoption, scratch: str) -> None:
+    """Give everything its name: the metadata log of Apache goes last, because while it is there the directory is
+    Apache's."""
+    log = f"/{METADATA_TOPIC}-0"
+    moves = sorted(adoption.moves, key=lambda move: move[0].endswith(log))
+    for old, new in moves:
+        if old.endswith(log):
+            break
+        _move(disk, old, new)
+    target = f"{adoption.paths[0]}/{PK_METADATA}"
+    disk.rename(f"{scratch}/{PK_METADATA}", target)
+    disk.sync_dir(adoption.paths[0])
+    for old, new in moves:
+        if old.endswith(log):
+            _move(disk, old, new)
+    disk.remove_tree(scratch)
+    for path in adoption.paths:
+        disk.sync_dir(path)
+
+
+def _move(disk: RealDisk, old: str, new: str) -> None:
+    parent = os.path.dirname(new)
+    disk.make(parent)
+    disk.rename(old, new)
+    disk.sync_dir(parent)
+    disk.sync_dir(os.path.dirname(old))
+
+
+def _say_done(context: Context, adoption: Adoption) -> None:
+    where, node = adoption.paths[0], adoption.meta.node_id
+    words = [] if node == 1 else ["-X", f"node.id={node}"]
+    if len(adoption.paths) > 1:
+        words += ["-X", f"log.dirs={','.join(adoption.paths)}"]
+    command = shlex.join(("pk", "up", "--data", where, *words))
+    partitions = sum(len(topic.directories) for topic in adoption.topics)
+    context.say(
+        f"{count(len(adoption.topics), 'topic')} with {count(partitions, 'partition')} are pk's now; `{command}` serves them."
+    )

@@ -1,0 +1,133 @@
+"""`pk log cat`: records out of a partition's files, as console-consumer shows those of a broker."""
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pk.cli.cluster.topics import partition_numbers
+from pk.cli.nouns.log.file_positions import Log, file_positions, is_control
+from pk.cli.positions.grammar import START, Positions, everywhere
+from pk.cli.positions.lookup import tell_inverted
+from pk.cli.records.output import Output
+from pk.cli.records.range_reader import Part
+from pk.cli.records.source import Source
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError
+from pk.core.log.disk import RealDisk
+from pk.core.log.tools.inspect import Batch, survey
+from pk.core.record.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, Record
+from pk.core.record.build import ControlType, control_type
+
+
+class _Committed:
+    """Which records of a log are committed: those outside transactions, and of those that did not abort. A
+    transaction that is open ends what is shown, as it does for a consumer. The log itself says it, whatever became of its
+    indexes."""
+
+    def __init__(self, log: Log) -> None:
+        self._aborted: dict[int, list[tuple[int, int]]] = {}
+        self.stable = self._last_stable(log)
+
+    def _last_stable(self, log: Log) -> int:
+        """The first offset of the oldest transaction that has not ended; the end of the log where all have. Notes those
+        that were aborted."""
+        begun: dict[int, int] = {}
+        for batch in log.batches(log.start):
+            header = batch.header
+            if header.magic != MAGIC or not header.attributes & TRANSACTIONAL_BIT:
+                continue
+            if not header.attributes & CONTROL_BIT:
+                begun.setdefault(header.producer_id, header.base_offset)
+            elif (kind := _ending(log.records(batch))) is not None:
+                first = begun.pop(header.producer_id, None)
+                if first is not None and kind is ControlType.ABORT:
+                    spans = self._aborted.setdefault(header.producer_id, [])
+                    spans.append((first, header.base_offset))
+        return min(begun.values(), default=log.end)
+
+    def shows(self, batch: Batch) -> bool:
+        """Whether a batch below the last stable offset is committed."""
+        header = batch.header
+        if header.magic != MAGIC or not header.attributes & TRANSACTIONAL_BIT:
+            return True
+        spans = self._aborted.get(header.producer_id, ())
+        return not any(first <= header.base_offset <= last for first, last in spans)
+
+
+def _ending(found: list[Record]) -> ControlType | None:
+    """How the control batch with these records ends a transaction, if it does."""
+    kind = control_type(found[0]) if found else None
+    return kind if kind in (ControlType.ABORT, ControlType.COMMIT) else None
+
+
+class _Wish(NamedTuple):
+    positions: Positions
+    numbers: list[int]
+    committed: bool
+
+
+def _wish(context: Context) -> _Wish:
+    args = context.args
+    positions = everywhere(START) if args.offset is None else file_positions(args.offset)
+    numbers = partition_numbers(args.partitions, "-p") or sorted(positions.by_partition)
+    return _Wish(positions, numbers, args.isolation_level == "read_committed")
+
+
+def cat(context: Context) -> None:
+    """`pk log cat`."""
+    wish = _wish(context)
+    logs = _logs(context.args.partition_dir, wish.numbers)
+    output = Output(context)
+    for log in logs:
+        _copy(context, log, wish, output)
+        if output.full:
+            break
+    output.end()
+
+
+def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
+    disk = RealDisk(read_only=True)
+    found = []
+    for path in map(os.path.abspath, paths):
+        if not os.path.isdir(path):
+            raise CommandError(f"{path} is not a directory; give a partition directory.")
+        for directory in survey(disk, path).partitions:
+            if "/pk-metadata/" in directory.removeprefix(path):
+                continue  # pk's own events, which `pk log dump --records` shows
+            log = Log(disk, directory)
+            if not numbers or log.tp.partition in numbers:
+                found.append(log)
+    if not found:
+        which = "partition of that number" if numbers else "partition"
+        raise CommandError(f"There is no {which} in what was named.")
+    return found
+
+
+def _copy(context: Context, log: Log, wish: _Wish, output: Output) -> None:
+    span = log.place(wish.positions)
+    if span is None:
+        return
+    tell_inverted(context, {log.tp: span})
+    end = log.end if span.end is None else span.end
+    committed = _Committed(log) if wish.committed else None
+    if committed is not None:
+        end = min(end, committed.stable)
+    for batch in log.batches(span.begin):
+        header = batch.header
+        if header.base_offset >= end or output.full:
+            return
+        if is_control(batch) or (committed is not None and not committed.shows(batch)):
+            continue
+        records = log.records(batch)
+        if header.base_offset < span.begin or header.next_offset > end:
+            records = [r for r in records if span.begin <= r.offset < end]
+        source = Source(
+            *log.tp,
+            header.attributes >> 3 & 1,
+            header.leader_epoch,
+            None,
+            header.attributes,
+            header.producer_id,
+            header.producer_epoch,
+        )
+        output.take([Part(source, records)])

@@ -1,0 +1,294 @@
+"""`pk log dump`: what files hold, one table a kind of file."""
+
+import base64
+import itertools
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from pk.cli.grammar import nearest
+from pk.cli.nouns.log.files import (
+    BATCHES,
+    LESS_ROOM,
+    SEGMENTS,
+    Wish,
+    columns_of,
+    rows_of,
+    segment_rows,
+)
+from pk.cli.nouns.log.verify import check_indexes
+from pk.cli.output.formats import Column, Listing, Look, Row, narrow, render
+from pk.cli.output.formats import dump as dump_rows
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.specs.log import SHOWN
+from pk.core.log.disk import RealDisk
+from pk.core.log.tools.inspect import Kind, base_of, kind_of, partition_of, survey
+
+_CHUNK_ROWS = 1000
+"""So many rows are lined up as one table: a log may have millions."""
+
+_ROOMY = 120
+"""From so many columns on a terminal has room for all that is told of a batch."""
+
+_KINDS = {
+    "index": {Kind.INDEX},
+    "timeindex": {Kind.TIME_INDEX},
+    "txnindex": {Kind.TXN_INDEX},
+    "snapshot": {Kind.SNAPSHOT},
+    "epochs": {Kind.EPOCHS},
+    "checkpoint": {Kind.OFFSETS},
+    "metadata": {
+        Kind.PARTITION_METADATA,
+        Kind.META_PROPERTIES,
+        Kind.CLEAN_SHUTDOWN,
+        Kind.CONTROLLER,
+        Kind.IMAGE,
+    },
+}
+
+
+class _Part(NamedTuple):
+    """A table to show: its title, its columns, its rows, which are read as they are asked for."""
+
+    title: str
+    what: str
+    columns: tuple[Column, ...]
+    rows: Iterator[Row]
+
+
+def dump(context: Context) -> None:
+    """`pk log dump`."""
+    args = context.args
+    paths = [os.path.abspath(path) for path in (*args.path, *args.files)]
+    if not paths:
+        raise Unusable("Name a file, a partition's directory, or a data directory.")
+    if args.index_sanity_check or args.verify_index_only:
+        check_indexes(context, paths, alone=args.index_sanity_check)
+        return
+    wish = Wish(
+        records=args.records or "records" in args.show or args.skip_record_metadata,
+        max_bytes=args.max_bytes,
+        decoder=args.decoder,
+        bare=args.skip_record_metadata,
+    )
+    if args.offset is not None:
+        _check_offset(context)
+    parts = [part for path in paths for part in _parts(context, path, wish)]
+    _show(context, parts)
+
+
+def _shown(context: Context) -> set[str]:
+    shown: set[str] = set(context.args.show)
+    for word in shown:
+        if word not in SHOWN:
+            near = nearest(word, SHOWN)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            raise Unusable(f"--show is some of {', '.join(SHOWN)}, not {word!r}{hint}")
+    if "all" in shown:
+        shown = {word for word in SHOWN if word not in ("all", "records")}
+    if context.args.records or context.args.skip_record_metadata:
+        shown.add("records")
+    return shown
+
+
+def _check_offset(context: Context) -> None:
+    """Raises Unusable where something is to be shown that has no offsets to choose by."""
+    other = _shown(context) - {"batches", "records"}
+    if other:
+        raise Unusable(f"-o chooses batches and records; it does not go with --show {min(other)}.")
+
+
+def _within(context: Context, disk: RealDisk, directory: str, wish: Wish) -> Wish | None:
+    """The wish with the offsets that -o names in the partition of `directory`; None where it names none. Raises Unusable,
+    CommandError."""
+    if context.args.offset is None:
+        return wish
+    from pk.cli.nouns.log.file_positions import Log, file_positions
+    from pk.cli.positions.lookup import tell_inverted
+
+    log = Log(disk, directory)
+    place = log.place(file_positions(context.args.offset))
+    if place is None:
+        return None
+    tell_inverted(context, {log.tp: place})
+    return wish._replace(span=(place.begin, log.end if place.end is None else place.end))
+
+
+def _parts(context: Context, path: str, wish: Wish) -> Iterator[_Part]:
+    disk, say = RealDisk(read_only=True), context.say
+    if not os.path.isdir(path):
+        if not os.path.exists(path):
+            raise CommandError(f"There is no file {path}.")
+        kind = kind_of(path.rpartition("/")[2])
+        if kind is None:
+            raise CommandError(
+                f"{path} is no file of a log: neither its name nor its suffix is known."
+            )
+        own = _within(context, disk, path.rpartition("/")[0], wish) if kind is Kind.LOG else wish
+        if own is not None:
+            yield _Part(
+                path, kind.value, columns_of(kind, own), rows_of(disk, path, kind, own, say)
+            )
+        return
+    found = survey(disk, path)
+    places = found.partitions == [path] or context.args.offset is not None
+    shown = _shown(context) or {"batches" if places else "segments"}
+    if "segments" in shown:
+        rows = itertools.chain.from_iterable(segment_rows(disk, d) for d in found.partitions)
+        yield _Part(path, "segments", SEGMENTS, rows)
+    files = [(file, wish) for file in found.files if context.args.offset is None]
+    for directory in found.partitions:
+        if (
+            directory != path
+            and context.args.offset is not None
+            and partition_of(directory) is None
+        ):
+            continue  # pk's own events, which have no place in a topic
+        own = _within(context, disk, directory, wish)
+        names = [n for n, e in disk.list(directory).items() if not e.is_directory]
+        if own is not None:
+            files += [(f"{directory}/{n}", own) for n in names if not _outside(n, names, own)]
+    for file, own in files:
+        kind = kind_of(file.rpartition("/")[2])
+        if kind is None:
+            continue
+        if kind is Kind.LOG:
+            for word in ("batches", "records"):
+                if word in shown:
+                    how = own._replace(records=word == "records")
+                    yield _Part(
+                        file, word, columns_of(kind, how), rows_of(disk, file, kind, how, say)
+                    )
+        elif any(kind in _KINDS.get(word, ()) for word in shown):
+            yield _Part(
+                file, kind.value, columns_of(kind, own), rows_of(disk, file, kind, own, say)
+            )
+
+
+def _outside(name: str, names: list[str], wish: Wish) -> bool:
+    """Whether the segment of this file, among those of its directory, has none of the offsets that are wanted."""
+    if wish.span is None or kind_of(name) is not Kind.LOG:
+        return False
+    begin, end = wish.span
+    base = base_of(name)
+    following = [base_of(n) for n in names if kind_of(n) is Kind.LOG and base_of(n) > base]
+    return base >= end or min(following, default=end) <= begin
+
+
+# --- showing ---
+
+
+def _show(context: Context, parts: list[_Part]) -> None:
+    look = context.look
+    shapes = {part.columns for part in parts}
+    if len(shapes) > 1 and (look.narrows or look.format == "csv" or "{" in look.format):
+        what = ", ".join(dict.fromkeys(part.what for part in parts))
+        raise Unusable(
+            f"These are tables of several kinds ({what}), which have no columns in common; "
+            "choose one with --show, or show them without --columns, --where, --sort, --limit, csv and templates."
+        )
+    if parts:
+        # What is no column is said before anything is read.
+        narrow(Listing(parts[0].columns, ()), look)
+    if look.sort:
+        rows = itertools.chain.from_iterable(part.rows for part in parts)
+        context.show(Listing(parts[0].columns if parts else (), list(rows)))
+        return
+    if look.format in ("table", "wide"):
+        _show_tables(context, parts, look)
+    else:
+        _show_data(context, parts, look)
+
+
+def _chunks(rows: Iterable[Row], columns: tuple[Column, ...], look: Look) -> Iterator[Listing]:
+    """The rows that are wanted, some at a time; no more are read than the limit asks for."""
+    left, waiting = look.limit, iter(rows)
+    one = _of_a_chunk(look)
+    size = _CHUNK_ROWS if look.where or look.limit is None else min(look.limit, _CHUNK_ROWS)
+    while left is None or left > 0:
+        chunk = list(itertools.islice(waiting, size))
+        if not chunk:
+            return
+        listing = narrow(Listing(columns, chunk), one)
+        if left is not None:
+            listing = listing._replace(rows=listing.rows[:left])
+            left -= len(listing.rows)
+        if listing.rows:
+            yield listing
+
+
+def _with_room(columns: tuple[Column, ...], look: Look) -> tuple[Column, ...]:
+    """The columns, some of them only for -f wide where the terminal is narrow."""
+    if columns != BATCHES or not look.terminal or look.width >= _ROOMY or look.columns:
+        return columns
+    return tuple(c._replace(wide=True) if c.key in LESS_ROOM else c for c in columns)
+
+
+def _of_a_chunk(look: Look) -> Look:
+    """The look without its limit and its order: those are not a chunk's."""
+    return look._replace(limit=None, sort=())
+
+
+def _show_tables(context: Context, parts: list[_Part], look: Look) -> None:
+    several = len(parts) > 1
+    left = look.limit
+    plain = look._replace(where=None, columns=(), sort=(), limit=None, format="wide")
+    for i, part in enumerate(parts):
+        title = f"{part.title}\n" if several else ""
+        columns, empty = _with_room(part.columns, look), True
+        for listing in _chunks(part.rows, columns, look._replace(limit=left)):
+            empty = False
+            if left is not None:
+                left -= len(listing.rows)
+            listing = listing._replace(rows=[_readable(row) for row in listing.rows])
+            context.write((("\n" if i and title else "") + title).encode() + render(listing, plain))
+            title = ""
+        if title:
+            context.write((("\n" if i else "") + title).encode() + b"(nothing)\n")
+        elif empty and not several:
+            context.say(f"{part.title}: nothing to show.")
+
+
+def _readable(row: Row) -> Row:
+    """The row with bytes that are not UTF-8 as hexadecimal, or a table would show them as it shows null."""
+    packed = {name: row.get(f"{name}_b64") for name in ("key", "value")}
+    found = {n: f"0x{base64.b64decode(text).hex()}" for n, text in packed.items() if text}
+    return {**row, **found} if found else row
+
+
+def _show_data(context: Context, parts: list[_Part], look: Look) -> None:
+    """Everything but tables: written as it is read."""
+    rows: Iterable[tuple[tuple[Column, ...], Row]] = ((p.columns, r) for p in parts for r in p.rows)
+    columns = parts[0].columns if parts else ()
+    if look.format == "json":
+        _json(context, parts, look)
+        return
+    if len({part.columns for part in parts}) > 1:
+        for part in parts:
+            for listing in _chunks(part.rows, part.columns, look):
+                context.write(render(listing, _of_a_chunk(look)._replace(columns=())))
+        return
+    first = True
+    for listing in _chunks((row for _, row in rows), columns, look):
+        data = render(listing, look._replace(where=None, limit=None, sort=(), columns=()))
+        if look.format == "csv" and not first:
+            data = data.partition(b"\n")[2]
+        first = False
+        context.write(data)
+    if first and look.format == "csv":
+        context.write(render(narrow(Listing(columns, []), look), look._replace(columns=())))
+
+
+def _json(context: Context, parts: list[_Part], look: Look) -> None:
+    """One array over everything, written as it is read."""
+    left, empty = look.limit, True
+    for part in parts:
+        for listing in _chunks(part.rows, part.columns, look._replace(limit=left)):
+            if left is not None:
+                left -= len(listing.rows)
+            keys = [column.key for column in listing.columns]
+            text = dump_rows([{k: row.get(k) for k in keys} for row in listing.rows], "json")
+            context.write((b"[" if empty else b",") + text.strip()[1:-1].rstrip())
+            empty = False
+    context.write(b"[]\n" if empty else b"\n]\n")

@@ -1,0 +1,106 @@
+"""A partition's files by offset and by time: what positions are counted from where there is no broker to ask."""
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+
+from pk.cli.positions.grammar import Anchor, Position, Positions
+from pk.cli.positions.resolve import Bounds, Place, place, positions_option
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.core.errors import KafkaError
+from pk.core.log.checkpoints import LOG_START_OFFSETS, parse_offsets
+from pk.core.log.files import Disk
+from pk.core.log.tools.inspect import Batch, Partition
+from pk.core.record.batch import CONTROL_BIT, MAGIC, Record
+from pk.core.values import TopicPartition
+
+_AGAIN_S = 0.02
+
+
+def file_positions(text: str) -> Positions:
+    """The value of -o where there are only files. Raises Unusable."""
+    positions = positions_option(text, "-o")
+    if positions.uses(Anchor.COMMITTED):
+        raise Unusable("Files know no group's commits; -o is a place in the log here.")
+    return positions
+
+
+class Log:
+    """A partition's files, read by offset and by time."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self.partition = Partition(disk, directory)
+        tp = self.partition.tp
+        if tp is None:
+            raise CommandError(f"{directory} is not named TOPIC-PARTITION.")
+        self.tp: TopicPartition = tp
+        self._disk = disk
+        segments = self.partition.segments
+        self.start = max(segments[0].base_offset if segments else 0, self._checkpointed())
+        self.end = self._end()
+
+    def _checkpointed(self) -> int:
+        """The log start offset that the data directory notes: what lies below it was deleted."""
+        try:
+            parent = os.path.dirname(self.partition.directory)
+            return parse_offsets(self._disk.read(f"{parent}/{LOG_START_OFFSETS}")).get(self.tp, 0)
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def _end(self) -> int:
+        if not self.partition.segments:
+            return self.start
+        last = self.partition.segments[-1]
+        entries = self.partition.index(last.base_offset)
+        end = last.base_offset
+        for at in (entries[-1].position if entries else 0, 0):
+            scan = self.partition.scan(last.base_offset, position=at, again=_wait)
+            for batch in scan:
+                end = max(end, batch.header.next_offset)
+            if not scan.problems or not at:
+                break
+        return max(end, self.start)
+
+    def batches(self, offset: int) -> Iterator[Batch]:
+        """The batches from `offset` on. Raises CommandError where a file is damaged."""
+        try:
+            yield from self.partition.batches(offset, _wait)
+        except KafkaError as e:
+            raise CommandError(f"{e.message}; `pk log verify` tells what is sound.") from None
+
+    def records(self, batch: Batch) -> list[Record]:
+        """What is inside a batch. Raises CommandError."""
+        where = f"{self.partition.directory}, offset {batch.header.base_offset}"
+        if (error := batch.crc_error) is not None:
+            raise CommandError(f"{where}: {error}; `pk log verify` tells what is sound.")
+        try:
+            return batch.records()
+        except KafkaError as e:
+            raise CommandError(f"{where}: what is inside cannot be read: {e.message}.") from None
+
+    def offset_at(self, timestamp: int) -> int:
+        """The first offset whose record is not earlier; -1 where there is none."""
+        for batch in self.batches(self.start):
+            if batch.header.max_timestamp >= timestamp and not is_control(batch):
+                for record in self.records(batch):
+                    if record.timestamp >= timestamp and record.offset >= self.start:
+                        return record.offset
+        return -1
+
+    def place(self, positions: Positions) -> Place | None:
+        """The place of `positions` in this partition; None where they do not name it."""
+        asked = positions.of(self.tp.partition)
+        return asked and place(positions, self.tp.partition, self._bounds(asked))
+
+    def _bounds(self, positions: Iterable[Position | None]) -> Bounds:
+        """What positions are counted from."""
+        times = {p.value for p in positions if p is not None and p.anchor is Anchor.TIME}
+        return Bounds(self.start, self.end, {t: self.offset_at(t) for t in times}, None)
+
+
+def _wait() -> None:
+    time.sleep(_AGAIN_S)
+
+
+def is_control(batch: Batch) -> bool:
+    return batch.header.magic == MAGIC and bool(batch.header.attributes & CONTROL_BIT)

@@ -1,0 +1,267 @@
+"""`pk partitions elect-leaders`: shown, asked, done, one answer a partition.
+
+A preferred election costs nothing but a moment: the first replica of a partition, in sync, takes over from another. An
+unclean one loses records: where no replica in sync (or eligible, KIP-966) lives, one that lacks the newest records becomes
+the truth. It is for partitions without a leader only, and it wants its word typed.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from pk.cli.cluster.reassignments import describe_nodes, is_pattern, named_topics
+from pk.cli.cluster.topics import existing_topics, partition_numbers
+from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.nouns.isr.isr import log_ends
+from pk.cli.nouns.reassign.files import parse_partition, read_json
+from pk.cli.nouns.reassign.view import on_stderr
+from pk.cli.output.formats import Column, Listing
+from pk.cli.runtime.context import Context, count, place_name
+from pk.cli.runtime.exits import CommandError, Refused, Unusable
+from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+
+_RESULT = (
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("from", right=True),
+    Column("to", right=True),
+    Column("isr", title="ISR"),
+    Column("result"),
+    Column("error", wide=True),
+)
+_ASKED_ROWS = 40
+"""So many elections are shown with the question."""
+
+_UNCLEAN = (
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("replicas"),
+    Column("isr", title="ISR"),
+    Column("elr", title="ELR"),
+    Column("alive"),
+    Column("log_ends", title="LOG ENDS"),
+)
+
+
+class Election(NamedTuple):
+    """A partition that was named or needs it, and what an election would do."""
+
+    tp: TopicPartition
+    p: r.PartitionDescription
+    to: int | None
+    """Who would lead; None: the controller's choice."""
+
+    why_not: str = ""
+    """Why there is nothing to elect; empty where there is."""
+
+
+async def elect_leaders(context: Context) -> None:
+    """`pk partitions elect-leaders`."""
+    args = context.args
+    unclean = args.unclean or args.election_type == "unclean"
+    if args.unclean and args.election_type == "preferred":
+        raise Unusable("--unclean and --election-type preferred contradict each other.")
+    named = bool(args.partition or args.topic or args.from_json)
+    if named and args.all:
+        raise Unusable("Name partitions, or say --all; not both.")
+    if unclean and not named and not args.all:
+        raise Unusable("Name what to elect at the price of records, or say --all.")
+    admin = await context.admin()
+    partitions = await _partitions(context, admin)
+    elections = [_of(tp, p, unclean) for tp, p in sorted(partitions.items())]
+    wanted = [e for e in elections if not e.why_not]
+    if not named:
+        elections = wanted
+    if not elections:
+        what = "without a leader" if unclean else "that another than its preferred replica leads"
+        context.show_nothing(_RESULT)
+        context.say(f"There is no partition {what}.")
+        return
+    if args.dry_run:
+        rows = [_row(e, "would be elected") for e in elections]
+        context.show(Listing(_RESULT, rows))
+        if unclean and wanted:
+            await _show_loss(context, admin, wanted)
+        return
+    if wanted:
+        if unclean:
+            await _agree_to_loss(context, admin, wanted)
+        else:
+            await _agree(context, wanted)
+    await _elect(context, admin, elections, wanted, unclean=unclean)
+
+
+async def _partitions(
+    context: Context, admin: Admin
+) -> dict[TopicPartition, r.PartitionDescription]:
+    """What the command line names, else every partition. Raises CommandError and Unusable."""
+    args = context.args
+    words = list(args.partition)
+    if args.partitions and not args.topic:
+        raise Unusable("-p says which partitions of the topic of -t.")
+    if args.topic:
+        numbers = partition_numbers(args.partitions, "-p")
+        words += [f"{args.topic}/{n}" for n in numbers] if numbers else [args.topic]
+    if args.from_json:
+        words += [place_name(tp) for tp in _in_json(args.from_json)]
+    if not words:
+        described = await admin.describe_topics()
+        topics = [t for t in described.values() if isinstance(t, r.TopicDescription)]
+        found = {TopicPartition(t.name, p.partition): p for t in topics for p in t.partitions}
+        remember(context.settings.bootstrap, "partition", map(place_name, found))
+        return found
+    wanted: dict[str, set[int] | None] = {}
+    for word in words:
+        if is_pattern(word):
+            wanted |= dict.fromkeys(await named_topics(context, admin, [word]))
+        elif "/" in word or ":" in word:
+            tp = parse_partition(word, "PARTITION")
+            numbers_of = wanted.setdefault(tp.topic, set())
+            if numbers_of is not None:
+                numbers_of.add(tp.partition)
+        else:
+            wanted[word] = None
+    found = {}
+    for topic in await existing_topics(context, admin, wanted):
+        here = {p.partition: p for p in topic.partitions}
+        numbers = wanted[topic.name]
+        for number in sorted(here) if numbers is None else sorted(numbers):
+            if number not in here:
+                raise CommandError(
+                    f"Topic {topic.name} has no partition {number}; it has {len(here)}."
+                )
+            found[TopicPartition(topic.name, number)] = here[number]
+    return found
+
+
+def _in_json(path: str) -> list[TopicPartition]:
+    """The partitions of Apache's `--path-to-json-file`. Raises Unusable."""
+    entries = read_json(path).get("partitions")
+    try:
+        return [TopicPartition(str(e["topic"]), int(e["partition"])) for e in entries or ()]
+    except (KeyError, TypeError, ValueError):
+        raise Unusable(
+            f'{path} holds no partitions; it is {{"partitions":[{{"topic":…,"partition":…}}]}}.'
+        ) from None
+
+
+def _of(tp: TopicPartition, p: r.PartitionDescription, unclean: bool) -> Election:
+    if unclean:
+        return Election(tp, p, None, "" if p.leader_id < 0 else "has a leader")
+    preferred = p.replicas[0] if p.replicas else None
+    return Election(tp, p, preferred, "not needed" if p.leader_id == preferred else "")
+
+
+def _row(election: Election, result: str) -> dict[str, Any]:
+    p = election.p
+    return {
+        "topic": election.tp.topic,
+        "partition": election.tp.partition,
+        "from": None if p.leader_id < 0 else p.leader_id,
+        "to": election.to,
+        "isr": list(p.isr),
+        "result": election.why_not or result,
+        "error": None,
+    }
+
+
+async def _agree(context: Context, wanted: list[Election]) -> None:
+    columns = [c for c in _RESULT if c.key not in ("result", "error")]
+    if not context.args.yes:
+        rows = [_row(e, "") for e in wanted]
+        on_stderr(context, Listing(columns, rows), _ASKED_ROWS, "`--dry-run`")
+    away = [e for e in wanted if e.to not in e.p.isr]
+    if away:
+        context.say(
+            f"{count(len(away), 'preferred replica')} not in sync; those elections will fail."
+        )
+    moving = count(len(wanted), "partition")
+    context.say(f"{moving} on {context.settings.cluster_name}: clients look for the new leader.")
+    topics = list(dict.fromkeys(e.tp.topic for e in wanted))
+    name = topics[0] if len(topics) == 1 else context.settings.bootstrap
+    await context.agree("Elect the preferred replicas?", name=name)
+
+
+def _of_them(elections: Sequence[Election]) -> str:
+    """`1 partition of them has`, `2 partitions of them have`."""
+    some = count(len(elections), "partition")
+    return f"{some} of them {'has' if len(elections) == 1 else 'have'}"
+
+
+async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> None:
+    """Shows, for each partition without a leader, who lives and where its log ends."""
+    _, nodes = await describe_nodes(admin)
+    live = {b for b, node in nodes.items() if not node.fenced}
+    ends = await log_ends(admin, {e.tp: e.p for e in wanted})
+    rows = [
+        {
+            "topic": e.tp.topic,
+            "partition": e.tp.partition,
+            "replicas": list(e.p.replicas),
+            "isr": list(e.p.isr),
+            "elr": None if e.p.elr is None else list(e.p.elr),
+            "alive": [b for b in e.p.replicas if b in live],
+            "log_ends": {str(b): ends.get(e.tp, {}).get(b) for b in e.p.replicas if b in live},
+        }
+        for e in wanted
+    ]
+    on_stderr(context, Listing(_UNCLEAN, rows))
+    context.say(
+        f"An unclean election makes a replica that lacks records lead {count(len(wanted), 'partition')}: "
+        "what only the lost replicas hold is gone, acknowledged or not, and consumers may see offsets "
+        "again with other records."
+    )
+    dead = [e for e in wanted if not set(e.p.replicas) & live]
+    if dead:
+        context.say(f"{_of_them(dead)} no replica alive; start a broker.")
+    eligible = [e for e in wanted if set(e.p.elr or ()) & live]
+    if eligible:
+        context.say(
+            f"{_of_them(eligible)} an eligible replica alive, which leads "
+            "without loss as soon as it is back; wait instead."
+        )
+
+
+async def _agree_to_loss(context: Context, admin: Admin, wanted: list[Election]) -> None:
+    """Shows what is lost and has it confirmed by a word. Raises Refused."""
+    await _show_loss(context, admin, wanted)
+    args = context.args
+    if args.yes or context.settings.guard in ("readonly", "none"):
+        await context.agree("", name=None)
+        return
+    if not context.streams.in_terminal or not context.streams.err_terminal:
+        await context.agree("", name=None)
+    answer = await context.ask(
+        f"On {context.settings.cluster_name}: type unclean to lose those records: "
+    )
+    if answer.strip() != "unclean":
+        raise Refused("Nothing was changed.")
+
+
+async def _elect(
+    context: Context,
+    admin: Admin,
+    elections: Iterable[Election],
+    wanted: list[Election],
+    *,
+    unclean: bool,
+) -> None:
+    kind = r.ElectionType.UNCLEAN if unclean else r.ElectionType.PREFERRED
+    answers = await admin.elect_leaders(kind, [e.tp for e in wanted]) if wanted else {}
+    rows = []
+    for election in elections:
+        row = _row(election, "elected")
+        error = answers.get(election.tp)
+        if isinstance(error, KafkaError) and error.code == ErrorCode.ELECTION_NOT_NEEDED:
+            row["result"] = "not needed"
+        elif error is not None:
+            context.fail(error)
+            row["result"] = phrase(error)
+            row["error"] = error_name(error)
+        rows.append(row)
+    context.show(Listing(_RESULT, rows))
+    if context.failures:
+        context.say(sentence(context.failures[0]))

@@ -1,0 +1,89 @@
+"""`pk partitions list`: partitions by health, leader and broker."""
+
+from typing import Any
+
+from pk.cli.cluster.partition_selection import Partitions, ailing, chosen, tell_none
+from pk.cli.cluster.reassignments import min_isrs
+from pk.cli.cluster.topics import leader_of, partition_style
+from pk.cli.nouns.reassign.files import parse_brokers
+from pk.cli.output.formats import Column, Listing
+from pk.cli.runtime.context import Context
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+
+_PARTITIONS = (
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("leader", right=True),
+    Column("preferred_leader", right=True, title="PREFERRED"),
+    Column("replicas"),
+    Column("isr", title="ISR"),
+    Column("min_isr", right=True, title="MIN"),
+    Column("state"),
+    Column("out_of_sync", title="OUT", wide=True),
+    Column("leader_epoch", right=True, wide=True, title="EPOCH"),
+    Column("elr", title="ELR", wide=True),
+    Column("last_known_elr", title="LAST KNOWN ELR", wide=True),
+    Column("offline_replicas", title="OFFLINE", wide=True),
+)
+
+
+def state_of(p: r.PartitionDescription, min_isr: int | None) -> str:
+    """The worst that can be said of a partition, in a word or two."""
+    if p.leader_id < 0:
+        return "offline"
+    if min_isr is not None and len(p.isr) < min_isr:
+        return "under min ISR"
+    if p.under_replicated:
+        at = min_isr is not None and len(p.isr) == min_isr
+        return "at min ISR" if at else "under-replicated"
+    if p.replicas and p.leader_id != p.replicas[0]:
+        return "not preferred"
+    return "ok"
+
+
+def partition_row(
+    tp: TopicPartition, p: r.PartitionDescription, min_isr: int | None
+) -> dict[str, Any]:
+    """What is known of one partition."""
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "leader": leader_of(p),
+        "preferred_leader": p.replicas[0] if p.replicas else None,
+        "replicas": list(p.replicas),
+        "isr": list(p.isr),
+        "min_isr": min_isr,
+        "state": state_of(p, min_isr),
+        "out_of_sync": [b for b in p.replicas if b not in p.isr],
+        "leader_epoch": p.leader_epoch,
+        "elr": None if p.elr is None else list(p.elr),
+        "last_known_elr": None if p.last_known_elr is None else list(p.last_known_elr),
+        "offline_replicas": list(p.offline_replicas),
+    }
+
+
+def _led(partitions: Partitions, context: Context) -> Partitions:
+    """The partitions that --leader, --broker and --not-preferred leave."""
+    args = context.args
+    leaders = parse_brokers(args.leader, "--leader")
+    brokers = parse_brokers(args.broker, "--broker")
+    return {
+        tp: p
+        for tp, p in partitions.items()
+        if (not leaders or p.leader_id in leaders)
+        and (not brokers or set(brokers) & set(p.replicas))
+        and (not args.not_preferred or (p.replicas and p.leader_id != p.replicas[0]))
+    }
+
+
+async def list_partitions(context: Context) -> None:
+    """`pk partitions list`."""
+    admin = await context.admin()
+    partitions = _led(await chosen(context, admin), context)
+    min_isr = await min_isrs(admin, (tp.topic for tp in partitions))
+    wanted = ailing(partitions, context.args, min_isr)
+    if not wanted:
+        tell_none(context, partitions)
+    rows = [partition_row(tp, p, min_isr.get(tp.topic)) for tp, p in wanted.items()]
+    context.show(Listing(_PARTITIONS, rows, partition_style))

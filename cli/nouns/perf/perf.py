@@ -1,0 +1,193 @@
+"""`pk perf`: produce, consume and e2e, against a topic of its own or one that is named.
+
+Each of them is a plan (what is sent, where to), a measurement (`perf_run`), a check of every record (`perf_payload`) and a
+result (`perf_report`). Whatever happens in between, the topic of its own is deleted at the end.
+"""
+
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import trio
+
+from pk.cli.cluster.topics import existing_topics, is_unknown
+from pk.cli.grammar import Command
+from pk.cli.nouns.perf import measure
+from pk.cli.nouns.perf.measure import Outcome
+from pk.cli.nouns.perf.plan import FILL, Spec, Target, spec_of
+from pk.cli.nouns.perf.report import Comparison, compare, document, now_text
+from pk.cli.output.formats import Column
+from pk.cli.output.schema import columns_of
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.runtime.failures import exit_code, sentence
+from pk.cli.specs.perf import PERF
+from pk.cli.terminal.signals import listen_for_interrupts
+from pk.core import __version__
+from pk.net.client.admin import Admin
+from pk.net.client.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
+from pk.net.client.errors import ClientError
+from pk.net.client.results import CreatedTopic, NewTopic
+
+
+@asynccontextmanager
+async def _target(context: Context) -> AsyncGenerator[Target]:
+    """The topic: the one that is named, which must be there; or one made here and deleted at the end."""
+    args = context.args
+    admin = await context.admin()
+    if args.topic is not None:
+        (found,) = await existing_topics(context, admin, [args.topic])
+        yield Target(found.name, len(found.partitions), False)
+        return
+    name = f"pk-perf-{secrets.token_hex(4)}"
+    new = NewTopic(
+        name, args.partitions, args.replication_factor or -1, configs=dict(args.topic_configs)
+    )
+    made = True  # for all we know, where making it is interrupted
+    try:
+        created = (await admin.create_topics([new]))[name]
+        if not isinstance(created, CreatedTopic):
+            made = False
+            raise created
+        yield Target(name, args.partitions, True)
+    finally:
+        if made:
+            await _delete(context, admin, name)
+
+
+async def _delete(context: Context, admin: Admin, name: str) -> None:
+    """Deletes the topic of its own, whatever goes on."""
+    with trio.CancelScope(shield=True, deadline=trio.current_time() + 15):
+        try:
+            left = (await admin.delete_topics([name]))[name]
+        except ClientError as e:
+            left = e
+        if left is None or is_unknown(left):
+            return
+    context.say(f"The topic {name} may be left over; `pk topics delete {name}` deletes it.")
+
+
+def _plan_shown(context: Context, spec: Spec) -> None:
+    """What --dry-run says; to programs, that there is no result."""
+    command = PERF.child(spec.test)
+    assert isinstance(command, Command)
+    context.show_nothing([Column(name) for name in columns_of(command)])
+    args, work = context.args, spec.work
+    topic = args.topic or f"a topic of its own, {count(args.partitions, 'partition')}"
+    what = f"values of {spec.template}" if spec.template else f"values of {work.size} B"
+    if work.records is not None:
+        much = count(work.records, "record")
+    elif work.duration_s:
+        much = f"records for {work.duration_s:g} s"
+    elif args.topic:  # what is there is read, and of whatever size it is
+        context.say(f"Would {spec.test} the records of {args.topic}; nothing was done.")
+        return
+    else:
+        much = count(FILL, "record")
+    pace = f", {work.rate:g} a second" if work.rate else ""
+    does = "send and read back" if spec.test == "e2e" else spec.test
+    context.say(f"Would {does} {much}{pace}, {what}, in {topic}; nothing was done.")
+
+
+async def produce(context: Context) -> int | None:
+    """`pk perf produce`."""
+    return await _perf(context, "produce", measure.produce)
+
+
+async def consume(context: Context) -> int | None:
+    """`pk perf consume`."""
+    return await _perf(context, "consume", measure.consume)
+
+
+async def end_to_end(context: Context) -> int | None:
+    """`pk perf e2e`."""
+    return await _perf(context, "e2e", measure.end_to_end)
+
+
+async def _perf(
+    context: Context, test: str, run: Callable[[Context, Spec, Target, Outcome], Any]
+) -> int | None:
+    spec = spec_of(context, test)
+    if context.args.dry_run:
+        _plan_shown(context, spec)
+        return None
+    if test != "consume" or context.args.topic is None:
+        context.allow()
+    at = now_text()
+    async with _target(context) as target:
+        with listen_for_interrupts() as interrupts:
+            outcome = Outcome(interrupts.or_until)
+            await run(context, spec, target, outcome)
+    if not outcome.result:
+        raise KeyboardInterrupt
+    result = _described(context, spec, target, at, outcome.interrupted) | outcome.result
+    result["title"] = _title(result)
+    compared: Comparison | None = None
+    if spec.before is not None:
+        compared = compare(context.args.compare, spec.before, result)
+    width = context.streams.width if context.streams.out_terminal else None
+    context.show_document(document(result, compared, width))
+    if outcome.interrupted:
+        return Exit.INTERRUPTED
+    _judge(result, outcome.error)
+    return None
+
+
+def _described(
+    context: Context, spec: Spec, target: Target, at: str, interrupted: bool
+) -> dict[str, Any]:
+    """The settings part of a result."""
+    kind: type[ClientConfig] = ConsumerConfig if spec.test == "consume" else ProducerConfig
+    given = {k: v for k, v in context.settings.given.items() if k in keys(kind)}
+    producing = spec.test != "consume" or target.own
+    return {
+        "test": spec.test,
+        "at": at,
+        "topic": target.topic,
+        "own_topic": target.own,
+        "partitions": target.partitions,
+        "replication_factor": context.args.replication_factor if target.own else None,
+        "record_size": None if spec.template or not producing else spec.work.size,
+        "template": spec.template,
+        "rate": spec.work.rate,
+        "acks": str(spec.producer.get("acks", "all")) if producing else None,
+        "compression": str(spec.producer.get("compression.type", "none")) if producing else None,
+        "config": given,
+        "pk": __version__,
+        "bootstrap": context.settings.bootstrap,
+        "interrupted": interrupted,
+    }
+
+
+def _title(result: dict[str, Any]) -> str:
+    what = {"produce": "Produced to", "consume": "Consumed from", "e2e": "End to end through"}
+    parts = [f"{what[result['test']]} {count(result['partitions'], 'partition')}"]
+    if result["record_size"] is not None:
+        parts.append(f"{result['record_size']:,} B a record")
+    if result["template"] is not None:
+        shown = result["template"]
+        parts.append(f"template {shown if len(shown) <= 30 else f'{shown[:29]}…'}")
+    if result["test"] != "consume":
+        rate = result["rate"]
+        parts.append(f"{rate:,g} a second" if rate else "as fast as they go")
+        parts.append(f"acks={result['acks']}")
+    if result["compression"] not in (None, "none"):
+        parts.append(str(result["compression"]))
+    if result["interrupted"]:
+        parts.append("INTERRUPTED")
+    return ", ".join(parts)
+
+
+def _judge(result: dict[str, Any], error: Exception | None) -> None:
+    """Raises CommandError where records failed, or did not come back as they were sent."""
+    if result.get("failed"):
+        assert error is not None
+        raise CommandError(
+            f"{count(result['failed'], 'record')} could not be written: {sentence(error)}",
+            exit_code(error),
+        )
+    verified = result.get("verified") or {}
+    faults = [f"{n:,} {kind}" for kind, n in verified.items() if kind != "checked" and n]
+    if faults:
+        raise CommandError(f"What came back is not what was sent: {', '.join(faults)}.")

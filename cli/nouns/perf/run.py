@@ -1,0 +1,303 @@
+"""The running part of `pk perf`: records sent at a rate that does not wait for answers, or as fast as they go, and read back.
+
+With a rate each record is due at a time fixed from the start, and its latency counts from then: if the brokers stall, the
+records that were to be sent meanwhile count as late, instead of not being sent at all (coordinated omission). Without a
+rate it counts from when the record was handed to the producer.
+
+A producer acknowledges batches. Records of a partition are acknowledged in the order they were handed over, so a queue of
+(when due, how many) beside each partition says how long each of them took.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from pk.cli.nouns.perf.histogram import Histogram
+from pk.cli.nouns.perf.payload import Payloads, Verifier
+from pk.core.record.bulk_read import record_list, values
+from pk.core.values import TopicPartition
+from pk.net.client.consumer import Consumer
+from pk.net.client.delivery import BatchDelivered
+from pk.net.client.partitioner import KeyCache
+from pk.net.client.producer import Producer
+from pk.net.client.subscription import FetchedBatch
+
+_CHUNK: Final = 250
+"""Records handed over at once where there is no rate."""
+
+_TICK_S: Final = 0.001
+_POLL_MS: Final = 100
+_LAST_WORDS_S: Final = 3.0
+"""How long an interrupted run waits for what it has handed over."""
+
+
+class Work(NamedTuple):
+    """What is to be done: so many records, or for so long, at a rate or as fast as they go."""
+
+    records: int | None
+    duration_s: float | None
+    rate: float | None
+    size: int
+    warmup: int = 0
+
+
+class _Waiting:
+    """Records of one partition that are not acknowledged, in order: when each was due."""
+
+    __slots__ = ("queue",)
+
+    def __init__(self) -> None:
+        self.queue: deque[tuple[int, int]] = deque()
+        """(due in ns, how many with that time)."""
+
+    def take(self, count: int, now_ns: int, into: Histogram | None) -> None:
+        """The first `count` are acknowledged."""
+        queue = self.queue
+        while count > 0 and queue:
+            due, number = queue.popleft()
+            if number > count:
+                queue.appendleft((due, number - count))
+                number = count
+            if into is not None:
+                into.add((now_ns - due) // 1000, number)
+            count -= number
+
+
+@dataclass
+class Measured:
+    """What a sender and a reader both count; times are of the monotonic clock."""
+
+    latency: Histogram = field(default_factory=Histogram)
+    records: int = 0
+    size: int = 0
+    """Bytes of keys and values."""
+
+    started_ns: int = 0
+    ended_ns: int = 0
+    """0 while it goes on."""
+
+    @property
+    def seconds(self) -> float:
+        """How long it took, or takes so far."""
+        return max((self.ended_ns or time.monotonic_ns()) - self.started_ns, 1) / 1e9
+
+
+@dataclass
+class Sent(Measured):
+    """What a sender has done so far, the warm-up left out."""
+
+    acked: int = 0
+    failed: int = 0
+    error: Exception | None = None
+
+
+class Sender:
+    """Sends records and measures their acknowledgement. `told` is for the producer's `on_delivery`."""
+
+    producer: Producer
+
+    def __init__(self, topic: str, partitions: int, work: Work, payloads: Payloads) -> None:
+        self.sent = Sent()
+        self.numbered = 0
+        """Records sent in all: the numbers given out."""
+
+        self.done = trio.Event()
+        self.before_next: Callable[[int], Any] | None = None
+        """Awaited with the number of records sent, before the next: for one at a time."""
+
+        self._topic = topic
+        self._partitions = partitions
+        self._work = work
+        self._payloads = payloads
+        self._waiting = [_Waiting() for _ in range(partitions)]
+        self._keys = KeyCache(partitions)
+        self._turn = 0
+        self._measuring = True
+
+    def told(self, batch: BatchDelivered) -> None:
+        """A batch was acknowledged or given up."""
+        now = time.monotonic_ns()
+        good = batch.error is None
+        into = self.sent.latency if good and self._measuring else None
+        self._waiting[batch.partition.partition].take(batch.count, now, into)
+        if not self._measuring:
+            return
+        self.sent.ended_ns = now
+        if good:
+            self.sent.acked += batch.count
+        else:
+            self.sent.failed += batch.count
+            self.sent.error = self.sent.error or batch.error
+
+    async def run(self) -> None:
+        """Sends everything and waits for the last acknowledgement, the warm-up first. Cancelled, it stops there."""
+        work = self._work
+        try:
+            if work.warmup:
+                self._measuring = False
+                await self._send(work._replace(records=work.warmup, duration_s=None))
+                await self.producer.flush()
+                self._measuring = True
+            self.sent.started_ns = time.monotonic_ns()
+            await self._send(work)
+            await self.producer.flush()
+        except trio.Cancelled:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS_S):
+                await self.producer.flush()
+            self._measuring = False
+            raise
+        finally:
+            self.sent.ended_ns = self.sent.ended_ns or time.monotonic_ns()
+            self.done.set()
+
+    async def _send(self, work: Work) -> None:
+        started = time.monotonic_ns()
+        end_ns = None if work.duration_s is None else started + int(work.duration_s * 1e9)
+        sent = 0
+        while work.records is None or sent < work.records:
+            now = time.monotonic_ns()
+            if end_ns is not None and now >= end_ns:
+                return
+            left = _CHUNK if work.records is None else min(_CHUNK, work.records - sent)
+            if self.before_next is not None:
+                await self.before_next(self.numbered)
+                due = [time.monotonic_ns()]
+            elif work.rate is None:
+                due = [now] * left
+            else:
+                ready = int((now - started) * work.rate / 1e9) + 1 - sent
+                if ready <= 0:
+                    await trio.sleep(max(_TICK_S, sent / work.rate - (now - started) / 1e9))
+                    continue
+                step = 1e9 / work.rate
+                due = [started + int((sent + i) * step) for i in range(min(left, ready))]
+            await self._hand_over(due)
+            sent += len(due)
+
+    async def _hand_over(self, due: list[int]) -> None:
+        first = self.numbered
+        self.numbered += len(due)
+        if self._payloads.keyed:
+            size = await self._rows(first, due)
+        else:
+            size = await self._values(first, due)
+        if self._measuring:
+            self.sent.records += len(due)
+            self.sent.size += size
+
+    async def _values(self, first: int, due: list[int]) -> int:
+        partition = self._next()
+        found = self._payloads.values(first, due)
+        self._expect(partition, due)
+        await self.producer.send_many(self._topic, found, partition=partition)
+        return self._work.size * len(found)
+
+    async def _rows(self, first: int, due: list[int]) -> int:
+        turn, size = self._next(), 0
+        placed = []
+        for row, at in zip(self._payloads.rows(first, due), due, strict=True):
+            key, value, headers, timestamp, _ = row
+            partition = turn if key is None else self._keys[key]
+            self._expect(partition, [at])
+            placed.append((key, value, headers, timestamp, partition))
+            size += len(key or b"") + len(value or b"")
+        await self.producer.send_rows(self._topic, placed)
+        return size
+
+    def _expect(self, partition: int, due: list[int]) -> None:
+        queue = self._waiting[partition].queue
+        if due[0] == due[-1]:
+            queue.append((due[0], len(due)))
+        else:
+            queue.extend((at, 1) for at in due)
+
+    def _next(self) -> int:
+        self._turn = (self._turn + 1) % self._partitions
+        return self._turn
+
+
+@dataclass
+class Read(Measured):
+    """What a reader has seen so far; where values are not looked at, its size is that of the batches as stored."""
+
+    first_ns: int = 0
+
+
+class Reader:
+    """Reads partitions, checking each record; `latency` says whether to measure from when it was due."""
+
+    def __init__(self, verifier: Verifier | None, *, marked: bool, latency: bool) -> None:
+        self.read = Read()
+        self.verifier = verifier
+        self.arrived = trio.Event()
+        """Set, and made anew, with each poll that brought something."""
+
+        self.measured_from: Callable[[], int] = lambda: 0
+        """Records due before that (in ns) are not measured: a warm-up's."""
+
+        self._marked = marked
+        self._latency = latency
+
+    def take(self, batches: list[FetchedBatch]) -> None:
+        """Takes in what came."""
+        now = time.monotonic_ns()
+        read = self.read
+        read.first_ns = read.first_ns or now
+        read.ended_ns = now
+        for batch in batches:
+            if self.verifier is None:
+                read.records += batch.header.count
+                read.size += batch.header.size
+            else:
+                self._check(batch, now)
+        arrived, self.arrived = self.arrived, trio.Event()
+        arrived.set()
+
+    def _check(self, batch: FetchedBatch, now: int) -> None:
+        assert self.verifier is not None
+        partition = batch.partition.partition
+        if self._marked and batch.start_offset <= batch.header.base_offset:
+            found = values(batch.data, batch.header)
+            for value in found:
+                self._one(self.verifier.value(value, partition), now)
+                self.read.size += len(value or b"")
+            self.read.records += len(found)
+            return
+        for record in record_list(batch.data, batch.header):
+            if record.offset < batch.start_offset:
+                continue
+            self._one(self.verifier.record(record, partition), now)
+            self.read.records += 1
+            self.read.size += len(record.key or b"") + len(record.value or b"")
+
+    def _one(self, due_ns: int | None, now: int) -> None:
+        if self._latency and due_ns is not None and due_ns >= self.measured_from():
+            self.read.latency.add((now - due_ns) // 1000)
+
+    async def until(
+        self, consumer: Consumer, finished: Callable[[], bool], *, patience_s: float
+    ) -> bool:
+        """Reads until `finished`, or nothing has come for so long; False then."""
+        self.read.started_ns = self.read.started_ns or time.monotonic_ns()
+        last = trio.current_time()
+        while not finished():
+            batches = await consumer.poll_batches(timeout_ms=_POLL_MS)
+            if batches:
+                self.take(batches)
+                last = trio.current_time()
+            elif trio.current_time() - last > patience_s:
+                return False
+        return True
+
+
+def at_ends(consumer: Consumer, ends: dict[TopicPartition, int]) -> Callable[[], bool]:
+    """Whether all partitions are read up to `ends`."""
+
+    def finished() -> bool:
+        return all((consumer.position_nowait(tp) or 0) >= end for tp, end in ends.items())
+
+    return finished

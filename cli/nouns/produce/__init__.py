@@ -1,0 +1,1 @@
+"""`pk console-producer`, also called `pk produce`."""

@@ -1,0 +1,493 @@
+"""`pk produce` at a terminal: an editor for records.
+
+Two worlds meet here. prompt_toolkit has the terminal, in a thread of its own while a record is typed; the producer lives
+in trio's loop. A text that is entered goes to one task that sends in order, and the editor comes back when the record is
+acknowledged, or after a moment without waiting any longer: what becomes of it is then told above the line that is being
+typed. Nothing typed is lost: it is in the history at once, and what failed stands in the editor again.
+
+The terminal stays the editor's between two texts, so that what is typed meanwhile is not lost. Ctrl-C is a key there (it
+empties the line, or ends the command); at the end, when the last acknowledgements are waited for, it is a signal and gives
+that up. A signal sent by somebody else while a record is typed ends the editor.
+"""
+
+import os
+import re
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final
+
+import trio
+
+from pk.cli.nouns.produce.editor_text import Typed, read
+from pk.cli.nouns.produce.plan import Pace, Plan, producer_config, topic_exists
+from pk.cli.records.readers import NewRecord
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import CommandError, Exit, Refused
+from pk.cli.runtime.failures import sentence
+from pk.cli.runtime.paths import make_user_dir
+from pk.cli.terminal.signals import Interrupts, listen_for_interrupts
+from pk.core.errors import KafkaError
+from pk.net.client.delivery import Delivery, RecordMetadata
+from pk.net.client.errors import ClientError
+from pk.net.client.producer import Producer, open_producer
+
+_PATIENCE_S: Final = 0.5
+"""How long the editor waits for an acknowledgement before it lets the next record be typed."""
+
+_LATE_S: Final = 2.0
+_QUEUED: Final = 100_000
+_HISTORY_BYTES: Final = 1 << 20
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+
+
+async def edit(context: Context, plan: Plan) -> int:
+    """Runs the editor; the exit code."""
+    missing = plan.topic is not None and not await topic_exists(context, plan.topic)
+    if missing and not context.args.yes:
+        answer = await context.ask(
+            f"There is no topic {plan.topic}. Make it, with the broker's defaults? [y/N] "
+        )
+        if answer.strip().lower() not in ("y", "yes"):
+            raise Refused("Nothing was written.")
+    with listen_for_interrupts() as interrupts:
+        async with (
+            open_producer(
+                context.settings.bootstrap, producer_config(context, linger_ms="0")
+            ) as producer,
+            trio.open_nursery() as nursery,
+        ):
+            editor = Editor(context, plan, producer)
+            nursery.start_soon(editor.send_all)
+            nursery.start_soon(editor.follow_all)
+            try:
+                with editor.screen.held():
+                    if await interrupts.or_until(editor.run):
+                        editor.interrupted = True
+                await _wait_for_rest(context, editor, interrupts)
+            except trio.Cancelled:  # in the shell that is what Ctrl-C is
+                context.say(_tell(context, editor) or "Interrupted.")
+                raise
+            nursery.cancel_scope.cancel()
+            producer.close()
+    return _conclude(context, editor)
+
+
+async def _wait_for_rest(context: Context, editor: "Editor", interrupts: Interrupts) -> None:
+    if not editor.pending:
+        return
+    context.say(
+        f"Waiting for the acknowledgement of {count(editor.pending, 'record')}; Ctrl-C gives up."
+    )
+    if await interrupts.or_until(editor.wait_for_none):
+        context.say()  # behind the ^C that the terminal shows
+
+
+def _tell(context: Context, editor: "Editor") -> str | None:
+    """Says how many records were written, and returns what is to be said of the others."""
+    context.say(f"{count(editor.written, 'record')} written.")
+    if editor.pending:
+        one = editor.pending == 1
+        return (
+            f"{count(editor.pending, 'record')} {'was' if one else 'were'} not acknowledged;"
+            f" the broker may have written {'it' if one else 'them'} all the same."
+            f" {'Its text is' if one else 'Their texts are'} in the history (↑)."
+        )
+    if editor.failed:
+        return f"{count(editor.failed, 'record')} could not be written."
+    return None
+
+
+def _conclude(context: Context, editor: "Editor") -> int:
+    wrong = _tell(context, editor)
+    if wrong is not None:
+        raise CommandError(wrong)
+    return Exit.INTERRUPTED if editor.interrupted else Exit.OK
+
+
+class Editor:
+    """The editor's state: what is typed, what is on its way, what came of it."""
+
+    def __init__(self, context: Context, plan: Plan, producer: Producer) -> None:
+        self.written = 0
+        self.failed = 0
+        self.pending = 0
+        self.interrupted = False
+        self._context = context
+        self._plan = plan
+        self._producer = producer
+        self._wanted, self._to_send = trio.open_memory_channel[tuple[str, NewRecord]](_QUEUED)
+        self._sent, self._to_follow = trio.open_memory_channel[tuple[str, Delivery, float]](_QUEUED)
+        self._settled = trio.Event()
+        self._waiting_since = 0.0
+        self._kept = ""
+        args = context.args
+        self._left: int | None = args.num
+        self._pace = Pace(args.rate) if args.rate else None
+        self._in_step: bool = args.sync
+        self.screen = Screen(context, plan, self._status)
+
+    def _status(self) -> str:
+        """What the bar at the bottom says of records on their way; asked from the editor's thread."""
+        if not self.pending:
+            return ""
+        waited = time.monotonic() - self._waiting_since
+        text = f"{self.pending} on the way"
+        return f"{text} for {waited:.0f} s: is the broker up?" if waited > _LATE_S else text
+
+    async def run(self) -> None:
+        """Takes records until the end of input."""
+        while True:
+            kept, self._kept = self._kept, ""
+            text = await self.screen.ask(kept)
+            if text is None:
+                self.interrupted = self.screen.interrupted
+                return
+            if not self.pending:
+                self._waiting_since = time.monotonic()
+            records = read(self._plan, text).records
+            if not records:
+                self._kept = text.text
+            for record in records[: self._left]:
+                self.pending += 1
+                await self._wanted.send((text.text, record))
+            if self._left is not None:
+                self._left -= min(self._left, len(records))
+                if not self._left:
+                    return
+            with trio.move_on_after(_PATIENCE_S):
+                await self.wait_for_none()
+
+    async def wait_for_none(self) -> None:
+        """Waits until nothing is on its way."""
+        while self.pending:
+            await self._settled.wait()
+
+    async def send_all(self) -> None:
+        """Sends what is entered, in order."""
+        async for text, record in self._to_send:
+            if self._pace is not None:
+                await self._pace.due(1)
+            started = time.perf_counter()
+            try:
+                delivery = await self._producer.send(
+                    record.topic or "",
+                    record.value,
+                    key=record.key,
+                    headers=record.headers,
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp,
+                )
+            except (KafkaError, ClientError) as e:
+                self._lost(text, e)
+                continue
+            await self._sent.send((text, delivery, started))
+            if self._in_step:
+                with suppress(KafkaError, ClientError):  # told by whoever follows it
+                    await delivery.wait()
+
+    async def follow_all(self) -> None:
+        """Tells what becomes of what was sent, in order."""
+        async for text, delivery, started in self._to_follow:
+            try:
+                metadata = await delivery.wait()
+            except (KafkaError, ClientError) as e:
+                self._lost(text, e)
+            else:
+                self._acknowledged(metadata, started)
+
+    def _acknowledged(self, metadata: RecordMetadata, started: float) -> None:
+        self.written += 1
+        took_ms = (time.perf_counter() - started) * 1000
+        offset = metadata.offset if metadata.offset >= 0 else "?"
+        about = "" if self._plan.topic else f"{metadata.topic} "
+        self.screen.say(f"{about}p{metadata.partition}@{offset}  {took_ms:.1f} ms", good=True)
+        self._one_less()
+
+    def _lost(self, text: str, error: Exception) -> None:
+        self.failed += 1
+        self.screen.say(f"Not written: {sentence(error)}", good=False)
+        if not self.screen.put_back(text):
+            self._kept = text
+        self._one_less()
+
+    def _one_less(self) -> None:
+        self.pending -= 1
+        self._settled.set()
+        self._settled = trio.Event()
+
+
+class Screen:
+    """The terminal: asks for a text in a thread, and writes above it meanwhile."""
+
+    def __init__(self, context: Context, plan: Plan, status: Callable[[], str]) -> None:
+        from prompt_toolkit.input import create_input
+        from prompt_toolkit.output import create_output
+
+        self.interrupted = False
+        self._context = context
+        self._plan = plan
+        self._status = status
+        self._input = create_input()
+        self._output = create_output(stdout=context.streams.err)
+        self._colour = context.streams.err_colour
+        self._session: Any = None
+        self._typed = Typed("")
+        self._insisted = False
+        self._pasted = False
+        self._stopped = False
+
+    # from trio's loop
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps the terminal from showing and from using what is typed between one text and the next: it is for the next."""
+        with self._input.raw_mode():
+            yield
+
+    async def ask(self, text: str) -> Typed | None:
+        """A text that makes records; None at the end of input. Cancelled, it leaves the terminal as it was."""
+        found: Typed | None = None
+        self._stopped = (
+            False  # and not in the other thread, which begins after a Ctrl-C that comes now
+        )
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._stop_when_cancelled)
+            with trio.CancelScope(shield=True):
+                found = await trio.to_thread.run_sync(self._prompt, text)
+            nursery.cancel_scope.cancel()
+        return found
+
+    async def _stop_when_cancelled(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._stopped = True
+            self._in_editor(self._leave)
+
+    def say(self, text: str, *, good: bool) -> None:
+        """Writes a line, above the text being typed if there is one."""
+        from prompt_toolkit.formatted_text import FormattedText
+        from prompt_toolkit.shortcuts import print_formatted_text
+
+        style = ("ansigreen" if good else "ansired") if self._colour else ""
+        width = max(20, self._output.get_size().columns - 1)
+        shown = textwrap.fill(text, width, initial_indent="  ", subsequent_indent="  ")
+
+        def write() -> None:
+            print_formatted_text(FormattedText([(style, shown)]), output=self._output)
+
+        def above() -> None:
+            from prompt_toolkit.application import run_in_terminal
+
+            run_in_terminal(write)
+
+        if not self._in_editor(above):
+            write()
+
+    def put_back(self, text: str) -> bool:
+        """Has a text that failed edited again, unless something else is being typed; whether that was possible."""
+
+        def put() -> None:
+            buffer = self._session.default_buffer
+            if not buffer.text:
+                buffer.text = text
+                buffer.cursor_position = len(text)
+
+        return self._in_editor(put)
+
+    def _in_editor(self, function: Callable[[], None]) -> bool:
+        """Has `function` called in the editor's thread; False where nothing is being typed."""
+        app = self._session.app if self._session is not None else None
+        loop = app.loop if app is not None else None
+        if app is None or loop is None or not app.is_running:
+            return False
+        try:
+            loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            return False  # it has ended just now
+        return True
+
+    # in the editor's thread
+
+    def _leave(self) -> None:
+        app = self._session.app
+        if app.is_running and not app.is_done:
+            app.exit(exception=EOFError)
+
+    def _prompt(self, text: str) -> Typed | None:
+        if self._session is None:
+            self._session = self._open()
+        self._insisted = self._pasted = False
+        try:
+            found = self._session.prompt(default=text, handle_sigint=False, pre_run=self._begin)
+        except EOFError:
+            return None
+        except KeyboardInterrupt:
+            self.interrupted = True
+            return None
+        return Typed(found, self._pasted, self._insisted)
+
+    def _begin(self) -> None:
+        if self._stopped:
+            self._session.app.exit(exception=EOFError)
+
+    def _now(self) -> Typed:
+        return Typed(self._session.default_buffer.text, self._pasted, self._insisted)
+
+    def _open(self) -> Any:
+        from prompt_toolkit import PromptSession
+        from prompt_toolkit.layout.processors import (
+            HighlightMatchingBracketProcessor,
+            TabsProcessor,
+        )
+        from prompt_toolkit.styles import Style
+
+        name = self._plan.topic or "record"
+        plain = Style.from_dict({"bottom-toolbar": "noreverse", "fault": ""})
+        lit = Style.from_dict(
+            {"bottom-toolbar": "noreverse ansibrightblack", "fault": "bg:ansired"}
+        )
+        session: Any = PromptSession(
+            message=[("bold" if self._colour else "", f"{_short(name)}> ")],
+            multiline=True,
+            prompt_continuation=lambda width, line, wrapped: " " * (width - 2) + "| ",
+            history=_history(self._plan.topic),
+            key_bindings=self._keys(),
+            bottom_toolbar=self._toolbar,
+            refresh_interval=0.5,
+            lexer=_fault_lexer(lambda: read(self._plan, self._now()).position),
+            input_processors=[
+                TabsProcessor(tabstop=4, char1=">", char2=" "),
+                *([HighlightMatchingBracketProcessor()] if self._colour else []),
+            ],
+            style=lit if self._colour else plain,
+            include_default_pygments_style=False,
+            enable_suspend=True,
+            tempfile_suffix=".json" if self._plan.reads_json else ".txt",
+            input=self._input,
+            output=self._output,
+        )
+        session.default_buffer.on_text_changed += self._changed
+        return session
+
+    def _changed(self, buffer: Any) -> None:
+        self._insisted = False
+        if "\n" not in buffer.text:
+            self._pasted = False
+
+    def _toolbar(self) -> str:
+        found = read(self._plan, self._now())
+        parts = [part for part in (self._status(), found.note) if part]
+        if not parts:
+            keys = "Enter sends · Alt-Enter new line · ↑ earlier · Ctrl-D ends"
+            shape = self._plan.reading.shape
+            parts.append(keys if shape == "value" else f"{shape} · {keys}")
+        width = self._output.get_size().columns
+        return " · ".join(parts)[: max(1, width - 1)]
+
+    def _keys(self) -> Any:
+        from prompt_toolkit.key_binding import KeyBindings
+
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _(event: Any) -> None:
+            buffer = event.current_buffer
+            found = read(self._plan, self._now())
+            if found.records:
+                buffer.validate_and_handle()
+            elif found.more:
+                buffer.newline(copy_margin=True)
+            else:
+                self._insisted = True
+                if found.position is not None:
+                    buffer.cursor_position = min(found.position, len(buffer.text))
+
+        @keys.add("escape", "enter")
+        def _(event: Any) -> None:
+            self._pasted = False
+            event.current_buffer.newline(copy_margin=False)
+
+        @keys.add("tab")
+        def _(event: Any) -> None:
+            event.current_buffer.insert_text("\t")
+
+        @keys.add("<bracketed-paste>")
+        def _(event: Any) -> None:
+            text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+            event.current_buffer.insert_text(text.removesuffix("\n"))
+            self._pasted = "\n" in event.current_buffer.text
+
+        @keys.add("c-x", "c-e")
+        def _(event: Any) -> None:
+            event.current_buffer.open_in_editor(validate_and_handle=False)
+
+        @keys.add("c-c")
+        def _(event: Any) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.reset()
+            else:
+                event.app.exit(exception=KeyboardInterrupt)
+
+        return keys
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 30 else f"{name[:29]}…"
+
+
+def _fault_lexer(position: Callable[[], int | None]) -> Any:
+    """A lexer that lights the character at which the text goes wrong."""
+    from prompt_toolkit.lexers import Lexer
+
+    class FaultLexer(Lexer):
+        def lex_document(self, document: Any) -> Callable[[int], Any]:
+            at = position()
+            row, column = (-1, -1) if at is None else document.translate_index_to_position(at)
+
+            def line(number: int) -> Any:
+                text = document.lines[number] if number < len(document.lines) else ""
+                if number != row or column >= len(text):
+                    return [("", text)]
+                return [
+                    ("", text[:column]),
+                    ("class:fault", text[column]),
+                    ("", text[column + 1 :]),
+                ]
+
+            return line
+
+        def invalidation_hash(self) -> object:
+            return position()
+
+    return FaultLexer()
+
+
+def _history(topic: str | None) -> Any:
+    """What was typed for a topic before: in a file for the user's eyes only, cut when it has grown large."""
+    from prompt_toolkit.history import FileHistory, InMemoryHistory
+
+    if topic is None or _TOPIC.fullmatch(topic) is None:
+        return InMemoryHistory()
+    try:
+        directory = os.path.join(make_user_dir("state"), "produced")
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        path = os.path.join(directory, f"{topic}.history")
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        if os.path.getsize(path) > _HISTORY_BYTES:
+            _cut(path)
+    except OSError:
+        return InMemoryHistory()
+    return FileHistory(path)
+
+
+def _cut(path: str) -> None:
+    """Leaves the later half of a history; entries begin with an empty line and a time behind `#`."""
+    with open(path, "r+b") as file:
+        data = file.read()
+        start = data.find(b"\n# ", len(data) // 2)
+        file.seek(0)
+        file.write(data[start:] if start >= 0 else b"")
+        file.truncate()

@@ -1,0 +1,102 @@
+"""What the text of the record editor amounts to: records, not yet any, or a mistake at some place. Pure."""
+
+import re
+from typing import NamedTuple
+
+from pk.cli.nouns.produce.plan import Plan
+from pk.cli.records.json_text import BadDocument, Documents, fault
+from pk.cli.records.readers import BadLine, NewRecord
+
+
+class Reading(NamedTuple):
+    """What Enter would do with a text: write `records`; or, where there are none, say `note`, or make a new line.
+
+    `position` is where the mistake is, in characters, where it is at one place.
+    """
+
+    records: tuple[NewRecord, ...] = ()
+    note: str = ""
+    more: bool = False
+    position: int | None = None
+
+
+class Typed(NamedTuple):
+    """A text in the editor. `pasted`: its line ends came with a paste, so lines may be records of their own.
+
+    `insisted`: Enter was pressed once already on the same text, which was empty, or meant as JSON and is none.
+    """
+
+    text: str
+    pasted: bool = False
+    insisted: bool = False
+
+
+def read(plan: Plan, typed: Typed) -> Reading:
+    """What `typed` amounts to."""
+    text = typed.text
+    if not text and not plan.reads_json:
+        if not typed.insisted:
+            return Reading()
+        what = "a null value" if plan.tombstone else "an empty value"
+        return _records(plan, [text], f"Enter again writes {what}")
+    if plan.reads_json:
+        return _json(plan, typed)
+    looks = plan.reading.plain and _MEANT_AS_JSON.match(text) is not None
+    found = fault(text) if looks else None
+    if found is not None and found.unfinished and not text.endswith("\n"):
+        return Reading(note="Enter goes on: the JSON is not finished", more=True)
+    if typed.pasted and "\n" in text and not (looks and found is None):
+        several = _documents(text) if looks else None
+        if found is None or several is not None or typed.insisted:
+            return _records(plan, several or text.split("\n"))
+        return Reading(note=str(found), position=found.position)
+    if found is None:
+        return _records(plan, [text.removesuffix("\n")])
+    if not typed.insisted:
+        return Reading(note=str(found), position=found.position)
+    return _records(plan, [text.removesuffix("\n")], f"Enter again sends it as text: {found}")
+
+
+_MEANT_AS_JSON = re.compile(r'\s*(?:\{|\[\s*(?:["{\[\]\d-]|true|false|null|$))')
+"""How a text begins that is probably to be a JSON document; `[WARN] disk` is none."""
+
+
+def _json(plan: Plan, typed: Typed) -> Reading:
+    text = typed.text
+    if not text.strip():
+        return Reading()
+    found = fault(text)
+    if found is None:
+        return _records(plan, [text])
+    if found.unfinished:
+        return Reading(note="Enter goes on: the JSON is not finished", more=True)
+    if typed.pasted and "\n" in text:
+        several = _documents(text)
+        if several is not None:
+            return _records(plan, several)
+    return Reading(note=str(found), position=found.position)
+
+
+def _documents(text: str) -> list[str] | None:
+    """The JSON documents of a pasted text, where it is nothing else."""
+    documents = Documents()
+    try:
+        found = documents.feed(text.encode(errors="surrogateescape").split(b"\n"))
+        documents.end()
+    except BadDocument:
+        return None
+    return [document.decode() for document in found]
+
+
+def _records(plan: Plan, texts: list[str], note: str = "") -> Reading:
+    records: list[NewRecord] = []
+    start = 0
+    for text in texts:
+        try:
+            records.append(plan.record(text.encode(errors="surrogateescape")))
+        except BadLine as e:
+            return Reading(note=str(e), position=start or None)
+        start += len(text) + 1
+    if len(records) > 1:
+        note = f"Enter writes {len(records)} records"
+    return Reading(tuple(records), note)

@@ -1,0 +1,329 @@
+"""What the options of `pk produce` say of every record, and whether the topic they name is there."""
+
+import os
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from pk.cli.cluster.topics import is_unknown, topic_names, unknown_topic
+from pk.cli.grammar import nearest
+from pk.cli.positions.resolve import now_ms
+from pk.cli.positions.times import time_ms
+from pk.cli.records.csv import CsvRows
+from pk.cli.records.json_text import Documents, fault
+from pk.cli.records.readers import BadLine, Headers, NewRecord, Pair, Reading, reading
+from pk.cli.runtime.client_config import client_config
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.settings import read_properties
+from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.admin import Admin
+from pk.net.client.config import ProducerConfig
+from pk.net.client.delivery import BatchDelivered
+from pk.net.client.errors import ClientError
+from pk.net.client.results import ConfigResource, NewTopic, ResourceType, TopicDescription
+
+if TYPE_CHECKING:
+    from pk.cli.records.fake import Fake
+
+_CONFIG_OPTIONS = {
+    "compression": "compression.type",
+    "acks": "acks",
+    "batch_size": "batch.size",
+    "message_send_max_retries": "retries",
+    "retry_backoff_ms": "retry.backoff.ms",
+    "linger_ms": "linger.ms",
+    "request_timeout_ms": "request.timeout.ms",
+    "max_block_ms": "max.block.ms",
+    "max_memory_bytes": "buffer.memory",
+    "max_partition_memory_bytes": "batch.size",
+    "metadata_expiry_ms": "metadata.max.age.ms",
+    "socket_buffer_size": "send.buffer.bytes",
+}
+_DEFAULTS = {"max.block.ms": "15000", "batch.size": str(1 << 17), "linger.ms": "20"}
+"""A person waits less long for a topic than a program; and batches may be large, since lines come in bulk."""
+
+_AUTO_CREATE = "auto.create.topics.enable"
+
+_SLIP = 0.8
+"""Names that are less alike than this (1 is the same) are two topics; `ordrs` and `orders` have 0.91."""
+
+_DIGITS = re.compile(r"\d+")
+_TICK_S = 0.005
+_BEHIND_S = 1.0
+"""A paced stream whose input came late by more does not make up for it."""
+
+
+def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
+    """The headers of -H. Raises Unusable where a name is not UTF-8: Kafka keeps names as text, and values as bytes."""
+    for name, _ in pairs:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise Unusable(
+                f"-H: the name of a header must be UTF-8, not {os.fsencode(name)!r}."
+            ) from None
+    return tuple((name, os.fsencode(value)) for name, value in pairs)
+
+
+def producer_config(context: Context, **defaults: str) -> dict[str, object]:
+    """The producer's config by options, -X, profile and our own defaults, which `defaults` change."""
+    given = {
+        key: getattr(context.args, dest)
+        for dest, key in _CONFIG_OPTIONS.items()
+        if context.args.values().get(dest) is not None and context.args.given(dest)
+    }
+    if "request.timeout.ms" in given or "linger.ms" in given:
+        least = int(given.get("request.timeout.ms", 30_000)) + int(given.get("linger.ms", 20))
+        given["delivery.timeout.ms"] = max(120_000, least)
+    ours = {k.replace("_", "."): v for k, v in defaults.items()}
+    return client_config(ProducerConfig, context.settings, {**_DEFAULTS, **ours, **given})
+
+
+class Plan:
+    """What the options say of every record."""
+
+    def __init__(self, context: Context) -> None:
+        args = context.args
+        properties = read_properties(args.reader_config) if args.reader_config else {}
+        self.reading: Reading = reading(
+            args.format, {**properties, **dict(args.reader_properties)}.items()
+        )
+        self.topic: str | None = args.topic
+        self.key = None if args.key is None else os.fsencode(args.key)
+        self.headers = encoded_headers(args.header)
+        self.partition: int | None = args.partitions
+        self.keep_partition: bool = args.keep_partition
+        self.tombstone: bool = args.tombstone
+        self.json: bool = args.json
+        self.timestamp: int | None = None
+        if args.timestamp is not None:
+            try:
+                self.timestamp = time_ms(args.timestamp.removeprefix("@"), now_ms())
+            except ValueError as e:
+                raise Unusable(f"--timestamp: {e}.") from None
+        self.fake: Fake | None = None
+        if args.fake is not None:
+            from pk.cli.records.fake import fake
+
+            self.fake = fake(args.fake, key=args.key, seed=args.seed)
+        self._names_topics = args.format in ("jsonl", "csv") or "%t" in (args.format or "")
+        self._check(context)
+
+    def _check(self, context: Context) -> None:
+        args = context.args
+        if self.topic is None and (args.fake is not None or not self._names_topics):
+            raise Unusable("Name the topic: pk produce TOPIC.")
+        reader = (args.line_reader or "LineMessageReader").replace("$", ".").rpartition(".")[2]
+        if reader != "LineMessageReader":
+            raise Unusable(
+                f"--line-reader: {args.line_reader} is Java; -f says how lines are read here."
+            )
+        if self.partition is not None and self.partition < 0:
+            raise Unusable(f"-p wants a partition's number, not {self.partition}.")
+        if self.partition is not None and self.keep_partition:
+            raise Unusable("-p and --keep-partition do not go together.")
+        if args.seed is not None and args.fake is None:
+            raise Unusable("--seed belongs to --fake.")
+        if args.fake is None:
+            return
+        for dest, name in (
+            ("value", "VALUE"),
+            ("file", "-F"),
+            ("format", "-f"),
+            ("reader_properties", "--property"),
+            ("reader_config", "--reader-config"),
+            ("tombstone", "-Z"),
+            ("json", "--json"),
+        ):
+            if getattr(args, dest):
+                raise Unusable(f"--fake makes the records up; {name} does not go with it.")
+
+    @property
+    def documents(self) -> bool:
+        """Whether the input is JSON documents that may span lines."""
+        return self.json and self.reading.plain
+
+    def gathering(self) -> Documents | CsvRows | None:
+        """What gathers lines into records, where one may span lines."""
+        return Documents() if self.documents else self.reading.rows
+
+    @property
+    def unit(self) -> str:
+        """What an error about a record counts."""
+        return "Line" if self.reading.rows is None else "Row"
+
+    @property
+    def reads_json(self) -> bool:
+        """Whether what is typed is JSON as a whole."""
+        return self.documents or self.reading.shape.startswith("a JSON object")
+
+    def pairs(self, lines: Sequence[bytes]) -> list[Pair] | None:
+        """The (key, value) of each line, where there is nothing else to them; None where `record` must read them."""
+        if self.headers or self.keep_partition or (self.json and not self.documents):
+            return None
+        if self.reading.plain:
+            key = self.key
+            if self.tombstone:
+                return [(key, line or None) for line in lines]
+            return [(key, line) for line in lines]
+        if self.reading.pairs is None or self.tombstone:
+            return None
+        found = self.reading.pairs(lines)
+        if found is None or self.key is None:
+            return found
+        return [(self.key, value) for _, value in found]
+
+    def record(self, line: bytes) -> NewRecord:
+        """The record of a line, completed by the options. Raises BadLine."""
+        found = self.reading.read(line)
+        topic = self.topic or found.topic
+        if topic is None:
+            raise BadLine("it names no topic, and neither does the command line")
+        value = None if self.tombstone and found.value == b"" else found.value
+        if self.json and value is not None:
+            wrong = fault(value.decode(errors="replace"))
+            if wrong is not None:
+                raise BadLine(f"the value: {wrong}")
+        return NewRecord(
+            self.key if self.key is not None else found.key,
+            value,
+            (*found.headers, *self.headers) if self.headers else found.headers,
+            self.timestamp if self.timestamp is not None else found.timestamp,
+            self.partition if not self.keep_partition else found.partition,
+            topic,
+        )
+
+
+async def topic_exists(context: Context, topic: str) -> bool:
+    """Whether the topic exists, or does now because of --create; False where the broker creates it with the first record.
+
+    Raises CommandError with the nearest names where it does not exist and will not be created.
+    """
+    admin = await context.admin()
+    described = (await admin.describe_topics([topic]))[topic]
+    if isinstance(described, TopicDescription):
+        return True
+    impossible = getattr(described, "code", None) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    if impossible or not is_unknown(described):
+        raise described
+    if context.args.create:
+        await _create(context, admin, topic)
+        return True
+    if await _makes_topics(admin):
+        return False
+    unknown = await unknown_topic(context, admin, topic)
+    raise CommandError(f"{unknown.said} `pk topics create {topic}` creates it.")
+
+
+async def _create(context: Context, admin: Admin, topic: str) -> None:
+    created = (await admin.create_topics([NewTopic(topic)]))[topic]
+    exists = getattr(created, "code", None) == ErrorCode.TOPIC_ALREADY_EXISTS
+    if isinstance(created, Exception) and not exists:
+        raise created
+    context.say(f"Created topic {topic}, with the broker's defaults.")
+
+
+async def make_topic(context: Context, topic: str) -> None:
+    """Returns if `topic` exists or may be created: nobody can be asked, and nobody reads a warning in a pipe.
+
+    Raises CommandError where it does not exist and may be a slip for one that does.
+    """
+    if await topic_exists(context, topic):
+        return
+    names = await topic_names(context, await context.admin())
+    near = [name for name in nearest(topic, names) if is_slip(topic, name)]
+    if near:
+        raise CommandError(
+            f"There is no topic {topic!r}; did you mean {' or '.join(near)}? "
+            f"--create creates {topic}."
+        )
+    context.say(f"There is no topic {topic}; the broker creates it with its defaults.")
+
+
+def is_slip(typed: str, name: str) -> bool:
+    """Whether `typed` is probably a slip for `name`: nearly the same, and neither one more of a series (`orders-2`) nor of a
+    family (`orders-eu`)."""
+    import difflib
+
+    if _DIGITS.sub("0", typed) == _DIGITS.sub("0", name):
+        return False
+    short, long = sorted((typed, name), key=len)
+    if long.startswith(short) and long[len(short)] in "-._":
+        return False
+    return difflib.SequenceMatcher(None, typed.lower(), name.lower()).ratio() >= _SLIP
+
+
+async def _makes_topics(admin: Admin) -> bool:
+    """Whether the brokers make a topic that is written to; True where they do not say."""
+    try:
+        cluster = await admin.describe_cluster()
+        node = str(cluster.brokers[0].node_id)
+        resource = ConfigResource(ResourceType.BROKER, node)
+        found = (await admin.describe_configs([resource], keys=[_AUTO_CREATE]))[resource]
+    except (KafkaError, ClientError, IndexError):
+        return True
+    if isinstance(found, Exception):
+        return True
+    return all(entry.value != "false" for entry in found if entry.name == _AUTO_CREATE)
+
+
+class Tally:
+    """What became of the records: told by the producer, batch by batch."""
+
+    def __init__(self, context: Context, *, say_offsets: bool = False) -> None:
+        self.delivered = 0
+        self.lost = 0
+        self.error: Exception | None = None
+        self.places: list[str] = []
+        """Where the first few batches went."""
+
+        self._context = context
+        self._say = say_offsets
+
+    def told(self, batch: BatchDelivered) -> None:
+        if batch.error is not None:
+            self.lost += batch.count
+            self.error = self.error or batch.error
+            return
+        self.delivered += batch.count
+        if self._say:
+            at = _span(batch, "?")
+            self._context.say(f"{batch.partition.topic}/{batch.partition.partition} @ {at}")
+        elif len(self.places) < 4:
+            self.places.append(f"p{batch.partition.partition}@{_span(batch, '?')}")
+
+
+def _span(batch: BatchDelivered, unknown: str) -> str:
+    if batch.base_offset < 0:
+        return unknown
+    last = batch.base_offset + batch.count - 1
+    return f"{batch.base_offset}..{last}" if batch.count > 1 else str(batch.base_offset)
+
+
+class Pace:
+    """Says how many records are due at so many a second."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._start: float | None = None
+        self._sent = 0
+
+    async def due(self, wanted: int) -> int:
+        """Waits until a record is due; how many of `wanted` are."""
+        if self._start is None:
+            self._start = trio.current_time()
+        while True:
+            passed = trio.current_time() - self._start
+            number = int(passed * self._rate) + 1 - self._sent
+            if number > 0:
+                break
+            await trio.sleep(max(_TICK_S, self._sent / self._rate - passed))
+        if number > max(1.0, self._rate * _BEHIND_S):
+            self._start = trio.current_time() - self._sent / self._rate
+            number = 1
+        number = min(number, wanted)
+        self._sent += number
+        return number

@@ -1,0 +1,438 @@
+"""`pk console-producer` (`produce`): records from lines, in bulk where a line is only a key and a value.
+
+At a terminal it is an editor (`produce_editor`); with --fake it makes records up. Everything else is a stream: what is
+there is read in large blocks and handed to the producer at once, so a pause of the input holds nothing back, and the
+first line that is no record ends it after those before it.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import trio
+
+from pk.cli.cluster.topics import is_unknown, unknown_topic
+from pk.cli.nouns.produce.plan import (
+    Pace,
+    Plan,
+    Tally,
+    make_topic,
+    producer_config,
+)
+from pk.cli.records.csv import BadCsv, CsvRows
+from pk.cli.records.json_text import BadDocument, Documents
+from pk.cli.records.readers import BadLine, NewRecord, Pair
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.failures import exit_code, sentence
+from pk.cli.terminal.signals import listen_for_interrupts
+from pk.core.errors import KafkaError
+from pk.net.client.accumulator import Row
+from pk.net.client.config import ProducerConfig
+from pk.net.client.errors import BufferExhausted, ClientError
+from pk.net.client.producer import Producer, open_producer, record_size
+from pk.net.client.results import TopicDescription
+
+_CHUNK_BYTES = 1 << 18
+"""Large enough that a block's own cost is nothing, small enough that the sender has its turn while a file is read."""
+
+_LINE_BYTES_MAX = 1 << 28
+"""No record is so long: a line that goes on beyond it is not gathered in memory."""
+
+_FAKE_CHUNK = 500
+_LAST_WORDS_S = 3.0
+"""How long an interrupted command waits for what it has already handed over."""
+
+
+async def produce(context: Context) -> int | None:
+    """`pk console-producer`."""
+    plan = Plan(context)
+    context.about = ProducerConfig
+    if context.args.dry_run:
+        await _dry_run(context, plan)
+        return None
+    context.allow()
+    if _at_a_terminal(context):
+        if plan.reading.rows is not None:
+            raise Unusable("-f csv reads a file or a pipe: pk produce TOPIC -f csv -F FILE.")
+        from pk.cli.nouns.produce.editor import edit
+
+        return await edit(context, plan)
+    if plan.topic is not None:
+        await make_topic(context, plan.topic)
+    tally = Tally(context, say_offsets=context.args.print_offsets)
+    stream = _Stream(context, plan, tally)
+    try:
+        interrupted = await _run(context, stream, tally)
+    except (trio.Cancelled, KeyboardInterrupt):
+        _say_interrupted(context, stream, tally)
+        raise
+    if interrupted:
+        _say_interrupted(context, stream, tally)
+        return Exit.INTERRUPTED
+    error = stream.error or tally.error
+    if error is not None:
+        missing = stream.taken - tally.delivered
+        were = "was" if missing == 1 else "were"
+        raise CommandError(
+            f"{missing:,} of {count(stream.taken, 'record')} {were} not written: {sentence(error)}",
+            exit_code(error),
+        )
+    partly = stream.wrong is not None and stream.taken > 0
+    if partly or context.args.print_offsets or (context.streams.err_terminal and not stream.wrong):
+        few = tally.places and len(tally.places) < 4 and tally.delivered < 100
+        where = f": {' '.join(tally.places)}" if few else ""
+        context.say(f"{count(tally.delivered, 'record')} written{where}.")
+    if stream.wrong is not None:
+        raise CommandError(stream.wrong)
+    return None
+
+
+async def _run(context: Context, stream: "_Stream", tally: Tally) -> bool:
+    """Sends the stream; whether a signal ended it. Sets `stream.error` where it could not go on."""
+    interrupted = False
+    try:
+        async with open_producer(
+            context.settings.bootstrap, producer_config(context), on_delivery=tally.told
+        ) as producer:
+            stream.producer = producer
+            with listen_for_interrupts() as interrupts:
+                interrupted = await interrupts.or_until(stream.run)
+    except* BufferExhausted as group:
+        # Nothing was acknowledged for so long that waiting for the rest makes no sense.
+        stream.error = _first(group)
+    return interrupted
+
+
+def _first(error: BaseException) -> Exception:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, Exception)
+    return error
+
+
+def _say_interrupted(context: Context, stream: "_Stream", tally: Tally) -> None:
+    missing = stream.taken - tally.delivered
+    rest = f"; of {missing:,} more it is not known" if missing else ""
+    context.say(f"Interrupted: {count(tally.delivered, 'record')} written{rest}.")
+
+
+def _at_a_terminal(context: Context) -> bool:
+    streams = context.streams
+    args = context.args
+    if args.fake is not None or args.value or args.file is not None:
+        return False
+    return streams.in_terminal and streams.err_terminal and os.environ.get("TERM") != "dumb"
+
+
+async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
+    """The input's lines, without their ends, as many at a time as are there.
+
+    A carriage return before the end of a line belongs to the end, as in Apache's tool, unless -f says what a line is.
+    """
+    either_end = context.args.format in (None, "value")
+    path = context.args.file
+    if path is not None and path != "-":
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    else:
+        fd = os.dup(context.streams.stdin.fileno())
+    try:
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        wait = not stat.S_ISREG(os.fstat(fd).st_mode)
+        prompt = context.streams.in_terminal and context.streams.err_terminal and path is None
+        rest: list[bytes] = []
+        while True:
+            if prompt:
+                context.streams.err.write(">")
+                context.streams.err.flush()
+            if wait:
+                wait = await _readable(fd)
+            data = os.read(fd, _CHUNK_BYTES)
+            if not data:
+                if prompt:
+                    context.say()
+                break
+            first, newline, data = data.partition(b"\n")
+            rest.append(first)
+            if not newline:
+                if sum(map(len, rest)) > _LINE_BYTES_MAX:
+                    raise CommandError(
+                        f"A line of more than {_LINE_BYTES_MAX:,} bytes is no record in any format."
+                    )
+                continue
+            first = b"".join(rest)
+            returns = either_end and (b"\r" in data or first.endswith(b"\r"))
+            whole = [first, *data.split(b"\n")]
+            rest = [whole.pop()]
+            yield [line.removesuffix(b"\r") for line in whole] if returns else whole
+        if last := b"".join(rest):
+            yield [last.removesuffix(b"\r") if either_end else last]
+    finally:
+        os.close(fd)
+
+
+async def _readable(fd: int) -> bool:
+    """Waits until there is something to read; False where there is no waiting for it, as in /dev/null."""
+    try:
+        await trio.lowlevel.wait_readable(fd)
+    except PermissionError:
+        return False
+    return True
+
+
+async def _input(context: Context) -> AsyncGenerator[list[bytes]]:
+    if context.args.value:
+        yield [os.fsencode(v) for v in context.args.value]
+        return
+    async with aclosing(lines(context)) as chunks:
+        async for chunk in chunks:
+            yield chunk
+
+
+class _Stream:
+    """Records on their way from the input to the producer."""
+
+    producer: Producer
+
+    def __init__(self, context: Context, plan: Plan, tally: Tally) -> None:
+        self.taken = 0
+        """Records read that are to be written."""
+
+        self.wrong: str | None = None
+        """What is wrong with the line that ended it."""
+
+        self.error: Exception | None = None
+        self._context = context
+        self._plan = plan
+        self._left: int | None = context.args.num
+        self._number = 0
+        self._pace = Pace(context.args.rate) if context.args.rate else None
+        self._status = _Status(context, tally)
+
+    async def run(self) -> None:
+        """Sends everything. Interrupted, it waits a little for what it has handed over."""
+        try:
+            if self._context.args.fake is not None:
+                await self._run_fake()
+            else:
+                await self._run_lines()
+        except (BufferExhausted, trio.Cancelled):
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + _LAST_WORDS_S):
+                await self.producer.flush()
+            raise
+        except (KafkaError, ClientError) as e:
+            self.error = e
+        except (CommandError, OSError) as e:  # the input's fault: what came before is written
+            self.wrong = sentence(e)
+        finally:
+            self._context.hush()
+
+    async def _run_lines(self) -> None:
+        documents = self._plan.gathering()
+        async with aclosing(_input(self._context)) as chunks:
+            async for chunk in chunks:
+                await self._chunk(chunk, documents)
+                if self.wrong is not None or self._left == 0:
+                    return
+        if documents is not None:
+            try:
+                documents.end()
+            except (BadDocument, BadCsv) as e:
+                self.wrong = str(e)
+
+    async def _chunk(self, chunk: list[bytes], documents: Documents | CsvRows | None) -> None:
+        found = chunk
+        if documents is not None:
+            try:
+                found = documents.feed(chunk)
+            except (BadDocument, BadCsv) as e:
+                found, self.wrong = e.before, str(e)
+        if self._left is not None:
+            found = found[: self._left]
+            self._left -= len(found)
+        if self._pace is None:
+            await self._lines(found)
+            return
+        start = 0
+        while start < len(found) and (self.wrong is None or documents is not None):
+            number = await self._pace.due(len(found) - start)
+            await self._lines(found[start : start + number])
+            start += number
+
+    async def _run_fake(self) -> None:
+        args, plan, source = self._context.args, self._plan, self._plan.fake
+        assert plan.topic is not None and source is not None
+        while self._left is None or self._left > 0:
+            number = _FAKE_CHUNK if self._left is None else min(_FAKE_CHUNK, self._left)
+            if self._pace is not None:
+                number = await self._pace.due(number)
+            pairs = source.take(number)
+            if self._left is not None:
+                self._left -= number
+            if plan.headers or args.sync:
+                records = [
+                    NewRecord(k, v, plan.headers, plan.timestamp, plan.partition, plan.topic)
+                    for k, v in pairs
+                ]
+                await self._records(records)
+            else:
+                await self._pairs(pairs)
+
+    async def _lines(self, found: Sequence[bytes]) -> None:
+        """Sends lines up to the first that is no record, or too large for one."""
+        plan = self._plan
+        if not found:
+            return
+        fit = self._fit(found)
+        if fit and plan.topic is not None and not self._context.args.sync:
+            pairs = plan.pairs(found)
+            if pairs is not None:
+                self._number += len(found)
+                await self._pairs(pairs)
+                return
+        records = []
+        for line in found:
+            self._number += 1
+            try:
+                record = plan.record(line)
+                if not fit:
+                    self._check_size(record)
+            except BadLine as e:
+                self.wrong = f"{plan.unit} {self._number}: {e}."
+                break
+            records.append(record)
+        await self._records(records)
+
+    def _fit(self, found: Sequence[bytes]) -> bool:
+        """Whether no line can be too large, whatever the options add to it: no format makes more of a line than it has."""
+        plan = self._plan
+        added = 1024 + len(plan.key or b"") + sum(len(n) + len(v or b"") for n, v in plan.headers)
+        return max(map(len, found)) + added <= self.producer.config.max_request_size
+
+    def _check_size(self, record: NewRecord) -> None:
+        size, limit = (
+            record_size(record.key, record.value, record.headers),
+            self.producer.config.max_request_size,
+        )
+        if size > limit:
+            raise BadLine(
+                f"a record of {size:,} bytes; max.request.size is {limit:,} (-X max.request.size=…)"
+            )
+
+    async def _pairs(self, pairs: list[Pair]) -> None:
+        plan = self._plan
+        assert plan.topic is not None
+        self.taken += len(pairs)
+        await self.producer.send_many(
+            plan.topic, pairs, partition=plan.partition, timestamp_ms=plan.timestamp
+        )
+        self._status.show()
+
+    async def _records(self, records: Sequence[NewRecord]) -> None:
+        if self._context.args.sync:
+            for record in records:
+                self.taken += 1
+                delivery = await self.producer.send_rows(record.topic or "", [_row(record)])
+                await delivery.wait()
+            return
+        by_topic: dict[str, list[Row]] = {}
+        for record in records:
+            by_topic.setdefault(record.topic or "", []).append(_row(record))
+        for topic, rows in by_topic.items():
+            self.taken += len(rows)
+            await self.producer.send_rows(topic, rows)
+        self._status.show()
+
+
+def _row(record: NewRecord) -> Row:
+    return record.key, record.value, record.headers, record.timestamp, record.partition
+
+
+class _Status:
+    """A line on the terminal that says how far a long stream is."""
+
+    def __init__(self, context: Context, tally: Tally) -> None:
+        args = context.args
+        typed = context.streams.in_terminal and not (args.file or args.fake or args.value)
+        self._shows = context.streams.err_colour and not args.print_offsets and not typed
+        self._context = context
+        self._tally = tally
+        self._since = trio.current_time()
+        self._next = self._since + 1.0
+
+    def show(self) -> None:
+        """Draws the line, where it is due."""
+        now = trio.current_time()
+        if not self._shows or now < self._next:
+            return
+        self._next = now + 0.25
+        done = self._tally.delivered
+        rate = done / (now - self._since)
+        self._context.whisper(f"{done:,} written, {rate:,.0f}/s")
+
+
+async def _dry_run(context: Context, plan: Plan) -> None:
+    """Reads everything and says what would be written; neither writes nor makes a topic."""
+    if context.args.fake is not None:
+        assert plan.topic is not None
+        await _described(context, {plan.topic})
+        _show_fake(context, plan)
+        return
+    left: int | None = context.args.num
+    taken, size = 0, 0
+    topics: set[str] = set() if plan.topic is None else {plan.topic}
+    documents = plan.gathering()
+    async with aclosing(_input(context)) as chunks:
+        async for chunk in chunks:
+            try:
+                found = documents.feed(chunk) if documents is not None else chunk
+            except (BadDocument, BadCsv) as e:
+                raise CommandError(str(e)) from None
+            for line in found if left is None else found[: left - taken]:
+                taken += 1
+                try:
+                    record = plan.record(line)
+                except BadLine as e:
+                    raise CommandError(f"{plan.unit} {taken}: {e}.") from None
+                assert record.topic is not None
+                topics.add(record.topic)
+                size += len(record.key or b"") + len(record.value or b"")
+            if taken == left:
+                break
+    if documents is not None and taken != left:
+        try:
+            documents.end()
+        except (BadDocument, BadCsv) as e:
+            raise CommandError(str(e)) from None
+    await _described(context, topics)
+    context.say(
+        f"Would write {count(taken, 'record')}, {count(size, 'byte')}; nothing was written."
+    )
+
+
+def _show_fake(context: Context, plan: Plan) -> None:
+    args = context.args
+    assert plan.fake is not None
+    shown = min(args.num or 5, 5)
+    for key, value in plan.fake.take(shown):
+        context.write((b"" if key is None else key + b"\t") + (value or b"") + b"\n")
+    much = "records without end" if args.num is None else count(args.num, "record")
+    context.say(
+        f"Would write {much} such as {'these' if shown > 1 else 'this'}; nothing was written."
+    )
+
+
+async def _described(context: Context, topics: set[str]) -> None:
+    """Notes which of `topics` are not there."""
+    admin = await context.admin()
+    described = await admin.describe_topics(sorted(topics)) if topics else {}
+    for name, answer in described.items():
+        if is_unknown(answer) and context.args.create:
+            context.say(f"Would create topic {name}, with the broker's defaults.")
+        elif is_unknown(answer):
+            context.failed(await unknown_topic(context, admin, name), name)
+        elif not isinstance(answer, TopicDescription):
+            context.failed(answer, name)

@@ -1,0 +1,139 @@
+"""`pk producers describe`: who writes to a partition, as its leader remembers it (DescribeProducers, KIP-664).
+
+A leader remembers every idempotent and transactional producer until `producer.id.expiration.ms` has passed without a word
+from it. Producers that are neither leave nothing behind.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pk.cli.cluster.groups import selected
+from pk.cli.cluster.topics import check_partitions, describe_topics, existing_topics
+from pk.cli.output.formats import Column, Listing, Row
+from pk.cli.positions.resolve import now_ms
+from pk.cli.positions.times import show_span, show_time
+from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+
+
+def _clock(time: str | None) -> str:
+    return time[:19].replace("T", " ") if time else "-"
+
+
+def _span(ms: int | None) -> str:
+    return "-" if ms is None else show_span(ms)
+
+
+_PRODUCERS = (
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("producer_id", right=True),
+    Column("producer_epoch", right=True, title="EPOCH"),
+    Column("last_sequence", right=True, title="LAST SEQ"),
+    Column("idle_ms", right=True, title="IDLE", show=_span),
+    Column("open_since_offset", right=True, title="OPEN FROM"),
+    Column("open_ms", right=True, title="OPEN FOR", show=_span),
+    Column("last_time", title="LAST WRITE", wide=True, show=_clock),
+    Column("coordinator_epoch", right=True, wide=True),
+    Column("open_since", wide=True, show=_clock),
+)
+
+
+async def describe(context: Context) -> None:
+    """`pk producers describe`."""
+    args = context.args
+    admin = await context.admin()
+    tps = await _partitions(context, admin)
+    broker = await _broker(admin, args.broker)
+    answers = await admin.describe_producers(tps, broker_id=broker) if tps else {}
+    states: list[tuple[TopicPartition, r.ProducerState]] = []
+    for tp in sorted(answers):
+        answer = answers[tp]
+        if isinstance(answer, Exception):
+            context.failed(answer, place_name(tp))
+        else:
+            found = (p for p in answer if _is_wanted(context, p))
+            states += ((tp, p) for p in sorted(found, key=lambda p: p.producer_id))
+    begun = await _begun(admin, states)
+    now = now_ms()
+    context.show(Listing(_PRODUCERS, [_row(tp, p, begun, now) for tp, p in states], _style))
+    if not states and not context.failures and context.look.format in ("table", "wide"):
+        what = "open transaction" if args.open else "idempotent or transactional producer"
+        where = join(sorted({tp.topic for tp in tps}), 3) or "any topic"
+        context.say(f"No {what} is known for {where}.")
+
+
+async def _broker(admin: Admin, text: str | None) -> int | None:
+    """The broker of --broker; None without it. Raises CommandError where there is none of that id."""
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise Unusable(f"--broker wants a broker's id, not {text!r}.")
+    known = [str(b.node_id) for b in (await admin.describe_cluster()).brokers]
+    if text not in known:
+        raise CommandError(f"There is no broker {text}; there are {join(known)}.")
+    return int(text)
+
+
+def _is_wanted(context: Context, producer: r.ProducerState) -> bool:
+    args = context.args
+    if args.open and producer.transaction_start_offset < 0:
+        return False
+    return args.producer is None or producer.producer_id == args.producer
+
+
+async def _partitions(context: Context, admin: Admin) -> list[TopicPartition]:
+    """The partitions named, or all of the topics that are not internal. Raises CommandError."""
+    args = context.args
+    wanted = selected((*args.topic, *args.topics))
+    if not wanted:
+        topics = [t for t in await describe_topics(context, admin, None) if not t.internal]
+        return [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
+    found = []
+    for topic in await existing_topics(context, admin, wanted):
+        numbers = wanted[topic.name]
+        every = [p.partition for p in topic.partitions]
+        found += check_partitions(topic, every if numbers is None else numbers)
+    return found
+
+
+async def _begun(
+    admin: Admin, states: Sequence[tuple[TopicPartition, r.ProducerState]]
+) -> Mapping[tuple[TopicPartition, int], int]:
+    """When the first record of each open transaction was written, as far as it can be read."""
+    places = [
+        (tp, p.transaction_start_offset) for tp, p in states if p.transaction_start_offset >= 0
+    ]
+    found = await admin.record_times(places) if places else {}
+    return {place: time for place, time in found.items() if isinstance(time, int) and time >= 0}
+
+
+def _row(
+    tp: TopicPartition,
+    producer: r.ProducerState,
+    begun: Mapping[tuple[TopicPartition, int], int],
+    now: int,
+) -> dict[str, Any]:
+    start = producer.transaction_start_offset
+    last = producer.last_timestamp_ms
+    since = begun.get((tp, start))
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "last_sequence": None if producer.last_sequence < 0 else producer.last_sequence,
+        "last_time": show_time(last) or None,
+        "idle_ms": None if last < 0 else max(now - last, 0),
+        "open_since_offset": None if start < 0 else start,
+        "open_ms": None if since is None else max(now - since, 0),
+        "coordinator_epoch": None if producer.coordinator_epoch < 0 else producer.coordinator_epoch,
+        "open_since": None if since is None else show_time(since),
+    }
+
+
+def _style(row: Row) -> str | None:
+    return "yellow" if row.get("open_since_offset") is not None else None

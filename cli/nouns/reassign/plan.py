@@ -1,0 +1,516 @@
+"""Which replicas go where: pure, and with the least movement.
+
+A replica that may stay stays, in its place in the list; that rule comes first. What has to move goes to the broker where
+it keeps the racks of its partition apart, then to the one with the fewest replicas of its topic, then with the fewest
+replicas, then with the fewest bytes. Balancing moves one replica at a time from a broker that holds two more than another,
+directly or over brokers between where no direct move exists (a partition lies on a broker once), until no two differ by
+more than one: so as few moves as can be.
+
+Last come the leaders, and they cost no bytes: among the partitions whose replicas change anyway (among all of them where
+that is what was asked for) another replica becomes the preferred one wherever that brings two brokers nearer to each
+other. The order of a partition that does not change is never touched.
+
+Given assignments (`--set`, `--from-json`, a rollback) are taken to the letter.
+"""
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from pk.cli.runtime.context import place_name
+from pk.core.values import TopicPartition
+
+Replicas = tuple[int, ...]
+Racks = Mapping[int, str | None]
+
+_EVEN_ENOUGH = 0.1
+"""Bytes are balanced when the fullest and the emptiest broker differ by less than this part of their mean."""
+
+
+class PlanError(Exception):
+    """What was asked for cannot be done; the message is a sentence."""
+
+
+class State(NamedTuple):
+    """The cluster as far as planning needs it."""
+
+    racks: Racks
+    """The brokers that can take replicas (alive, not fenced), and their racks."""
+
+    replicas: Mapping[TopicPartition, Replicas]
+    """Every partition of the cluster; one that is being moved already counts as moved."""
+
+    sizes: Mapping[TopicPartition, int] = {}
+    """Bytes of one replica, as far as known."""
+
+    in_sync: Mapping[TopicPartition, Replicas] = {}
+
+
+class Intent(NamedTuple):
+    """What is wanted."""
+
+    to: tuple[int, ...] = ()
+    drain: tuple[int, ...] = ()
+    add: tuple[int, ...] = ()
+    replication_factor: int | None = None
+    balance: str | None = None
+    exact: Mapping[TopicPartition, Replicas] = {}
+    rack_aware: bool = True
+
+
+class Loads:
+    """What every broker holds, kept up to date while a plan is made."""
+
+    def __init__(self, state: State) -> None:
+        self.sizes = state.sizes
+        self.replicas: dict[int, int] = {}
+        self.leaders: dict[int, int] = {}
+        self.bytes: dict[int, int] = {}
+        self.of_topic: dict[tuple[str, int], int] = {}
+        for tp, replicas in state.replicas.items():
+            self.put(tp, replicas, 1)
+
+    def put(self, tp: TopicPartition, replicas: Replicas, by: int) -> None:
+        """Adds (1) or takes away (-1) a partition."""
+        for broker in replicas:
+            self.replicas[broker] = self.replicas.get(broker, 0) + by
+            self.bytes[broker] = self.bytes.get(broker, 0) + by * self.sizes.get(tp, 0)
+            key = (tp.topic, broker)
+            self.of_topic[key] = self.of_topic.get(key, 0) + by
+        if replicas:
+            self.leaders[replicas[0]] = self.leaders.get(replicas[0], 0) + by
+
+
+class _Planner:
+    """A plan in the making."""
+
+    def __init__(
+        self, state: State, intent: Intent, selected: Collection[TopicPartition] | None
+    ) -> None:
+        self.intent = intent
+        self.state = state
+        self.selected = sorted(state.replicas if selected is None else selected)
+        self.now: dict[TopicPartition, Replicas] = dict(state.replicas)
+        self.loads = Loads(state)
+        self.targets = self._targets()
+        racks = {b: state.racks.get(b) for b in self.targets}
+        # Where a broker does not say its rack, nothing can be said of racks at all.
+        known = all(racks.values()) and intent.rack_aware
+        self.racks: dict[int, str | None] = dict(state.racks) if known else {}
+
+    def _targets(self) -> list[int]:
+        """The brokers that may receive replicas. Raises PlanError."""
+        live = self.state.racks
+        for broker in (*self.intent.to, *self.intent.add):
+            if broker not in live:
+                names = ", ".join(map(str, sorted(live)))
+                raise PlanError(f"Broker {broker} is not there or is fenced; there are {names}.")
+        known = {b for replicas in self.state.replicas.values() for b in replicas} | set(live)
+        for broker in self.intent.drain:
+            if broker not in known:
+                raise PlanError(f"There is no broker {broker}, and nothing lies on it.")
+        if both := set(self.intent.drain) & {*self.intent.to, *self.intent.add}:
+            raise PlanError(f"Broker {min(both)} cannot be filled and drained at once.")
+        wanted = self.intent.to or sorted(live)
+        return [broker for broker in wanted if broker not in self.intent.drain]
+
+    def set(self, tp: TopicPartition, replicas: Replicas) -> None:
+        self.loads.put(tp, self.now[tp], -1)
+        self.now[tp] = replicas
+        self.loads.put(tp, replicas, 1)
+
+    def may_stay(self, broker: int) -> bool:
+        if self.intent.to:
+            return broker in self.intent.to
+        return broker not in self.intent.drain
+
+    # single partitions
+
+    def repair(self, tp: TopicPartition) -> None:
+        """Gives a partition the number of replicas it is to have, on brokers that may hold them. Raises PlanError."""
+        before = self.now[tp]
+        wanted = self.intent.replication_factor or len(before)
+        places: list[int | None] = [b if self.may_stay(b) else None for b in before]
+        kept = [b for b in places if b is not None]
+        for victim in self._surplus(tp, kept, wanted):
+            places.remove(victim)
+        empty = [i for i, b in enumerate(places) if b is None]
+        while len(places) > wanted:
+            del places[empty.pop()]
+        while len(places) < wanted:
+            empty.append(len(places))
+            places.append(None)
+        for i in empty:
+            places[i] = self._choose(tp, [b for b in places if b is not None], wanted)
+        after = tuple(b for b in places if b is not None)
+        if after == before:
+            return
+        if before[0] not in after:
+            after = self._led_by(after, min(after, key=lambda b: (self._leads(b), after.index(b))))
+        self.set(tp, after)
+
+    def _surplus(self, tp: TopicPartition, kept: list[int], wanted: int) -> Iterator[int]:
+        """The replicas to give up: dead ones, those out of sync, those that share a rack, those on full brokers."""
+        left = list(kept)
+        in_sync = self.state.in_sync.get(tp, tuple(kept))
+        while len(left) > wanted:
+            racks = [self.racks.get(b) for b in left]
+
+            def burden(b: int, racks: list[str | None] = racks) -> tuple[object, ...]:
+                rack = self.racks.get(b)
+                return (
+                    b not in self.state.racks,
+                    b not in in_sync,
+                    b != kept[0],
+                    rack is not None and racks.count(rack),
+                    self.loads.of_topic.get((tp.topic, b), 0),
+                    self.loads.replicas.get(b, 0),
+                    kept.index(b),
+                )
+
+            victim = max(left, key=burden)
+            left.remove(victim)
+            yield victim
+
+    def _choose(self, tp: TopicPartition, has: list[int], wanted: int) -> int:
+        """The broker for one more replica. Raises PlanError where there is none left."""
+        free = [b for b in self.targets if b not in has]
+        if not free:
+            able = sorted({*has, *self.targets})
+            raise PlanError(
+                f"{place_name(tp)} wants {wanted} replicas, and only these brokers can hold one: "
+                f"{', '.join(map(str, able))}. Name more with --to or --add, or ask for fewer with --rf {len(able)}."
+            )
+        racks = [self.racks.get(b) for b in has]
+        return min(
+            free,
+            key=lambda b: (
+                racks.count(self.racks.get(b)) if self.racks else 0,
+                self.loads.of_topic.get((tp.topic, b), 0),
+                self.loads.replicas.get(b, 0),
+                self.loads.bytes.get(b, 0),
+                b,
+            ),
+        )
+
+    def _leads(self, broker: int) -> int:
+        return self.loads.leaders.get(broker, 0)
+
+    @staticmethod
+    def _led_by(replicas: Replicas, leader: int) -> Replicas:
+        return (leader, *(b for b in replicas if b != leader))
+
+    # balance
+
+    def balance_replicas(self, sinks: Collection[int] | None) -> None:
+        """Moves replicas until no two targets differ by more than one. With `sinks` only these are filled, and
+        only as far as their fair share goes."""
+        held: dict[int, int] = dict.fromkeys(self.targets, 0)
+        on: dict[int, list[TopicPartition]] = {b: [] for b in self.targets}
+        order = sorted(self.selected, key=lambda tp: (self.state.sizes.get(tp, 0), tp))
+        for tp in order:
+            for broker in self.now[tp]:
+                if broker in held:
+                    held[broker] += 1
+                    on[broker].append(tp)
+        while path := _shift(held, lambda a, b: self._movable(on[a], a, b) is not None, sinks):
+            for a, b in pairwise(path):
+                tp = self._movable(on[a], a, b)
+                assert tp is not None, "a step of a way takes nothing from the steps behind it"
+                self.set(tp, tuple(b if x == a else x for x in self.now[tp]))
+                on[a].remove(tp)
+                on[b].append(tp)
+                held[a] -= 1
+                held[b] += 1
+
+    def _movable(self, on: Iterable[TopicPartition], a: int, b: int) -> TopicPartition | None:
+        """A partition of which the replica on `a` may go to `b`: one whose topic is heavier on `a` if there is one."""
+        fallback = None
+        count = self.loads.of_topic
+        for tp in on:
+            if b in self.now[tp] or not self._keeps_racks(self.now[tp], a, b):
+                continue
+            if count.get((tp.topic, a), 0) > count.get((tp.topic, b), 0):
+                return tp
+            fallback = fallback or tp
+        return fallback
+
+    def _keeps_racks(self, replicas: Replicas, a: int, b: int) -> bool:
+        if not self.racks:
+            return True
+        before = {self.racks.get(x) for x in replicas}
+        after = {self.racks.get(b if x == a else x) for x in replicas}
+        return len(after) >= len(before)
+
+    def balance_bytes(self) -> None:
+        """Moves the replica that fits the gap between the fullest and the emptiest broker best, until they are even."""
+        on: dict[int, list[tuple[int, TopicPartition]]] = {b: [] for b in self.targets}
+        for tp in self.selected:
+            for broker in self.now[tp]:
+                if broker in on and self.state.sizes.get(tp, 0):
+                    on[broker].append((self.state.sizes[tp], tp))
+        for entries in on.values():
+            entries.sort()
+        held = {b: sum(size for size, _ in entries) for b, entries in on.items()}
+        mean = sum(held.values()) / max(len(held), 1)
+        while held:
+            full = max(held, key=lambda b: (held[b], b))
+            empty = min(held, key=lambda b: (held[b], b))
+            gap = held[full] - held[empty]
+            if gap <= _EVEN_ENOUGH * mean:
+                return
+            found = self._fitting(on[full], gap, full, empty)
+            if found is None:
+                return
+            size, tp = found
+            self.set(tp, tuple(empty if x == full else x for x in self.now[tp]))
+            on[full].remove(found)
+            insort(on[empty], found)
+            held[full] -= size
+            held[empty] += size
+
+    def _fitting(
+        self, entries: list[tuple[int, TopicPartition]], gap: int, full: int, empty: int
+    ) -> tuple[int, TopicPartition] | None:
+        """The replica on `full` that may go to `empty` and whose size is nearest to half the gap, but below the gap."""
+        above = bisect_left(entries, gap / 2, key=lambda entry: entry[0])
+        below = above - 1
+        while below >= 0 or above < len(entries):
+            take_above = below < 0 or (
+                above < len(entries) and 2 * entries[above][0] - gap < gap - 2 * entries[below][0]
+            )
+            entry = entries[above if take_above else below]
+            if take_above and entry[0] >= gap:
+                above = len(entries)
+                continue
+            tp = entry[1]
+            if empty not in self.now[tp] and self._keeps_racks(self.now[tp], full, empty):
+                return entry
+            if take_above:
+                above += 1
+            else:
+                below -= 1
+        return None
+
+    def balance_leaders(self, among: Iterable[TopicPartition]) -> None:
+        """Makes other replicas the preferred ones until no two brokers that could trade differ by more than one."""
+        can_lead = set(self.state.racks) - set(self.intent.drain)
+        led: dict[tuple[int, int], list[TopicPartition]] = {}
+        for tp in sorted(among):
+            self._trades(led, tp, add=True)
+        leaders = {b: self._leads(b) for b in can_lead}
+        while path := _shift(leaders, lambda a, b: bool(led.get((a, b))), None):
+            for a, b in pairwise(path):
+                tp = led[a, b][0]
+                self._trades(led, tp, add=False)
+                self.set(tp, self._led_by(self.now[tp], b))
+                self._trades(led, tp, add=True)
+                leaders[a] -= 1
+                leaders[b] += 1
+
+    def _trades(
+        self, led: dict[tuple[int, int], list[TopicPartition]], tp: TopicPartition, *, add: bool
+    ) -> None:
+        leader, *others = self.now[tp]
+        for other in others:
+            listed = led.setdefault((leader, other), [])
+            if add:
+                listed.append(tp)
+            else:
+                listed.remove(tp)
+
+
+def _shift(
+    held: Mapping[int, int],
+    linked: Callable[[int, int], bool],
+    sinks: Collection[int] | None,
+) -> list[int] | None:
+    """The shortest way from a broker that holds at least two more than the one it leads to; None where all is even.
+
+    With `sinks` the way ends at one of them that lies below the mean.
+    """
+    if not held:
+        return None
+    mean_floor = sum(held.values()) // len(held)
+    ends = [b for b in held if sinks is None or (b in sinks and held[b] < mean_floor)]
+    if not ends:
+        return None
+    best: list[int] | None = None
+    lowest = min(held[b] for b in ends)
+    for source in sorted(held, key=lambda b: (-held[b], b)):
+        if held[source] - lowest < 2 or (best is not None and len(best) == 2):
+            break
+        found = _path(source, held, linked, {b for b in ends if held[source] - held[b] >= 2})
+        if found and (best is None or len(found) < len(best)):
+            best = found
+    return best
+
+
+def _path(
+    source: int, held: Mapping[int, int], linked: Callable[[int, int], bool], ends: Collection[int]
+) -> list[int] | None:
+    came: dict[int, int | None] = {source: None}
+    waiting = deque([source])
+    emptiest = sorted(held, key=lambda b: (held[b], b))
+    while waiting:
+        a = waiting.popleft()
+        for b in emptiest:
+            if b in came or not linked(a, b):
+                continue
+            came[b] = a
+            if b in ends:
+                path = [b]
+                while (previous := came[path[-1]]) is not None:
+                    path.append(previous)
+                return path[::-1]
+            waiting.append(b)
+    return None
+
+
+def plan(
+    state: State, intent: Intent, selected: Collection[TopicPartition] | None = None
+) -> dict[TopicPartition, Replicas]:
+    """The partitions that change, with their new replicas, the preferred leader first.
+
+    `selected` are the partitions that may change (None: all). Raises PlanError.
+    """
+    if intent.exact:
+        return _exact(state, intent.exact)
+    planner = _Planner(state, intent, selected)
+    if intent.to or intent.drain or intent.replication_factor:
+        for tp in planner.selected:
+            planner.repair(tp)
+    if intent.add:
+        planner.balance_replicas(intent.add)
+    if intent.balance in ("all", "replicas"):
+        planner.balance_replicas(None)
+    elif intent.balance == "bytes":
+        planner.balance_bytes()
+    changed = [
+        tp for tp in planner.selected if sorted(planner.now[tp]) != sorted(state.replicas[tp])
+    ]
+    if intent.balance in ("all", "leaders"):
+        planner.balance_leaders(planner.selected)
+    elif changed:
+        planner.balance_leaders(changed)
+    return {tp: planner.now[tp] for tp in planner.selected if planner.now[tp] != state.replicas[tp]}
+
+
+def _exact(
+    state: State, wanted: Mapping[TopicPartition, Replicas]
+) -> dict[TopicPartition, Replicas]:
+    for tp, replicas in wanted.items():
+        if tp not in state.replicas:
+            raise PlanError(f"There is no partition {place_name(tp)}.")
+        if not replicas:
+            raise PlanError(f"{place_name(tp)} wants at least one replica.")
+        if len(set(replicas)) < len(replicas):
+            raise PlanError(
+                f"{place_name(tp)} names a broker twice: {','.join(map(str, replicas))}."
+            )
+        for broker in replicas:
+            # A dead broker that holds the replica already may go on holding it.
+            if broker not in state.racks and broker not in state.replicas[tp]:
+                names = ", ".join(map(str, sorted(state.racks)))
+                raise PlanError(
+                    f"{place_name(tp)}: broker {broker} is not there or is fenced; there are {names}."
+                )
+    return {tp: tuple(new) for tp, new in sorted(wanted.items()) if new != state.replicas[tp]}
+
+
+class Change(NamedTuple):
+    """What happens to one partition."""
+
+    tp: TopicPartition
+    before: Replicas
+    after: Replicas
+    size: int | None
+    """Bytes of one replica; None where unknown."""
+
+    @property
+    def adding(self) -> Replicas:
+        return tuple(b for b in self.after if b not in self.before)
+
+    @property
+    def removing(self) -> Replicas:
+        return tuple(b for b in self.before if b not in self.after)
+
+    @property
+    def moves_leader(self) -> bool:
+        """Whether another replica becomes the preferred leader."""
+        return self.before[:1] != self.after[:1]
+
+    @property
+    def bytes(self) -> int | None:
+        """What has to be copied."""
+        return 0 if not self.adding else None if self.size is None else self.size * len(self.adding)
+
+
+class BrokerChange(NamedTuple):
+    """What a plan does to one broker: numbers before and after, and what goes over its network."""
+
+    broker: int
+    rack: str | None
+    replicas: tuple[int, int]
+    leaders: tuple[int, int]
+    bytes: tuple[int, int]
+    bytes_in: int
+    bytes_out: int
+
+
+def changes_of(state: State, new: Mapping[TopicPartition, Replicas]) -> list[Change]:
+    """The changes in order, with what is known of their sizes."""
+    return [
+        Change(tp, state.replicas[tp], after, state.sizes.get(tp))
+        for tp, after in sorted(new.items())
+    ]
+
+
+def first_moves(changes: Iterable[Change], most: int) -> list[Change]:
+    """As many of the changes as copy at most `most` replicas; those that copy nothing cost nothing and all stay.
+
+    The smallest come first, so that as much as can be is done for little. Planning again goes on from there.
+    """
+    kept: list[Change] = []
+    left = most
+    for change in sorted(changes, key=lambda c: (len(c.adding), c.bytes or 0, c.tp)):
+        if len(change.adding) <= left:
+            left -= len(change.adding)
+            kept.append(change)
+    return sorted(kept, key=lambda c: c.tp)
+
+
+def broker_changes(
+    state: State, changes: Iterable[Change], leaders: Mapping[TopicPartition, int]
+) -> list[BrokerChange]:
+    """Every broker before and after. `leaders` says who leads now and so sends the bytes."""
+    before, after = Loads(state), Loads(state)
+    received: dict[int, int] = {}
+    sent: dict[int, int] = {}
+    for change in changes:
+        after.put(change.tp, change.before, -1)
+        after.put(change.tp, change.after, 1)
+        for broker in change.adding:
+            received[broker] = received.get(broker, 0) + (change.size or 0)
+        source = leaders.get(change.tp, change.before[0] if change.before else -1)
+        sent[source] = sent.get(source, 0) + (change.bytes or 0)
+    brokers = sorted({*state.racks, *before.replicas, *after.replicas})
+    return [
+        BrokerChange(
+            b,
+            state.racks.get(b),
+            (before.replicas.get(b, 0), after.replicas.get(b, 0)),
+            (before.leaders.get(b, 0), after.leaders.get(b, 0)),
+            (before.bytes.get(b, 0), after.bytes.get(b, 0)),
+            received.get(b, 0),
+            sent.get(b, 0),
+        )
+        for b in brokers
+    ]
+
+
+def transfer_s(brokers: Iterable[BrokerChange], rate: int) -> float:
+    """Seconds that the copying takes at `rate` bytes a second each way and broker: the busiest one decides."""
+    return max((max(b.bytes_in, b.bytes_out) for b in brokers), default=0) / rate

@@ -1,0 +1,331 @@
+"""`pk reassign plan`, `apply` and `rollback`: from what is wanted to the moves that bring it about."""
+
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pk.cli.cluster.reassignments import Live, cautions, load, min_isrs, selected_partitions
+from pk.cli.nouns.reassign import files
+from pk.cli.nouns.reassign.pace import AUTO, START_RATE
+from pk.cli.nouns.reassign.plan import (
+    BrokerChange,
+    Change,
+    Intent,
+    PlanError,
+    broker_changes,
+    changes_of,
+    first_moves,
+    plan,
+    transfer_s,
+)
+from pk.cli.nouns.reassign.view import (
+    RESULT,
+    broker_listing,
+    on_stderr,
+    plan_listing,
+    plan_rows,
+)
+from pk.cli.output.formats import Document, Listing, Section
+from pk.cli.positions.times import show_span
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+
+_ASKED_ROWS = 40
+"""So many partitions are shown with the question; the rest is counted."""
+
+_PLACING = ("to", "drain", "add")
+_INTENTS = (*_PLACING, "rf", "balance", "set", "from_json")
+
+
+class Wanted(NamedTuple):
+    """What the command line asks for."""
+
+    intent: Intent
+    directories: Mapping[tuple[TopicPartition, int], str]
+    throttle: str | None = None
+    """The --throttle that the plan was saved with."""
+
+
+def wanted_of(context: Context, path: str | None = None) -> Wanted:
+    """The intent of the options, or of the file at `path`. Raises Unusable."""
+    args = context.args
+    given = [name for name in _INTENTS if args.values().get(name) not in (None, ())]
+    options = [f"--{name.replace('_', '-')}" for name in given]
+    if path is not None:
+        if given:
+            raise Unusable(f"The file says what goes where; {options[0]} does not go with it.")
+        return _from_file(path)
+    if not given:
+        raise Unusable(
+            "Say what is wanted: --to 4,5 · --drain 3 · --add 6 · --rf 3 · --balance · "
+            "--set orders/0=1,2,3 · --from-json FILE."
+        )
+    exact = [name for name in given if name in ("set", "from_json")]
+    if exact and len(given) > 1:
+        raise Unusable(f"{options[0]} and {options[1]} do not go together.")
+    if args.to and (args.drain or args.add):
+        raise Unusable("--to names all the brokers; --drain and --add do not go with it.")
+    if exact:
+        if args.topics or args.all:
+            raise Unusable(f"{options[0]} names its partitions; -t and --all do not go with it.")
+        return (
+            Wanted(Intent(exact=files.parse_sets(args.set)), {})
+            if args.set
+            else _from_file(args.from_json)
+        )
+    if args.topics and args.all:
+        raise Unusable("Name topics with -t, or say --all; not both.")
+    if (args.to or args.rf) and not args.topics and not args.all:
+        raise Unusable(f"Say of what: -t TOPIC, or --all for {options[0]} of every topic.")
+    return Wanted(
+        Intent(
+            to=files.parse_brokers(args.to, "--to"),
+            drain=files.parse_brokers(args.drain, "--drain"),
+            add=files.parse_brokers(args.add, "--add"),
+            replication_factor=args.rf,
+            balance=args.balance,
+            rack_aware=not args.no_rack_aware,
+        ),
+        {},
+    )
+
+
+def _from_file(path: str) -> Wanted:
+    found = files.assignments_of(files.read_json(path), path)
+    return Wanted(Intent(exact=found.replicas), found.log_dirs, found.throttle)
+
+
+class Plan(NamedTuple):
+    """A plan with all that is shown of it."""
+
+    live: Live
+    changes: Sequence[Change]
+    brokers: Sequence[BrokerChange]
+    cautions: Sequence[str]
+
+
+async def make_plan(context: Context, admin: Admin, intent: Intent) -> Plan:
+    """Looks at the cluster and plans. Raises CommandError where what is wanted cannot be."""
+    live = await load(context, admin)
+    words = () if intent.exact else context.args.topics
+    selected = await selected_partitions(context, admin, live, words)
+    try:
+        new = plan(live.state, intent, selected)
+    except PlanError as e:
+        raise CommandError(str(e)) from None
+    changes = changes_of(live.state, new)
+    if (most := context.args.values().get("max_moves")) is not None:
+        changes = first_moves(changes, most)
+    min_isr = await min_isrs(admin, (c.tp.topic for c in changes))
+    return Plan(
+        live,
+        changes,
+        broker_changes(live.state, changes, live.leaders),
+        cautions(live, changes, min_isr),
+    )
+
+
+def duration(plan: Plan, rate: int) -> str:
+    """How long a plan takes at a rate, for people."""
+    return f"{show_span(transfer_s(plan.brokers, rate) * 1000)} at {files.show_rate(rate)}"
+
+
+def tell(context: Context, plan: Plan, rate: int | None) -> None:
+    """Says what a plan amounts to, and what may be unwelcome in it."""
+    from pk.cli.cluster.reassignments import totals
+
+    said = totals(plan.changes, len(plan.live.partitions))
+    copies = any(c.adding for c in plan.changes)
+    if copies and rate is not None:
+        at_least = "" if context.args.throttle == AUTO else "at least "
+        said += f"; {at_least}{duration(plan, rate)} for each broker"
+        said += ", which is where auto begins" if context.args.throttle == AUTO else ""
+    context.say(f"{said}.")
+    for line in plan.cautions:
+        context.say(f"Beware: {line}")
+
+
+def document(plan: Plan, rate: int | None) -> Document:
+    """A plan in every format."""
+    rows = plan_listing(plan.changes)
+    brokers = broker_listing(plan.brokers)
+    seconds = None if rate is None else round(transfer_s(plan.brokers, rate), 1)
+    data = {
+        "partitions": plan_rows(plan.changes),
+        "brokers": [
+            {
+                "broker": b.broker,
+                "rack": b.rack,
+                "replicas_before": b.replicas[0],
+                "replicas_after": b.replicas[1],
+                "leaders_before": b.leaders[0],
+                "leaders_after": b.leaders[1],
+                "bytes_before": b.bytes[0],
+                "bytes_after": b.bytes[1],
+                "bytes_in": b.bytes_in,
+                "bytes_out": b.bytes_out,
+            }
+            for b in plan.brokers
+        ],
+        "bytes": sum(c.bytes or 0 for c in plan.changes),
+        "throttle": rate,
+        "seconds": seconds,
+        "cautions": list(plan.cautions),
+    }
+    return Document([data], [Section("", rows), Section("", brokers)], rows)
+
+
+def save(path: str, changes: Sequence[Change], throttle: str | None) -> None:
+    """Writes a plan as Apache's JSON, with its throttle. Raises CommandError."""
+    try:
+        with open(os.path.expanduser(path), "w", encoding="utf-8") as file:
+            json.dump(files.plan_json({c.tp: c.after for c in changes}, throttle), file)
+            file.write("\n")
+    except OSError as e:
+        raise CommandError(f"{path} cannot be written: {e.strerror}.") from None
+
+
+def _rate(context: Context) -> int | None:
+    text = context.args.throttle
+    if text == AUTO:
+        return START_RATE
+    return None if text is None else files.parse_rate(text, "--throttle")
+
+
+async def plan_command(context: Context) -> None:
+    """`pk reassign plan`."""
+    args = context.args
+    rate = _rate(context)
+    wanted = wanted_of(context)
+    if args.throttle is None and wanted.throttle is not None:
+        context.assume("throttle", wanted.throttle)
+        rate = _rate(context)
+    admin = await context.admin()
+    made = await make_plan(context, admin, wanted.intent)
+    if args.save:
+        save(args.save, made.changes, args.throttle)
+    if args.json:
+        new = {c.tp: c.after for c in made.changes}
+        context.write((json.dumps(files.apache_json(new)) + "\n").encode())
+    elif made.changes or context.look.format not in ("table", "wide"):
+        context.show_document(document(made, rate))
+    if not made.changes:
+        context.say("Everything lies as it should already; there is nothing to do.")
+        return
+    tell(context, made, rate)
+    if args.save:
+        context.say(f"To do it: pk reassign apply {shlex.quote(args.save)}")
+
+
+async def apply(context: Context) -> int | None:
+    """`pk reassign apply`."""
+    from pk.cli.nouns.reassign.run import resume
+
+    args = context.args
+    rate = _rate(context)
+    if args.resume:
+        if any(args.values().get(name) not in (None, ()) for name in _INTENTS):
+            raise Unusable("--resume goes on with what was asked for before; say nothing new.")
+        if args.batch is not None:
+            raise Unusable("--resume asks for nothing new; --batch does not go with it.")
+        if args.throttle not in (None, AUTO):
+            raise Unusable("--resume keeps the throttle; `pk reassign throttle RATE` changes it.")
+        admin = await context.admin()
+        live = await load(context, admin)
+        return await resume(context, admin, live, await unfinished(context, admin, live))
+    if args.detach and args.batch is not None:
+        raise Unusable("--batch takes somebody who stays; --detach does not go with it.")
+    wanted = wanted_of(context, args.file)
+    if args.throttle is None and wanted.throttle is not None:
+        context.assume("throttle", wanted.throttle)
+        rate = _rate(context)
+        context.say(f"The plan was saved with --throttle {wanted.throttle}.")
+    admin = await context.admin()
+    made = await make_plan(context, admin, wanted.intent)
+    return await carry_out(context, admin, made, rate, wanted.directories)
+
+
+async def unfinished(context: Context, admin: Admin, live: Live) -> files.Rollback:
+    """The rollback file of the reassignment to go on with. Raises CommandError where there is none."""
+    if context.args.file is not None:
+        return files.find(context.args.file, live.cluster_id)
+    for rollback in files.rollbacks(live.cluster_id):
+        if rollback.finished is None:
+            return rollback
+    raise CommandError("No reassignment was left unfinished here; `pk reassign status` shows all.")
+
+
+async def carry_out(
+    context: Context,
+    admin: Admin,
+    made: Plan,
+    rate: int | None,
+    directories: Mapping[tuple[TopicPartition, int], str],
+) -> int | None:
+    """Shows a plan, asks, and does it."""
+    from pk.cli.nouns.reassign.run import start
+    from pk.cli.positions.resolve import now_ms
+
+    args = context.args
+    if not made.changes:
+        if context.look.format not in ("table", "wide"):
+            if args.dry_run:
+                context.show_document(document(made, rate))
+            else:
+                context.show(Listing(RESULT, []))
+        context.say("Everything lies as it should already; there is nothing to do.")
+        return None
+    if args.dry_run:
+        context.show_document(document(made, rate))
+        tell(context, made, rate)
+        context.say("Nothing was changed.")
+        return None
+    if not args.yes:
+        on_stderr(context, plan_listing(made.changes), _ASKED_ROWS, "`pk reassign plan`")
+        on_stderr(context, broker_listing(made.brokers))
+    tell(context, made, rate)
+    if rate is None and any(c.adding for c in made.changes):
+        context.say("Without --throttle the copies may take all the network and disk there is.")
+    topics = list(dict.fromkeys(c.tp.topic for c in made.changes))
+    name = topics[0] if len(topics) == 1 else context.settings.bootstrap
+    await context.agree(f"Move this on {context.settings.cluster_name}?", name=name)
+    return await start(context, admin, made.live, made.changes, rate, directories, now_ms())
+
+
+async def rollback(context: Context) -> int | None:
+    """`pk reassign rollback`."""
+    args = context.args
+    rate = _rate(context)
+    admin = await context.admin()
+    cluster = await admin.describe_cluster()
+    if args.file is not None:
+        wanted = files.find(args.file, cluster.cluster_id)
+    else:
+        known = [r for r in files.rollbacks(cluster.cluster_id) if r.finished != "refused"]
+        if not known:
+            raise CommandError(
+                "No reassignment of this cluster was made from here; name a rollback file."
+            )
+        wanted = known[0]
+    described = await admin.describe_topics()
+    there: dict[TopicPartition, Any] = {
+        tp: replicas
+        for tp, replicas in wanted.before.items()
+        if not isinstance(described.get(tp.topic, KeyError()), Exception)
+    }
+    gone = sorted({tp.topic for tp in wanted.before} - {tp.topic for tp in there})
+    if gone:
+        context.say(f"Gone meanwhile, and left out: {', '.join(gone)}.")
+    if not there:
+        raise CommandError(f"Nothing of {wanted.name} is there any more.")
+    made = await make_plan(context, admin, Intent(exact=there))
+    if args.json:
+        new = {c.tp: c.after for c in made.changes}
+        context.write((json.dumps(files.apache_json(new)) + "\n").encode())
+        return None
+    context.say(f"Back to what {wanted.name} says was there before.")
+    return await carry_out(context, admin, made, rate, {})

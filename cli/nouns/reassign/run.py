@@ -1,0 +1,553 @@
+"""Making a reassignment happen: throttle, move, watch, tidy up; and what becomes of it when somebody interrupts.
+
+The order of things is what keeps a cluster clean. The rollback file comes first and names every throttle that is about to
+be set; then the throttles; then the moves; the throttles go when the moves are over or taken back. Whatever ends this
+process in between, the file is there, and `pk reassign status` says what was left and what removes it.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import trio
+
+from pk.cli.cluster.reassignment_progress import Tracker, look
+from pk.cli.cluster.reassignments import Live
+from pk.cli.cluster.throttles import (
+    describe,
+    read_throttles,
+    remove_throttles,
+    set_rates,
+    set_throttles,
+    throttles_for,
+)
+from pk.cli.nouns.reassign import files
+from pk.cli.nouns.reassign.pace import AUTO, START_RATE, STEP_S, Pace, others
+from pk.cli.nouns.reassign.plan import Change, Replicas
+from pk.cli.nouns.reassign.view import RESULT, LiveView, result_rows
+from pk.cli.output.formats import Listing
+from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.runtime.exits import CommandError, Exit
+from pk.cli.runtime.failures import error_name, exit_code, phrase, sentence
+from pk.cli.runtime.paths import make_user_dir
+from pk.cli.terminal.signals import Interrupts, listen_for_interrupts
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+_LOOK_S = 1.0
+_LOST_S = 120.0
+"""Without any answer for so long the command gives up watching; the moves go on."""
+_SETTLE_S = 10.0
+"""How long the brokers have to tell of what the controller has decided."""
+_SETTLE_RETRY_S = 0.1
+
+Directories = Mapping[tuple[TopicPartition, int], str]
+
+
+class Moving:
+    """A reassignment that this command started, or goes on watching."""
+
+    def __init__(
+        self,
+        context: Context,
+        admin: Admin,
+        changes: Sequence[Change],
+        rollback: files.Rollback,
+        directories: Directories | None = None,
+    ) -> None:
+        self.directories = directories or {}
+        self.context = context
+        self.admin = admin
+        self.changes = {c.tp: c for c in changes}
+        self.rollback = rollback
+        self.pending = list(self.changes)
+        """The partitions whose move has not been asked for yet, in order."""
+
+        self.results: dict[TopicPartition, str] = {}
+        self.errors: dict[TopicPartition, str] = {}
+        self.tracker = Tracker()
+        rate = rollback.throttled.rate
+        auto = context.args.throttle == AUTO
+        self.pace = Pace(START_RATE if rate is None else rate) if auto else None
+        """What changes the rate while it copies; None where it was given."""
+
+    @property
+    def moved(self) -> list[TopicPartition]:
+        """The partitions whose move was accepted and not taken back."""
+        waiting = set(self.pending)
+        return [tp for tp in self.changes if tp not in self.results and tp not in waiting]
+
+    @property
+    def batch(self) -> int:
+        """So many partitions may move at once."""
+        return self.context.args.values().get("batch") or len(self.changes)
+
+    def fail(self, tp: TopicPartition, error: Exception) -> None:
+        self.context.fail(error)
+        self.results[tp] = phrase(error)
+        self.errors[tp] = error_name(error)
+
+    # start
+
+    async def throttle(self, rate: int, live: Live) -> None:
+        """Sets the throttles that these moves need. Raises CommandError where that fails; then none is left."""
+        topics = {tp.topic for tp in self.changes}
+        present = await read_throttles(self.admin, live.state.racks, topics)
+        moves = [(c.tp, live.partitions[c.tp].replicas, c.adding) for c in self.changes.values()]
+        throttled = throttles_for(moves, rate, live.state.racks, present)
+        self.rollback = self.rollback._replace(throttled=throttled)
+        files.write(self.rollback)
+        if not throttled.any:
+            return
+        failed = await set_throttles(self.admin, throttled)
+        if failed:
+            await self.unthrottle()
+            self.finish("not started")
+            what, error = next(iter(failed.items()))
+            raise CommandError(
+                f"The throttle cannot be set on {what}, so nothing was moved: {sentence(error)}",
+                exit_code(error),
+            )
+
+    async def submit(self, most: int) -> None:
+        """Asks the controller for the next moves; each that it refuses is a failed row.
+
+        The rollback file knows of a move before it is asked for: whoever goes on from there waits for no other.
+        """
+        asked, self.pending = self.pending[:most], self.pending[most:]
+        self._write_down([*self.moved])
+        await self._place(asked)
+        answers = await self.admin.alter_reassignments({tp: self.changes[tp].after for tp in asked})
+        for tp in asked:
+            error = answers.get(tp)
+            if error is not None:
+                self.fail(tp, error)
+        if self.results:
+            self._write_down(self.moved)
+        await self._place(asked)
+
+    def _write_down(self, moved: Iterable[TopicPartition]) -> None:
+        accepted = {tp: self.changes[tp].after for tp in moved}
+        if accepted != self.rollback.after:
+            self.rollback = self.rollback._replace(after=accepted)
+            files.write(self.rollback)
+
+    def give_up_the_rest(self) -> None:
+        """Leaves what has not begun as it is."""
+        self.results |= dict.fromkeys(self.pending, "not begun")
+        self.pending = []
+
+    async def _place(self, asked: Iterable[TopicPartition]) -> None:
+        """Tells brokers which log directory a replica goes to: before it exists, and again once it does."""
+        by_broker: dict[int, dict[TopicPartition, str]] = {}
+        wanted = set(asked)
+        for (tp, broker), path in self.directories.items():
+            if tp in wanted and tp not in self.results:
+                by_broker.setdefault(broker, {})[tp] = path
+        for broker, paths in by_broker.items():
+            answers = await self.admin.alter_replica_log_dirs(broker, paths)
+            for tp, error in answers.items():
+                later = isinstance(error, KafkaError) and error.code in (
+                    ErrorCode.REPLICA_NOT_AVAILABLE,
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                )
+                if error is not None and not later:
+                    self.context.failed(error, f"{place_name(tp)} on broker {broker}")
+
+    # watch
+
+    async def watch(self) -> None:
+        """Shows how far it is until nothing of it moves any more. Raises what keeps the cluster from answering."""
+        answered = paced = time.monotonic()
+        with LiveView(self.context, self.rollback.throttled.rate) as view:
+            while True:
+                began = time.monotonic()
+                try:
+                    seen = await look(self.admin, self.moved, before=self.tracker.unfinished)
+                except (ClientError, KafkaError) as error:
+                    silent_s = time.monotonic() - answered
+                    if silent_s > _LOST_S or (
+                        isinstance(error, KafkaError) and not error.retriable
+                    ):
+                        raise
+                    view.note = f"(no answer for {silent_s:.0f} s: {phrase(error)})"
+                else:
+                    answered = time.monotonic()
+                    self.tracker.see(seen, answered)
+                    if self.pending and len(seen.running) < self.batch:
+                        # Asking and writing it down are one: an interruption waits for it.
+                        with trio.CancelScope(shield=True):
+                            await self.submit(self.batch - len(seen.running))
+                        continue
+                    view.note = f"({len(self.pending)} more to come)" if self.pending else ""
+                    if not seen.running:
+                        return
+                    if self.pace is not None and answered - paced >= STEP_S:
+                        paced = answered
+                        await self._keep_pace(self.pace, view)
+                view.update(self.tracker)
+                await trio.sleep(max(_LOOK_S, time.monotonic() - began))
+
+    async def _keep_pace(self, pace: Pace, view: LiveView) -> None:
+        """Makes the throttle fit what the rest of the cluster bears. What fails now is tried again at the next step."""
+        throttled = self.rollback.throttled
+        if not throttled.brokers:
+            return
+        rows = [row for row in self.tracker.rows if not row.done]
+        takers = {b for row in rows for b in row.adding}
+        try:
+            lacking, behind = await others(self.admin, self.moved, throttled.brokers)
+        except (ClientError, KafkaError):
+            return
+        used = self.tracker.whole.rate / max(len(takers), 1)
+        why = pace.step(used=used, lacking=lacking, behind=behind)
+        if why is None:
+            return
+        if not await set_rates(self.admin, throttled.brokers, pace.rate):
+            self.rollback = self.rollback._replace(throttled=throttled._replace(rate=pace.rate))
+            files.write(self.rollback)
+            view.tell_rate(pace.rate, why)
+
+    # end
+
+    async def settle(self) -> None:
+        """Finds out what became of the moves, and has their preferred replicas lead."""
+        waiting = {tp: self.changes[tp].after for tp in self.moved}
+        described = await until_told(self.admin, waiting)
+        elect = []
+        for tp, after in waiting.items():
+            p = described.get(tp)
+            if p is None:
+                self.fail(
+                    tp,
+                    KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{place_name(tp)} is gone"),
+                )
+            elif tuple(p.replicas) != tuple(after):
+                now = ",".join(map(str, p.replicas))
+                self.fail(tp, CommandError(f"not moved: its replicas are {now}"))
+            else:
+                self.results[tp] = "moved"
+                if p.leader_id != after[0] and after[0] in p.isr:
+                    elect.append(tp)
+        if elect:
+            answers = await self.admin.elect_leaders(r.ElectionType.PREFERRED, elect)
+            for tp, error in answers.items():
+                needless = (
+                    isinstance(error, KafkaError) and error.code == ErrorCode.ELECTION_NOT_NEEDED
+                )
+                if error is not None and not needless:
+                    self.results[tp] = f"moved; leader not elected ({phrase(error)})"
+
+    async def take_back(self, tps: Iterable[TopicPartition] | None = None) -> None:
+        """Cancels what still moves; the old order of replicas comes back too."""
+        running = await self.admin.list_reassignments(self.moved if tps is None else tps)
+        answers = await self.admin.alter_reassignments(dict.fromkeys(running))
+        for tp in running:
+            error = answers.get(tp)
+            ended = (
+                isinstance(error, KafkaError)
+                and error.code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+            )
+            if error is None:
+                self.results[tp] = "cancelled"
+            elif not ended:
+                self.fail(tp, error)
+        await restore_order(
+            self.admin,
+            {tp: self.changes[tp].before for tp in running if self.results.get(tp) == "cancelled"},
+            running,
+        )
+
+    async def unthrottle(self) -> None:
+        """Takes our throttles away; what cannot be reached is told, and stays in the rollback file."""
+        throttled = self.rollback.throttled
+        if not throttled.any:
+            return
+        failed = await remove_throttles(self.admin, throttled, _SETTLE_S)
+        left = files.Throttled(
+            throttled.rate,
+            {b: keys for b, keys in throttled.brokers.items() if f"broker {b}" in failed},
+            {t: keys for t, keys in throttled.topics.items() if f"topic {t}" in failed},
+        )
+        self.rollback = self.rollback._replace(throttled=left)
+        files.write(self.rollback)
+        if failed:
+            error = next(iter(failed.values()))
+            self.context.fail(error)
+            self.context.say(
+                f"The throttle of {describe(left)} could not be removed ({phrase(error)}); "
+                "`pk reassign throttle --remove` does it later."
+            )
+
+    def finish(self, how: str) -> None:
+        """Writes down how it ended."""
+        self.rollback = self.rollback._replace(finished=how)
+        files.write(self.rollback)
+        files.tidy(self.rollback.cluster_id)
+
+    def show(self) -> None:
+        """Shows what became of each partition."""
+        rows = result_rows(self.changes.values(), self.results, self.errors)
+        self.context.show(Listing(RESULT, rows))
+
+    def tell_rollback(self) -> None:
+        if any(result.startswith("moved") for result in self.results.values()):
+            self.context.say(f"To go back: pk reassign rollback {self.rollback.name}")
+
+
+async def until_told(
+    admin: Admin, wanted: Mapping[TopicPartition, Replicas], *, in_order: bool = True
+) -> dict[TopicPartition, r.PartitionDescription]:
+    """The partitions of these topics, once the brokers tell of the replicas wanted, in that order or in any, or a while has
+    passed."""
+    found: dict[TopicPartition, r.PartitionDescription] = {}
+    with trio.move_on_after(_SETTLE_S):
+        while wanted:
+            answers = await admin.describe_topics({tp.topic for tp in wanted})
+            found = {
+                TopicPartition(t.name, p.partition): p
+                for t in answers.values()
+                if isinstance(t, r.TopicDescription)
+                for p in t.partitions
+            }
+            told = [
+                (tuple(found[tp].replicas), tuple(a)) for tp, a in wanted.items() if tp in found
+            ]
+            if all(
+                ours == theirs if in_order else set(ours) == set(theirs) for ours, theirs in told
+            ):
+                break
+            await trio.sleep(_SETTLE_RETRY_S)
+    return found
+
+
+async def restore_order(
+    admin: Admin,
+    before: Mapping[TopicPartition, Replicas],
+    cancelled: Mapping[TopicPartition, r.Reassignment],
+) -> None:
+    """After a cancelled move, gives the replicas their old order where only that is different: it costs no copy.
+
+    Apache's controller keeps those that were to go sorted, so it goes back to them in that order. The broker that is asked
+    may not have heard of the end of the move yet: it would tell of those that were added, too.
+    """
+    old = {tp: tuple(order) for tp, order in before.items() if _goes_back_to(order, cancelled[tp])}
+    described = await until_told(admin, old, in_order=False)
+    orders = {
+        tp: order
+        for tp, order in old.items()
+        if tp in described
+        and set(described[tp].replicas) == set(order)
+        and tuple(described[tp].replicas) != order
+    }
+    if orders:
+        await admin.alter_reassignments(orders)
+        await until_told(admin, orders)
+
+
+def _goes_back_to(order: Replicas, move: r.Reassignment) -> bool:
+    return set(order) == set(move.replicas) - set(move.adding_replicas)
+
+
+async def start(
+    context: Context,
+    admin: Admin,
+    live: Live,
+    changes: Sequence[Change],
+    rate: int | None,
+    directories: Directories,
+    now_ms: int,
+) -> int:
+    """Carries a plan out and watches it to its end, or to what an interruption makes of it. The exit code."""
+    rollback = files.Rollback(
+        files.new_path(now_ms),
+        live.cluster_id,
+        now_ms,
+        {c.tp: c.before for c in changes},
+        {c.tp: c.after for c in changes},
+    )
+    moving = Moving(context, admin, changes, rollback, directories)
+    with listen_for_interrupts() as interrupts:
+        # What is set here has to be written down and submitted as one: an interruption waits for it.
+        with trio.CancelScope(shield=True):
+            files.write(rollback)
+            if rate is not None:
+                await moving.throttle(rate, live)
+            await moving.submit(moving.batch)
+            if not moving.moved and not moving.pending:
+                await moving.unthrottle()
+                moving.finish("refused")
+                moving.show()
+                context.say(sentence(context.failures[0]))
+                return Exit.OK
+        if context.args.detach:
+            detach(moving)
+            moving.results |= dict.fromkeys(moving.moved, "moving")
+            moving.show()
+            return Exit.OK
+        return await attend(moving, interrupts)
+
+
+async def resume(context: Context, admin: Admin, live: Live, rollback: files.Rollback) -> int:
+    """Goes on watching what an earlier command left, and tidies up after it."""
+    changes = [
+        Change(tp, rollback.before.get(tp, ()), after, live.state.sizes.get(tp))
+        for tp, after in sorted(rollback.after.items())
+    ]
+    moving = Moving(context, admin, changes, rollback)
+    moving.pending = []  # all of it was asked for
+    with listen_for_interrupts() as interrupts:
+        return await attend(moving, interrupts)
+
+
+async def attend(moving: Moving, interrupts: Interrupts) -> int:
+    """Watches and tidies up; asks what to do when it is interrupted. The exit code."""
+    try:
+        while await interrupts.or_until(moving.watch):
+            code = await _interrupted(moving, interrupts)
+            if code is not None:
+                return code
+    except trio.Cancelled:
+        with trio.CancelScope(shield=True):
+            await _interrupted(moving, interrupts, may_go_on=False)
+        raise
+    except BaseException:
+        _tell_not_begun(moving)
+        _tell_left(moving)
+        raise
+    with trio.CancelScope(shield=True):
+        await moving.unthrottle()
+        await moving.settle()
+        moving.finish("done")
+    moving.show()
+    _tell_failures(moving)
+    if not moving.context.streams.err_terminal:
+        _tell_end(moving)
+    moving.tell_rollback()
+    return Exit.OK
+
+
+def _tell_failures(moving: Moving) -> None:
+    if moving.errors:
+        names = [place_name(tp) for tp in moving.errors]
+        moving.context.say(f"{join(names)}: {sentence(moving.context.failures[0])}")
+
+
+def _choices(moving: Moving, *, may_go_on: bool) -> list[str]:
+    whole = moving.tracker.whole_or_none
+    rest = f"; {len(moving.pending):,} more have not begun" if moving.pending else ""
+    left = whole.left if whole else len(moving.moved)
+    stays = ", and the throttle with them" if moving.rollback.throttled.any else ""
+    return [
+        f"{count(left, 'partition')} {'is' if left == 1 else 'are'} still moving{rest}.",
+        f"  l      leave them moving{stays}",
+        "  d      detach: a process in the background tidies up at the end",
+        "  c      cancel what still moves",
+        *(["  Enter  go on watching"] if may_go_on else []),
+    ]
+
+
+def _is_closed(context: Context) -> bool:
+    """Whether the terminal that this was started on is gone."""
+    return context.streams.in_terminal and not os.isatty(context.streams.stdin.fileno())
+
+
+async def _interrupted(
+    moving: Moving, interrupts: Interrupts, *, may_go_on: bool = True
+) -> int | None:
+    """Does what whoever interrupted wants; None: goes on watching. Where the terminal is gone, the rest is left to a process
+    that outlives it, since nobody can be asked any more."""
+    context = moving.context
+    answer = "l"
+    if context.streams.in_terminal and context.streams.err_terminal and not _is_closed(context):
+
+        async def ask() -> None:
+            nonlocal answer
+            answer = (await context.ask("What now? ")).strip().lower()[:1]
+
+        context.say()
+        for line in _choices(moving, may_go_on=may_go_on):
+            context.say(line)
+        if await interrupts.or_until(ask):
+            context.say()
+            answer = "l"
+        elif not may_go_on and answer not in ("c", "d"):
+            answer = "l"
+    if _is_closed(context):
+        answer = "d"  # and nobody sees the throttle that stays
+    if answer in ("c", "d", "l"):
+        _tell_not_begun(moving)
+    if answer == "c":
+        with trio.CancelScope(shield=True):
+            await moving.take_back()
+            await moving.unthrottle()
+            await moving.settle()
+            moving.finish("cancelled")
+        moving.show()
+        moving.tell_rollback()  # of what was done before
+        return Exit.INTERRUPTED
+    if answer == "d":
+        detach(moving)
+        return Exit.INTERRUPTED
+    if answer == "l":
+        _tell_left(moving)
+        return Exit.INTERRUPTED
+    return None
+
+
+def _tell_end(moving: Moving) -> None:
+    """The last line of a log, which has lines on how far it was."""
+    moved = sum(result.startswith("moved") for result in moving.results.values())
+    rest = len(moving.results) - moved
+    also = f"; {count(rest, 'partition')} not moved" if rest else ""
+    moving.context.say(f"Done: {moved} of {count(len(moving.results), 'partition')} moved{also}.")
+
+
+def _tell_not_begun(moving: Moving) -> None:
+    if moving.pending:
+        moving.context.say(
+            f"{count(len(moving.pending), 'partition')} had not begun and stay as they are; the same command moves them later."
+        )
+        moving.give_up_the_rest()
+
+
+def _tell_left(moving: Moving) -> None:
+    context = moving.context
+    context.say(
+        "The moves go on. `pk reassign status -w` shows them, `pk reassign cancel --all` takes them back."
+    )
+    if moving.rollback.throttled.any:
+        context.say(
+            f"The throttle of {describe(moving.rollback.throttled)} stays; "
+            "`pk reassign apply --resume` goes on watching and removes it at the end."
+        )
+
+
+def detach(moving: Moving) -> None:
+    """Leaves the rest to a process of its own, which outlives this one and its terminal."""
+    context = moving.context
+    settings = context.settings
+    words = [sys.executable, "-m", "pk.cli.main", "reassign", "apply", moving.rollback.path]
+    words += ["--resume", "-y", "-b", settings.bootstrap]
+    if moving.pace is not None:
+        words += ["--throttle", AUTO]
+    if settings.profile is not None:
+        words += ["--profile", settings.profile.name]
+    if context.args.values().get("config_file"):
+        words += ["--config-file", os.path.abspath(context.args.config_file)]
+    for key, value in settings.given.items():
+        words += ["-X", f"{key}={value}"]
+    log_path = os.path.join(make_user_dir("state"), "reassign", f"{moving.rollback.name}.log")
+    with open(log_path, "ab") as log:
+        child = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    context.say(
+        f"Process {child.pid} watches it and tidies up at the end; it writes to {log_path}. "
+        "`pk reassign status -w` shows how far it is."
+    )

@@ -1,0 +1,419 @@
+"""`pk reassign status`, `throttle` and `cancel`: what moves now, how fast it may, and taking it back."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import trio
+
+from pk.cli.cluster.reassignment_progress import Tracker, look, sentence
+from pk.cli.cluster.reassignments import Live, load, settled
+from pk.cli.cluster.throttles import (
+    RATES,
+    Present,
+    describe,
+    everything,
+    read_throttles,
+    remove_throttles,
+    set_rates,
+    set_throttles,
+    throttles_for,
+)
+from pk.cli.nouns.reassign import files
+from pk.cli.nouns.reassign.run import restore_order
+from pk.cli.nouns.reassign.view import STATUS, LiveView, on_stderr, status_row
+from pk.cli.output.formats import Column, Document, Listing, Section
+from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.failures import error_name, phrase
+from pk.cli.terminal.signals import listen_for_interrupts
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+
+_TIDY_S = 2.0
+
+_THROTTLES = (
+    Column("resource"),
+    Column("name", whole=True),
+    Column("value"),
+)
+
+
+def throttle_rows(present: Present) -> list[dict[str, Any]]:
+    """A row for each throttle config that is set."""
+    rows = [
+        {"resource": f"broker {b}", "name": key, "value": value}
+        for b, keys in sorted(present.rates.items())
+        for key, value in sorted(keys.items())
+    ]
+    return rows + [
+        {"resource": f"topic {topic}", "name": key, "value": ",".join(entries)}
+        for topic, keys in sorted(present.replicas.items())
+        for key, entries in sorted(keys.items())
+    ]
+
+
+async def _throttles(admin: Admin, live: Live) -> Present:
+    return await read_throttles(admin, live.state.racks, {tp.topic for tp in live.partitions})
+
+
+def slowest(present: Present) -> int | None:
+    """The lowest rate that is set on any broker."""
+    rates = [int(v) for keys in present.rates.values() for v in keys.values() if v.isdecimal()]
+    return min(rates, default=None)
+
+
+async def status(context: Context) -> int | None:
+    """`pk reassign status`."""
+    admin = await context.admin()
+    live = await load(context, admin, sizes=False, without_controller=not context.args.watch)
+    present = await _throttles(admin, live)
+    for what, error in present.unread.items():
+        context.failed(error, what)
+    if context.args.watch:
+        assert context.session is not None
+        return await _watch(context, context.session.thorough(admin), live, present)
+    tracker = Tracker()
+    if live.unknown is not None:
+        _show(context, tracker, live, present)
+        return None
+    tracker.see(await look(admin, None), time.monotonic())
+    _show(context, tracker, live, present)
+    return None
+
+
+def _show(context: Context, tracker: Tracker, live: Live, present: Present) -> None:
+    listing = Listing(STATUS, [status_row(row) for row in tracker.rows])
+    throttles = throttle_rows(present)
+    orphaned = present.any and not live.running and live.unknown is None
+    data = {
+        "reassignments": list(listing.rows),
+        "throttles": throttles,
+        "throttles_orphaned": orphaned,
+    }
+    sections = [Section("", listing)] if tracker.rows else []
+    if throttles:
+        sections.append(Section("Throttles:", Listing(_THROTTLES, throttles)))
+    if sections or context.look.format not in ("table", "wide"):
+        context.show_document(Document([data], sections, listing))
+    if live.unknown is not None:
+        context.failed(live.unknown, "what is being moved")
+    elif tracker.rows:
+        context.say(f"{sentence(tracker.whole, slowest(present))}.")
+    else:
+        context.say("Nothing is being reassigned.")
+    if orphaned:
+        tell_orphans(context, present, live.cluster_id)
+    elif live.running and _left(live.cluster_id):
+        context.say("`pk reassign apply --resume` goes on watching what was started here.")
+
+
+def _left(cluster_id: str | None) -> list[files.Rollback]:
+    """The reassignments started here whose end nobody has seen."""
+    return [r for r in files.rollbacks(cluster_id) if r.finished is None or r.throttled.any]
+
+
+def tell_orphans(context: Context, present: Present, cluster_id: str | None) -> None:
+    """Says that throttles are set although nothing moves, and what removes them."""
+    ours = any(r.throttled.any for r in _left(cluster_id))
+    whose = "left behind by a reassignment from here" if ours else "set although nothing moves"
+    context.say(
+        f"Throttles are {whose}, on {describe(everything(present, ()))}: replicas that fall behind "
+        "catch up at that rate. `pk reassign throttle --remove` takes them away."
+    )
+
+
+async def _watch(context: Context, admin: Admin, live: Live, present: Present) -> int | None:
+    """Shows what moves until nothing does."""
+    tracker = Tracker()
+
+    async def follow() -> None:
+        with LiveView(context, slowest(present)) as view:
+            while True:
+                seen = await look(admin, None, before=tracker.unfinished)
+                tracker.see(seen, time.monotonic())
+                if not seen.running:
+                    return
+                view.update(tracker)
+                await trio.sleep(context.args.watch)
+
+    with listen_for_interrupts() as interrupts:
+        if await interrupts.or_until(follow):
+            return Exit.INTERRUPTED
+    now = await load(context, admin, sizes=False)
+    present = await _throttles(admin, now)
+    if present.any and _left(now.cluster_id):
+        await trio.sleep(_TIDY_S)  # whoever watches it too is just about to tidy up
+        present = await _throttles(admin, now)
+    _show(context, Tracker(), now, present)
+    return None
+
+
+async def throttle(context: Context) -> None:
+    """`pk reassign throttle`."""
+    args = context.args
+    if args.remove and args.rate is not None:
+        raise Unusable("Give a rate, or --remove; not both.")
+    rate = None if args.rate is None else files.parse_rate(args.rate, "RATE")
+    admin = await context.admin()
+    shows = rate is None and not args.remove
+    if shows:
+        admin = Admin(admin.cluster, admin.config)
+    live = await load(context, admin, sizes=False, without_controller=shows)
+    present = await _throttles(admin, live)
+    for what, error in present.unread.items():
+        context.failed(error, what)
+    if shows:
+        if not present.any:
+            context.show_nothing(_THROTTLES)
+            context.say("No throttle is set.")
+            return
+        context.show(Listing(_THROTTLES, throttle_rows(present)))
+        if live.unknown is not None:
+            context.say("Whether anything moves is not known: the controller does not answer.")
+        elif not live.running:
+            tell_orphans(context, present, live.cluster_id)
+        return
+    if args.remove:
+        await _remove(context, admin, live, present)
+    else:
+        assert rate is not None
+        await _change(context, admin, live, present, rate)
+
+
+async def _remove(context: Context, admin: Admin, live: Live, present: Present) -> None:
+    if not present.any:
+        context.show_nothing(_THROTTLES)
+        context.say("No throttle is set.")
+        _forget(live.cluster_id)
+        return
+    ours = [r.throttled for r in files.rollbacks(live.cluster_id) if r.throttled.any]
+    undo = everything(present, ours)
+    if not context.args.yes:
+        on_stderr(context, Listing(_THROTTLES, throttle_rows(present)))
+    if live.running:
+        moving = count(len(live.running), "partition")
+        context.say(f"Beware: {moving} still moving, from then on at full speed.")
+    if not await _agreed(context, f"Remove the throttles of {describe(undo)}?"):
+        _tell_programs(context, throttle_rows(present))
+        return
+    failed = await remove_throttles(admin, undo)
+    _tell(context, failed)
+    if not failed:
+        _forget(live.cluster_id)
+        context.show_nothing(_THROTTLES)
+        context.say(f"Removed from {describe(undo)}.")
+
+
+def _tell_programs(context: Context, rows: list[dict[str, Any]]) -> None:
+    """Shows the throttles that there are, or would be, to programs; people are told in words."""
+    if context.look.format not in ("table", "wide"):
+        context.show(Listing(_THROTTLES, rows))
+
+
+def _forget(cluster_id: str | None) -> None:
+    """No rollback file is to name a throttle that is gone."""
+    for rollback in files.rollbacks(cluster_id):
+        if rollback.throttled.any:
+            files.write(rollback._replace(throttled=files.Throttled()))
+
+
+async def _agreed(context: Context, question: str) -> bool:
+    if context.args.dry_run:
+        context.say("Nothing was changed.")
+        return False
+    await context.agree(
+        f"On {context.settings.cluster_name}: {question}", name=context.settings.bootstrap
+    )
+    return True
+
+
+def _tell(context: Context, failed: Mapping[str, Exception]) -> None:
+    for what, error in failed.items():
+        context.failed(error, what)
+
+
+async def _change(context: Context, admin: Admin, live: Live, present: Present, rate: int) -> None:
+    """Another rate for what is throttled, or a first one for what moves."""
+    if not present.rates and not live.running:
+        raise CommandError("Nothing moves and nothing is throttled; apply takes --throttle.")
+    moves = [
+        (
+            tp,
+            tuple(b for b in live.partitions[tp].replicas if b not in move.adding_replicas),
+            move.adding_replicas,
+        )
+        for tp, move in live.running.items()
+    ]
+    wanted = throttles_for(moves, rate, live.state.racks, present)
+    brokers = sorted({*wanted.brokers, *present.rates})
+    rows = [
+        {
+            "resource": f"broker {b}",
+            "name": key,
+            "value": f"{present.rates.get(b, {}).get(key, '(none)')} → {rate}",
+        }
+        for b in brokers
+        for key in RATES
+    ]
+    if not context.args.yes:
+        on_stderr(context, Listing(_THROTTLES, rows))
+    then = [{**row, "value": str(rate)} for row in rows]
+    if not await _agreed(context, f"Set {files.show_rate(rate)}?"):
+        _tell_programs(context, then)
+        return
+    failed: dict[str, Exception] = {}
+    with trio.CancelScope(shield=True):
+        _note(live, wanted, rate)
+        failed |= await set_throttles(admin, wanted) if wanted.any else {}
+        failed |= await set_rates(admin, [b for b in brokers if b not in wanted.brokers], rate)
+    _tell(context, failed)
+    if not failed:
+        _tell_programs(context, then)
+        what = "broker" if len(brokers) == 1 else "brokers"
+        context.say(f"{files.show_rate(rate)} on {what} {join([str(b) for b in brokers])}.")
+
+
+def _note(live: Live, wanted: files.Throttled, rate: int) -> None:
+    """Writes what is about to be set into the rollback file of what moves; into a new one where there is none of ours."""
+    from pk.cli.positions.resolve import now_ms
+
+    for rollback in files.rollbacks(live.cluster_id):
+        if rollback.finished is None:
+            old = rollback.throttled
+            topics = {
+                topic: {
+                    key: tuple(
+                        dict.fromkeys(
+                            (
+                                *old.topics.get(topic, {}).get(key, ()),
+                                *wanted.topics.get(topic, {}).get(key, ()),
+                            )
+                        )
+                    )
+                    for key in {*old.topics.get(topic, {}), *wanted.topics.get(topic, {})}
+                }
+                for topic in {*old.topics, *wanted.topics}
+            }
+            # What stood there before the first of our rates is what comes back.
+            brokers = {**wanted.brokers, **old.brokers}
+            files.write(rollback._replace(throttled=files.Throttled(rate, brokers, topics)))
+            return
+    if not wanted.any:
+        return
+    stamp = now_ms()
+    before = {
+        tp: tuple(b for b in move.replicas if b not in move.adding_replicas)
+        for tp, move in live.running.items()
+    }
+    after = {tp: settled(move.replicas, move) for tp, move in live.running.items()}
+    files.write(
+        files.Rollback(files.new_path(stamp), live.cluster_id, stamp, before, after, wanted)
+    )
+
+
+_CANCELLED = (
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("replicas"),
+    Column("adding", title="GIVES UP"),
+    Column("result"),
+    Column("error", wide=True),
+)
+
+
+async def cancel(context: Context) -> None:
+    """`pk reassign cancel`."""
+    args = context.args
+    if bool(args.partition) == bool(args.all):
+        raise Unusable("Name what to take back, as orders or orders/0, or say --all.")
+    admin = await context.admin()
+    live = await load(context, admin, sizes=False)
+    wanted = _named(args.partition, live) if args.partition else sorted(live.running)
+    if not wanted:
+        context.show_nothing(_CANCELLED)
+        context.say("Nothing is being reassigned.")
+        present = await _throttles(admin, live)
+        if present.any:
+            tell_orphans(context, present, live.cluster_id)
+        return
+    rows = [_cancel_row(tp, live) for tp in wanted]
+    if args.dry_run:
+        for row in rows:
+            row["result"] = "would be cancelled"
+        context.show(Listing(_CANCELLED, rows))
+        return
+    if not args.yes:
+        columns = [c for c in _CANCELLED if c.key not in ("result", "error")]
+        on_stderr(context, Listing(columns, rows))
+    context.say(
+        f"What was copied for {count(len(wanted), 'partition')} is thrown away; each stays where it was."
+    )
+    await context.agree(
+        f"Cancel this on {context.settings.cluster_name}?", name=context.settings.bootstrap
+    )
+    with trio.CancelScope(shield=True):
+        answers = await admin.alter_reassignments(dict.fromkeys(wanted))
+        done = []
+        for tp, row in zip(wanted, rows, strict=True):
+            error = answers.get(tp)
+            row["result"] = "cancelled" if error is None else phrase(error)
+            if error is None:
+                done.append(tp)
+            else:
+                context.failed(error, place_name(tp))
+                row["error"] = error_name(error)
+        await _after_cancel(context, admin, live, done)
+    context.show(Listing(_CANCELLED, rows))
+
+
+def _cancel_row(tp: TopicPartition, live: Live) -> dict[str, Any]:
+    move = live.running[tp]
+    return {
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "replicas": [b for b in move.replicas if b not in move.adding_replicas],
+        "adding": list(move.adding_replicas),
+        "result": None,
+        "error": None,
+    }
+
+
+def _named(words: Iterable[str], live: Live) -> list[TopicPartition]:
+    """The moving partitions that `orders` or `orders/0` means. Raises CommandError where one does not move."""
+    found = []
+    for word in words:
+        if "/" in word or ":" in word:
+            tp = files.parse_partition(word, "PARTITION")
+            meant = [tp] if tp in live.running else []
+        else:
+            meant = [tp for tp in sorted(live.running) if tp.topic == word]
+        if not meant:
+            raise CommandError(
+                f"{word} is not being reassigned; `pk reassign status` shows what is."
+            )
+        found += meant
+    return list(dict.fromkeys(found))
+
+
+async def _after_cancel(
+    context: Context, admin: Admin, live: Live, done: list[TopicPartition]
+) -> None:
+    """Gives the old order back, and takes our throttles away when nothing of ours moves any more."""
+    left = _left(live.cluster_id)
+    before = {tp: r.before[tp] for r in reversed(left) for tp in done if tp in r.before}
+    await restore_order(admin, before, live.running)
+    running = await admin.list_reassignments()
+    for rollback in left:
+        if any(tp in running for tp in rollback.after):
+            continue
+        failed = await remove_throttles(admin, rollback.throttled)
+        _tell(context, failed)
+        if not failed:
+            files.write(rollback._replace(throttled=files.Throttled(), finished="cancelled"))
+            if rollback.throttled.any:
+                context.say(f"The throttle of {describe(rollback.throttled)} is removed.")
+    if not running and not left:
+        present = await _throttles(admin, live)
+        if present.any:
+            tell_orphans(context, present, live.cluster_id)

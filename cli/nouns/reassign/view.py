@@ -1,0 +1,255 @@
+"""How `pk reassign` looks: the plan's tables, and the live view of what moves."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from pk.cli.cluster.reassignment_progress import Row, Tracker, first_lines, sentence
+from pk.cli.cluster.topics import say_table
+from pk.cli.nouns.reassign.files import show_rate
+from pk.cli.nouns.reassign.plan import BrokerChange, Change
+from pk.cli.output.formats import Column, Listing, show_bytes
+from pk.cli.positions.times import show_span
+from pk.cli.runtime.context import Context, place_name
+from pk.cli.terminal.escapes import escaped
+from pk.cli.terminal.suspend import cursor_back
+
+_LINE_S = 10.0
+"""How often a line is written where there is no terminal to draw on."""
+
+
+def _ids(brokers: Sequence[int] | None) -> str:
+    return ",".join(map(str, brokers)) if brokers else "-"
+
+
+def _pair(pair: Sequence[Any]) -> str:
+    before, after = pair
+    return f"{before}" if before == after else f"{before} → {after}"
+
+
+def _bytes_pair(pair: Sequence[int]) -> str:
+    before, after = map(show_bytes, pair)
+    return before if before == after else f"{before} → {after}"
+
+
+_PLAN = (
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("before", show=_ids, title="NOW"),
+    Column("after", show=_ids, title="THEN"),
+    Column("change"),
+    Column("leader", title="LEADER"),
+    Column("bytes", show=show_bytes, right=True),
+)
+_BROKERS = (
+    Column("broker", right=True),
+    Column("rack"),
+    Column("replicas", show=_pair, right=True),
+    Column("leaders", show=_pair, right=True),
+    Column("bytes", show=_bytes_pair, right=True),
+    Column("bytes_in", show=show_bytes, right=True, title="IN"),
+    Column("bytes_out", show=show_bytes, right=True, title="OUT"),
+)
+STATUS = (
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("replicas", show=_ids),
+    Column("adding", show=_ids),
+    Column("removing", show=_ids),
+    Column("copied", show=show_bytes, right=True),
+    Column("total", show=show_bytes, right=True, title="OF"),
+    Column("percent", show=lambda p: "-" if p is None else f"{p:.0f} %", right=True, title="%"),
+    Column("note"),
+)
+
+
+def plan_rows(changes: Iterable[Change]) -> list[dict[str, Any]]:
+    """A row for each partition of a plan."""
+    return [
+        {
+            "topic": c.tp.topic,
+            "partition": c.tp.partition,
+            "before": list(c.before),
+            "after": list(c.after),
+            "change": " ".join([f"+{b}" for b in c.adding] + [f"-{b}" for b in c.removing])
+            or "order",
+            "leader": f"{c.before[0]} → {c.after[0]}" if c.moves_leader and c.before else None,
+            "bytes": c.bytes,
+        }
+        for c in changes
+    ]
+
+
+def plan_listing(changes: Iterable[Change]) -> Listing:
+    return Listing(_PLAN, plan_rows(changes))
+
+
+def broker_listing(brokers: Iterable[BrokerChange]) -> Listing:
+    return Listing(
+        _BROKERS,
+        [
+            {
+                "broker": b.broker,
+                "rack": b.rack,
+                "replicas": list(b.replicas),
+                "leaders": list(b.leaders),
+                "bytes": list(b.bytes),
+                "bytes_in": b.bytes_in,
+                "bytes_out": b.bytes_out,
+            }
+            for b in brokers
+        ],
+    )
+
+
+def on_stderr(
+    context: Context, listing: Listing, limit: int | None = None, whole: str = ""
+) -> None:
+    """Shows a listing with a question, set off by a blank line; `whole` is what shows the rows beyond `limit`."""
+    rows = list(listing.rows)
+    say_table(context, listing._replace(rows=rows[:limit]))
+    if limit is not None and len(rows) > limit:
+        context.say(f"… and {len(rows) - limit} more ({whole} shows all).")
+    context.say()
+
+
+def status_row(row: Row) -> dict[str, Any]:
+    """A row of `pk reassign status`."""
+    part = row.part
+    return {
+        "topic": row.tp.topic,
+        "partition": row.tp.partition,
+        "replicas": [b for b in row.replicas if b not in row.adding],
+        "adding": list(row.adding),
+        "removing": list(row.removing),
+        "copied": row.copied,
+        "total": row.total,
+        "percent": None if part is None else round(part * 100, 1),
+        "note": f"stalled {show_span(row.stalled_s * 1000)}" if row.stalled_s else None,
+    }
+
+
+class LiveView:
+    """Draws how far it is: a table that stays in place on a terminal, a line every so often elsewhere."""
+
+    def __init__(self, context: Context, rate: int | None) -> None:
+        self._context = context
+        self._rate = rate
+        self._live: Any = None
+        self._held = cursor_back(context.streams.err)
+        self._told = float("-inf")
+        self._done = -1
+        self.note = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Takes the table away, so that something may be asked or told."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+            self._held.close()
+
+    def tell_rate(self, rate: int, why: str) -> None:
+        """The throttle is another from now on."""
+        if rate != self._rate:
+            verb = "raised" if self._rate is None or rate > self._rate else "lowered"
+            self._rate = rate
+            if not self._context.streams.err_colour:
+                self._context.say(f"Throttle {verb} to {show_rate(rate)}: {why}.")
+
+    def update(self, tracker: Tracker) -> None:
+        """Shows the latest look; the note alone while there is none."""
+        if self._context.streams.err_colour:
+            if self._live is None:
+                self._live = self._start()
+            self._live.update(self._table(tracker), refresh=True)
+            return
+        whole = tracker.whole_or_none
+        done = 0 if whole is None else whole.done + whole.cancelled
+        now = time.monotonic()
+        if done != self._done or now - self._told >= _LINE_S:
+            self._done, self._told = done, now
+            progress = "" if whole is None else sentence(whole, self._rate)
+            self._context.say(" ".join(filter(None, (progress, self.note))))
+
+    def _start(self) -> Any:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._context.streams.err, force_terminal=True)
+        live = Live(console=console, auto_refresh=False, transient=True)
+        live.start()
+        self._held.open()
+        return live
+
+    def _table(self, tracker: Tracker) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        note = [Text(escaped(self.note), style="yellow")] if self.note else []
+        whole = tracker.whole_or_none
+        if whole is None:
+            return Group(*note)
+        height = max(self._live.console.size.height - 6, 3)
+        rows = first_lines(tracker.rows, height)
+        table = Table.grid(padding=(0, 2))
+        for _ in range(3):
+            table.add_column(no_wrap=True)
+        table.add_column(justify="right", no_wrap=True)
+        table.add_column(no_wrap=True)
+        for row in rows:
+            part = row.part
+            change = " ".join([f"+{b}" for b in row.adding] + [f"-{b}" for b in row.removing])
+            bar = ProgressBar(total=1.0, completed=part or 0.0, width=20)
+            stalled = f"stalled {show_span(row.stalled_s * 1000)}" if row.stalled_s else ""
+            table.add_row(
+                Text(place_name(row.tp)),
+                Text(change, style="dim"),
+                bar,
+                "-" if part is None else f"{part:.0%}",
+                Text(stalled or show_bytes(row.total), style="yellow" if stalled else "dim"),
+            )
+        left = whole.left - len(rows)
+        more = [Text(f"… and {left} more", style="dim")] if left > 0 else []
+        foot = Text(sentence(whole, self._rate), style="bold")
+        return Group(table, *more, foot, *note)
+
+
+def result_rows(
+    changes: Iterable[Change], results: Mapping[Any, str], errors: Mapping[Any, str]
+) -> list[dict[str, Any]]:
+    """A row for each partition of what became of it."""
+    return [
+        {
+            "topic": c.tp.topic,
+            "partition": c.tp.partition,
+            "before": list(c.before),
+            "after": list(c.after),
+            "result": results.get(c.tp, ""),
+            "error": errors.get(c.tp),
+        }
+        for c in changes
+    ]
+
+
+RESULT = (
+    Column("topic"),
+    Column("partition", right=True, title="PART"),
+    Column("before", show=_ids, title="FROM"),
+    Column("after", show=_ids, title="TO"),
+    Column("result"),
+    Column("error", wide=True),
+)

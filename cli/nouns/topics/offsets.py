@@ -1,0 +1,127 @@
+"""`pk topics offsets`: where partitions begin and end, and where a position or a time of Apache's tool lies in them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pk.cli.cluster.topics import check_partitions, describe_topics, partition_numbers
+from pk.cli.output.formats import Column, Listing
+from pk.cli.positions.grammar import Positions
+from pk.cli.positions.lookup import check_group, lacks_commit, places_of
+from pk.cli.positions.resolve import Place, bounds_of, positions_option
+from pk.cli.runtime.context import Context, place_name
+from pk.cli.runtime.exits import Unusable
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+
+_OFFSETS = (
+    Column("topic"),
+    Column("partition", right=True),
+    Column("start", right=True),
+    Column("end", right=True),
+    Column("records", right=True),
+    Column("begin", right=True),
+    Column("until", right=True),
+    Column("leader_epoch", wide=True, right=True),
+)
+
+_TIMES: Final = {
+    "latest": r.LATEST,
+    "earliest": r.EARLIEST,
+    "max-timestamp": r.MAX_TIMESTAMP,
+    "earliest-local": r.EARLIEST_LOCAL,
+    "latest-tiered": r.LATEST_TIERED,
+    "earliest-pending-upload": r.EARLIEST_PENDING_UPLOAD,
+}
+"""What `--time` of kafka-get-offsets knows beside milliseconds, with the timestamp that asks a broker for it."""
+
+Found = tuple[int | None, int | None] | Exception
+"""The offsets where a range begins and ends; None for what there is not."""
+
+
+def _time(text: str) -> int:
+    """The timestamp that a broker is asked for. Raises Unusable."""
+    special = _TIMES.get(text.lower())
+    if special is not None:
+        return special
+    if re.fullmatch(r"-[1-6]|[0-9]{1,18}", text):
+        return int(text)
+    raise Unusable(
+        f"--time is as in kafka-get-offsets: milliseconds since 1970, {', '.join(_TIMES)}, or -1 to -6; "
+        f"not {text!r}. -o takes every position, such as @-1h."
+    )
+
+
+async def offsets(context: Context) -> None:
+    """`pk topics offsets`."""
+    args = context.args
+    if args.offset is not None and args.time is not None:
+        raise Unusable("-o and --time both name a position; say one.")
+    positions = positions_option(args.offset, "-o") if args.offset is not None else None
+    check_group(context, positions)
+    moment = _time(args.time) if args.time is not None else None
+    numbers = partition_numbers(args.partitions, "-p")
+    admin = await context.admin()
+    wanted: list[TopicPartition] = []
+    for topic in await describe_topics(context, admin, args.topic):
+        every = [p.partition for p in topic.partitions]
+        wanted += check_partitions(topic, numbers or every)
+    isolation = r.IsolationLevel[args.isolation_level.upper()]
+    starts, ends = await bounds_of(admin, wanted, isolation)
+    answered = [tp for tp in wanted if isinstance(ends[tp], r.ListedOffset)]
+    found: Mapping[TopicPartition, Found] = {}
+    if positions is not None:
+        found = await _of_positions(context, admin, positions, answered, isolation)
+    elif moment is not None:
+        found = await _of_time(admin, moment, answered, isolation)
+    rows: list[dict[str, Any]] = []
+    for tp in wanted:
+        start, end, also = starts[tp], ends[tp], found.get(tp)
+        error = next((a for a in (start, end, also) if isinstance(a, Exception)), None)
+        if error is not None:
+            context.failed(error, place_name(tp))
+            continue
+        assert isinstance(start, r.ListedOffset) and isinstance(end, r.ListedOffset)
+        row: dict[str, Any] = {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "start": start.offset,
+            "end": end.offset,
+            "records": end.offset - start.offset,
+            "leader_epoch": end.leader_epoch,
+        }
+        if isinstance(also, tuple):
+            row |= {"begin": also[0], "until": also[1]}
+        rows.append(row)
+    asked = positions is not None or moment is not None
+    columns = [c for c in _OFFSETS if asked or c.key not in ("begin", "until")]
+    context.show(Listing(columns, rows))
+
+
+async def _of_positions(
+    context: Context,
+    admin: Admin,
+    positions: Positions,
+    wanted: Sequence[TopicPartition],
+    isolation: r.IsolationLevel,
+) -> dict[TopicPartition, Found]:
+    places = await places_of(context, admin, positions, wanted, isolation)
+    return {tp: _ends(place) for tp, place in places.items()}
+
+
+def _ends(place: Place | Exception) -> Found:
+    if isinstance(place, Exception):
+        return place
+    return None if lacks_commit(place) else place.begin, place.end
+
+
+async def _of_time(
+    admin: Admin, moment: int, wanted: Sequence[TopicPartition], isolation: r.IsolationLevel
+) -> dict[TopicPartition, Found]:
+    """The offsets that the brokers name for a timestamp; None where there is none, as after the last record."""
+    answers = await admin.list_offsets(dict.fromkeys(wanted, moment), isolation=isolation)
+    return {
+        tp: a if isinstance(a, Exception) else (a.offset if a.offset >= 0 else None, None)
+        for tp, a in answers.items()
+    }

@@ -1,0 +1,232 @@
+"""`pk topics trim`, and what is said before records are lost for good: how many, whose, and that nothing brings them back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from pk.cli.cluster.topics import (
+    check_partitions,
+    existing_topics,
+    partition_numbers,
+    topic_partitions,
+)
+from pk.cli.output.formats import Column, Listing
+from pk.cli.positions.lookup import check_group, lacks_commit, places_of
+from pk.cli.positions.resolve import Place, bounds_of, now_ms, positions_option, resolve
+from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.runtime.exits import Unusable
+from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.core.errors import KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+_READERS_S = 3.0
+"""How long may be spent on finding the groups that read what is about to go."""
+_GROUPS_MAX = 500
+_SHOWN = 20
+
+_TRIM = (
+    Column("topic"),
+    Column("partition", right=True),
+    Column("start", right=True),
+    Column("target", right=True, title="TO"),
+    Column("end", right=True),
+    Column("records", right=True, title="LOST"),
+    Column("note"),
+    Column("result"),
+    Column("error", wide=True),
+)
+
+
+async def records_in(admin: Admin, partitions: Iterable[TopicPartition]) -> int | None:
+    """How many offsets there are in partitions; None where not all of their leaders answer."""
+    wanted = list(partitions)
+    starts, ends = await bounds_of(admin, wanted)
+    total = 0
+    for tp in wanted:
+        start, end = starts[tp], ends[tp]
+        if isinstance(start, Exception) or isinstance(end, Exception):
+            return None
+        total += end.offset - start.offset
+    return total
+
+
+async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
+    """The groups that have commits in any of the topics, as far as it is found out in a moment."""
+    wanted, found = set(topics), []
+    with trio.move_on_after(_READERS_S), suppress(KafkaError, ClientError):
+        listed = await admin.list_groups()
+        names = [g.group_id for g in listed.groups][:_GROUPS_MAX]
+        for name, offsets in (await admin.list_groups_offsets(names)).items():
+            if not isinstance(offsets, Exception) and any(tp.topic in wanted for tp in offsets):
+                found.append(name)
+    return sorted(found)
+
+
+async def tell_readers(context: Context, admin: Admin, topics: Iterable[str]) -> None:
+    """Says which groups read topics that are about to lose records, where somebody is asked."""
+    if context.args.yes:
+        return
+    readers = await readers_of(admin, topics)
+    if readers:
+        one = len(readers) == 1
+        context.say(
+            f"{'Group' if one else 'Groups'} {join(readers)} {'has' if one else 'have'} commits there; "
+            "`pk groups lag` shows how far each has read."
+        )
+
+
+def lost_records(records: int | None) -> str:
+    """`up to 1,204 records`: an offset may be a transaction's marker, or compacted away."""
+    if records is None:
+        return "all its records"
+    return f"up to {count(records, 'record')}" if records else "no record"
+
+
+async def trim(context: Context) -> None:
+    """`pk topics trim`."""
+    admin = await context.admin()
+    places = await _places(context, admin)
+    rows = [_row(context, tp, place) for tp, place in places.items()]
+    todo = {row["tp"]: row["target"] for row in rows if row["records"]}
+    losing = [row for row in rows if row["records"]]
+    if losing:
+        if not context.args.dry_run:
+            _tell_places(context, losing)
+        await _tell_loss(context, admin, losing)
+    if todo and not context.args.dry_run:
+        topics = list(dict.fromkeys(row["topic"] for row in losing))
+        await context.agree(
+            f"Trim on {context.settings.cluster_name}?",
+            name=topics[0] if len(topics) == 1 else context.settings.bootstrap,
+        )
+        answers = await admin.delete_records(todo)
+        for row in rows:
+            answer = answers.get(row["tp"])
+            if isinstance(answer, Exception):
+                context.fail(answer)
+                row["result"] = phrase(answer)
+                row["error"] = error_name(answer)
+            elif answer is not None:
+                row["start"], row["result"] = answer, "trimmed"
+    for row in rows:
+        del row["tp"]
+    context.show(Listing(_TRIM, rows))
+    if context.failures:
+        context.say(sentence(context.failures[0]))
+    elif not todo:
+        context.say("Nothing lies below that; nothing was changed.")
+
+
+async def _places(context: Context, admin: Admin) -> Mapping[TopicPartition, Place | Exception]:
+    """Where each partition is to begin. Raises Unusable and CommandError."""
+    args = context.args
+    if args.offset_json_file is not None:
+        if args.topic or args.offset is not None or args.partitions or args.group:
+            raise Unusable("The file says which partitions and offsets; nothing goes with it.")
+        return await _from_json(context, admin, args.offset_json_file)
+    if not args.topic:
+        raise Unusable("Name a topic, and with -o where it is to begin.")
+    if args.offset is None:
+        raise Unusable(
+            "Say with -o where what is kept begins: an offset, -N, @TIME, or end for nothing."
+        )
+    positions = positions_option(args.offset, "-o")
+    check_group(context, positions)
+    if any(asked.end is not None for asked in positions.ranges):
+        raise Unusable("-o wants one position, not a range: everything before it is deleted.")
+    numbers = partition_numbers(args.partitions, "-p")
+    wanted: list[TopicPartition] = []
+    for word in args.topic:
+        name, own = topic_partitions(word)
+        (topic,) = await existing_topics(context, admin, [name])
+        wanted += check_partitions(topic, own or numbers or [p.partition for p in topic.partitions])
+    places = await places_of(context, admin, positions, wanted)
+    return {tp: _kept_without_commit(place) for tp, place in places.items()}
+
+
+def _kept_without_commit(place: Place | Exception) -> Place | Exception:
+    """What a group has not committed anything of, it may not have read: nothing of it is trimmed."""
+    if isinstance(place, Exception) or not lacks_commit(place):
+        return place
+    return place._replace(begin=place.start, note="no commit: kept")
+
+
+def _json_offsets(path: str) -> dict[TopicPartition, int]:
+    """What Apache's file says: {"partitions": [{"topic": …, "partition": …, "offset": …}], "version": 1};
+    -1 is the end of the partition. Raises Unusable."""
+    import json
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            entries = json.load(file)["partitions"]
+        wanted = {
+            TopicPartition(e["topic"], int(e["partition"])): int(e["offset"]) for e in entries
+        }
+    except OSError as e:
+        raise Unusable(f"{path} cannot be read: {e.strerror}.") from None
+    except (ValueError, KeyError, TypeError) as e:
+        raise Unusable(f"{path} is not Apache's JSON of offsets ({e}).") from None
+    for tp, offset in wanted.items():
+        if offset < -1:
+            raise Unusable(
+                f"{path}: there is no offset {offset} ({place_name(tp)}); -1 is the end."
+            )
+    return wanted
+
+
+async def _from_json(
+    context: Context, admin: Admin, path: str
+) -> Mapping[TopicPartition, Place | Exception]:
+    wanted = _json_offsets(path)
+    for topic in await existing_topics(context, admin, {tp.topic for tp in wanted}):
+        check_partitions(topic, [tp.partition for tp in wanted if tp.topic == topic.name])
+    found: dict[TopicPartition, Place | Exception] = {}
+    for tp, offset in wanted.items():
+        positions = positions_option("end" if offset == -1 else str(offset), "offset")
+        found |= await resolve(admin, positions, [tp], now_ms())
+    return found
+
+
+def _row(context: Context, tp: TopicPartition, place: Place | Exception) -> dict[str, Any]:
+    row: dict[str, Any] = {"tp": tp, "topic": tp.topic, "partition": tp.partition}
+    if isinstance(place, Exception):
+        context.fail(place)
+        empty = dict.fromkeys(("start", "target", "end", "records", "note"))
+        return {**row, **empty, "result": phrase(place), "error": error_name(place)}
+    lost = max(place.begin - place.start, 0)
+    done = "would be trimmed" if context.args.dry_run else "trimmed"
+    return {
+        **row,
+        "start": place.start,
+        "target": place.begin,
+        "end": place.latest,
+        "records": lost,
+        "note": place.note or None,
+        "result": done if lost else "nothing to trim",
+        "error": None,
+    }
+
+
+def _tell_places(context: Context, rows: Sequence[dict[str, Any]]) -> None:
+    """Says where each partition is to begin."""
+    for row in rows[:_SHOWN]:
+        context.say(
+            f"{row['topic']}/{row['partition']}: {row['start']:,} → {row['target']:,} of {row['end']:,}"
+            + (f" ({row['note']})" if row["note"] else "")
+        )
+    if len(rows) > _SHOWN:
+        context.say(f"… and {count(len(rows) - _SHOWN, 'partition')} more (--dry-run shows all).")
+
+
+async def _tell_loss(context: Context, admin: Admin, rows: Sequence[dict[str, Any]]) -> None:
+    """Says what is lost, and who reads there."""
+    topics = list(dict.fromkeys(row["topic"] for row in rows))
+    lost = sum(row["records"] for row in rows)
+    context.say(
+        f"This deletes {lost_records(lost)} at the beginning of {join(topics)} for good: nothing brings them back."
+    )
+    await tell_readers(context, admin, topics)

@@ -1,0 +1,1 @@
+"""`pk undo` and `pk history`."""

@@ -1,0 +1,386 @@
+"""`pk wait`: returns once something holds, or with 124 when the time is up; what replaces the sleep loops of runbooks.
+
+Kafka has nothing that announces a topic, an ISR or an empty group, so it is asked again: soon at first, then once a second.
+What is still missing is told on standard error when it changes. A broker that does not answer is one more thing to wait
+for, and no failure; what no waiting will mend (no authorisation, a wrong option) is.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+import trio
+
+from pk.cli.cluster.groups import EMPTY_STATES, is_absent, member_name, offset_rows
+from pk.cli.cluster.topics import is_unknown
+from pk.cli.positions.times import duration_ms, show_span
+from pk.cli.runtime.context import Context, count, join, place_name
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.runtime.failures import sentence
+from pk.core.errors import KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError, ConfigError, NoBrokers
+
+_FIRST_S = 0.1
+_MOST_S = 1.0
+_GROWS = 1.5
+_ATTEMPT_MS = 2000
+"""How long one look may take: a broker that hangs is asked anew."""
+
+_TELL_S = 5.0
+"""Into a file or a pipe what is missing is told no more often than that."""
+
+_CONDITION = re.compile(r"(<=?|≤)?\s*(\d+)")
+
+Look = Callable[[], Awaitable[str | None]]
+"""What is still missing; None: it holds."""
+
+
+def _timeout_s(text: str) -> float:
+    try:
+        return float(text) if re.fullmatch(r"\d+(\.\d+)?", text) else duration_ms(text) / 1000
+    except ValueError as e:
+        raise Unusable(f"--timeout: {e}.") from None
+
+
+class _Teller:
+    """Tells on standard error what is still missing: a line that is written over on a terminal, else lines."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._over = context.streams.err_colour
+        self._last: str | None = None
+        self._at = float("-inf")
+
+    def tell(self, missing: str) -> None:
+        now = trio.current_time()
+        if missing == self._last or (not self._over and now - self._at < _TELL_S):
+            return
+        self._last, self._at = missing, now
+        text = f"Waiting: {missing}."
+        if self._over:
+            self._context.whisper(text)
+        else:
+            self._context.say(text)
+
+
+def _impatient(context: Context) -> None:
+    """Lets a single look take little time, unless the command line says otherwise."""
+    settings = context.settings
+    given = {"default.api.timeout.ms": str(_ATTEMPT_MS), **settings.given}
+    context.use(settings._replace(given=given))
+
+
+async def _until(context: Context, look: Look, done: str) -> None:
+    """Returns when `look` finds nothing missing. Raises CommandError (124) when the time is up."""
+    timeout_s = _timeout_s(context.args.timeout)
+    began = trio.current_time()
+    deadline = began + timeout_s
+    pause_s = _FIRST_S
+    missing: str | None = "no answer yet"
+    teller = _Teller(context)
+    try:
+        while True:
+            # With --timeout 0 there is one look, which may take its time.
+            with trio.move_on_at(deadline if timeout_s else float("inf")):
+                missing = await _attempt(look)
+            now = trio.current_time()
+            if missing is None or now >= deadline:
+                break
+            teller.tell(missing)
+            await trio.sleep(min(pause_s, deadline - now))
+            pause_s = min(pause_s * _GROWS, _MOST_S)
+    finally:
+        context.hush()
+    span = show_span((trio.current_time() - began) * 1000)
+    if missing is not None:
+        when = f"Not within {span}" if timeout_s else "Not now"
+        raise CommandError(f"{when}: {missing}.", Exit.TIMED_OUT)
+    context.say(f"{done}, after {span}.")
+
+
+async def _attempt(look: Look) -> str | None:
+    """What is missing; a cluster that cannot be asked for now is missing, too."""
+    try:
+        return await look()
+    except ConfigError:
+        raise
+    except NoBrokers as error:
+        tried = "; ".join(f"{f.address}: {f.reason}" for f in error.failures)
+        return f"no broker answers ({tried})" if tried else "no broker answers"
+    except ClientError as error:
+        return sentence(error).rstrip(".")
+    except KafkaError as error:
+        if not error.retriable:
+            raise
+        return sentence(error).rstrip(".")
+
+
+def _some(items: Sequence[str]) -> str:
+    return join(items, 3)
+
+
+# A topic.
+
+
+async def topic(context: Context) -> None:
+    """`pk wait topic`."""
+    args = context.args
+    if args.gone and args.partitions is not None:
+        raise Unusable("--gone waits for no partitions.")
+    _impatient(context)
+    admin = await context.admin()
+    names = list(dict.fromkeys(args.topic))
+    look = _gone if args.gone else _there
+    done = f"{join(names)} {'is' if len(names) == 1 else 'are'} {'gone' if args.gone else 'there'}"
+    await _until(context, lambda: look(admin, names, args.partitions or 1), done)
+
+
+async def _there(admin: Admin, names: Sequence[str], partitions: int) -> str | None:
+    answers = await admin.describe_topics(names)
+    missing = []
+    for name in names:
+        answer = answers[name]
+        if is_unknown(answer):
+            missing.append(f"there is no topic {name} yet")
+        elif isinstance(answer, Exception):
+            raise answer
+        elif len(answer.partitions) < partitions:
+            missing.append(f"{name} has {len(answer.partitions)} of {partitions} partitions")
+        elif headless := [p for p in answer.partitions if p.leader_id < 0]:
+            missing.append(
+                f"{name} has no leader for {len(headless)} of {len(answer.partitions)} partitions"
+            )
+    return _some(missing) if missing else None
+
+
+async def _gone(admin: Admin, names: Sequence[str], _: int) -> str | None:
+    listed = {t.name for t in await admin.list_topics()}
+    left = [name for name in names if name in listed]
+    return f"{_some(left)} {'is' if len(left) == 1 else 'are'} still there" if left else None
+
+
+# In-sync replicas.
+
+
+async def isr(context: Context) -> None:
+    """`pk wait isr`."""
+    args = context.args
+    if args.all and args.topic:
+        raise Unusable("Name topics, or say --all; not both.")
+    _impatient(context)
+    admin = await context.admin()
+    names = list(dict.fromkeys(args.topic)) or None
+    what = join(names) if names else "every topic"
+    await _until(context, lambda: _out_of_sync(admin, names), f"Every replica of {what} is in sync")
+
+
+async def _out_of_sync(admin: Admin, names: Sequence[str] | None) -> str | None:
+    answers = await admin.describe_topics(names)
+    total, missing = 0, []
+    for name, answer in sorted(answers.items()):
+        if is_unknown(answer):
+            if names is None:  # deleted a moment ago
+                continue
+            return f"there is no topic {name} yet"
+        if isinstance(answer, Exception):
+            raise answer
+        total += len(answer.partitions)
+        for p in answer.partitions:
+            if p.leader_id < 0:
+                missing.append(f"{name}/{p.partition} (no leader)")
+            elif p.under_replicated:
+                missing.append(f"{name}/{p.partition} ({len(p.isr)} of {len(p.replicas)} in sync)")
+    if not missing:
+        return None
+    return f"{len(missing)} of {count(total, 'partition')} lack replicas: {_some(missing)}"
+
+
+# Lag.
+
+
+async def lag(context: Context) -> None:
+    """`pk wait lag`."""
+    args = context.args
+    most = _most(args.condition, args.max)
+    try:
+        most_ms = None if args.max_time is None else duration_ms(args.max_time)
+    except ValueError as e:
+        raise Unusable(f"--max-time: {e}.") from None
+    if most is None and most_ms is None:
+        most = 0
+    _impatient(context)
+    admin = await context.admin()
+    bounds = [] if most is None else [f"{most:,} records"]
+    bounds += [] if most_ms is None else [show_span(most_ms)]
+    await _until(
+        context,
+        lambda: _behind(context, admin, args.group, most, most_ms),
+        f"Group {args.group} is no more than {join(bounds)} behind",
+    )
+
+
+def _most(condition: str | None, most: int | None) -> int | None:
+    """The lag allowed by `<=100` or --max 100; None where neither is said. Raises Unusable."""
+    if condition is None:
+        if most is not None and most < 0:
+            raise Unusable(f"--max wants a number from 0 on, not {most}.")
+        return most
+    if most is not None:
+        raise Unusable("Say the lag once: as '<=100', or as --max 100.")
+    found = _CONDITION.fullmatch(condition.strip())
+    if found is None:
+        raise Unusable(f"A lag is waited for as '<=100' or --max 100, not {condition!r}.")
+    allowed = int(found[2]) - (found[1] == "<")
+    if allowed < 0:
+        raise Unusable("There is no lag below 0.")
+    return allowed
+
+
+class _Aside(Context):
+    """Notes the failures of one look, which are not the command's, and tells nobody."""
+
+    def __init__(self, outer: Context) -> None:
+        super().__init__(outer.args, outer.path, outer.streams, outer.session)
+        self.use(outer.settings)
+
+    def say(self, text: str = "") -> None:
+        return
+
+
+async def _behind(
+    context: Context, admin: Admin, name: str, most: int | None, most_ms: int | None
+) -> str | None:
+    answer = (await admin.describe_groups([name]))[name]
+    if is_absent(answer):
+        return f"there is no group {name} yet"
+    if isinstance(answer, Exception):
+        raise answer
+    aside = _Aside(context)
+    found = await offset_rows(
+        aside, admin, [answer], context.args.topics, times=most_ms is not None
+    )
+    rows = found[name]
+    for error in aside.failures:
+        raise error
+    if not rows:
+        return f"group {name} has committed nothing yet"
+    open_ = [r for r in rows if r["lag"] is None and r["end"] != r["start"]]
+    if open_:
+        where = _some([f"{row['topic']}/{row['partition']}" for row in open_])
+        return f"group {name} has committed nothing for {where}"
+    total = sum(row["lag"] or 0 for row in rows)
+    late = max((row["time_lag_ms"] or 0 for row in rows), default=0)
+    said = f"group {name} is {count(total, 'record')} behind"
+    if most is not None and total > most:
+        return f"{said}, and {most:,} are allowed"
+    if most_ms is not None and late > most_ms:
+        return f"{said}, by {show_span(late)}, and {show_span(most_ms)} are allowed"
+    return None
+
+
+# An empty group.
+
+
+async def group_empty(context: Context) -> None:
+    """`pk wait group-empty`."""
+    _impatient(context)
+    admin = await context.admin()
+    names = list(dict.fromkeys(context.args.group))
+    done = f"{join(names)} {'has' if len(names) == 1 else 'have'} no members"
+    await _until(context, lambda: _peopled(admin, names), done)
+
+
+async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
+    answers = await admin.describe_groups(names)
+    left: list[str] = []
+    for name in names:
+        answer = answers[name]
+        if is_absent(answer):
+            continue
+        if isinstance(answer, Exception):
+            raise answer
+        if answer.state not in EMPTY_STATES:
+            who = _some([member_name(m) for m in answer.members]) or "members on their way"
+            left.append(f"{name} is {answer.state} with {who}")
+    return "; ".join(left[:3]) or None
+
+
+# Reassignments.
+
+
+async def reassign(context: Context) -> None:
+    """`pk wait reassign`."""
+    _impatient(context)
+    admin = await context.admin()
+    names = list(dict.fromkeys(context.args.topic))
+    what = f" of {join(names)}" if names else ""
+    await _until(context, lambda: _moving(admin, names), f"No partition{what} is being moved")
+
+
+async def _moving(admin: Admin, names: Sequence[str]) -> str | None:
+    moving = [
+        tp for tp in sorted(await admin.list_reassignments()) if not names or tp.topic in names
+    ]
+    if not moving:
+        return None
+    number = count(len(moving), "partition")
+    return f"{number} {'is' if len(moving) == 1 else 'are'} being moved: {_places(moving)}"
+
+
+def _places(tps: Iterable[TopicPartition]) -> str:
+    return _some([place_name(tp) for tp in tps])
+
+
+# Brokers.
+
+
+async def broker(context: Context) -> None:
+    """`pk wait broker`."""
+    args = context.args
+    if args.id and args.num is not None:
+        raise Unusable("Name brokers by their ids, or say how many with -n; not both.")
+    wanted = _ids(args.id)
+    _impatient(context)
+    admin = await context.admin()
+    done = (
+        f"{'Broker' if len(wanted) == 1 else 'Brokers'} {join(list(map(str, wanted)))} answer{'s'[: len(wanted) == 1]}"
+        if wanted
+        else f"{count(args.num or 1, 'broker')} {'answers' if (args.num or 1) == 1 else 'answer'}"
+    )
+    await _until(context, lambda: _unanswering(admin, wanted, args.num or 1), done)
+
+
+def _ids(words: Iterable[str]) -> list[int]:
+    found = []
+    for word in words:
+        if not word.isascii() or not word.isdigit():
+            raise Unusable(f"A broker is named by its id, not {word!r}.")
+        found.append(int(word))
+    return list(dict.fromkeys(found))
+
+
+async def _unanswering(admin: Admin, wanted: Sequence[int], number: int) -> str | None:
+    """Asks the brokers that the cluster names, each one itself: one that has died is named for a while."""
+    there = {b.node_id: b for b in (await admin.describe_cluster()).brokers if not b.fenced}
+    asked = [b for b in wanted if b in there] if wanted else sorted(there)
+    answers: dict[int, Any] = {}
+
+    async def ask(node_id: int) -> None:
+        try:
+            answers[node_id] = await admin.describe_features(node_id)
+        except (ClientError, KafkaError) as e:
+            answers[node_id] = e
+
+    async with trio.open_nursery() as nursery:
+        for node_id in asked:
+            nursery.start_soon(ask, node_id)
+    up = {b for b, answer in answers.items() if isinstance(answer, r.FeatureDescription)}
+    if wanted:
+        missing = [str(b) for b in wanted if b not in up]
+        if not missing:
+            return None
+        return f"{'broker' if len(missing) == 1 else 'brokers'} {_some(missing)} {'is' if len(missing) == 1 else 'are'} not up"
+    return None if len(up) >= number else f"{len(up)} of {count(number, 'broker')} up"

@@ -1,0 +1,118 @@
+"""`pk why config`: asks for a config with its layers; `pk.cli.diagnosis.why_config` says which one counts."""
+
+import shlex
+from collections.abc import Iterable
+from typing import Any
+
+from pk.cli.cluster.topics import existing_topics
+from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
+from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
+from pk.cli.grammar import nearest
+from pk.cli.nouns.why.why import answer
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.core.config import TOPIC_SYNONYMS
+from pk.core.errors import KafkaError
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+_TYPES = {
+    "topic": r.ResourceType.TOPIC,
+    "broker": r.ResourceType.BROKER,
+    "group": r.ResourceType.GROUP,
+}
+
+
+async def why_config(context: Context) -> int | None:
+    """`pk why config`."""
+    args = context.args
+    kind, name, key = args.type, args.name, args.key
+    if kind == "broker" and not name.isdecimal():
+        raise Unusable(f"With --type broker NAME is a broker's id, not {name!r}.")
+    admin = await context.admin()
+    if kind == "topic":
+        await existing_topics(context, admin, [name])
+    entry = await _entry(admin, r.ConfigResource(_TYPES[kind], name), key)
+    layers = [Layer(s.source.name, s.name, s.value) for s in entry.synonyms]
+    if not layers:
+        layers = [Layer(entry.source.name, entry.name, entry.value)]
+    defaults = await _defaults(admin, key) if kind == "topic" else {}
+    differs = _grouped((default.value, broker) for broker, default in defaults.items())
+    overrides = _grouped(
+        (default.key, broker)
+        for broker, default in defaults.items()
+        if default.source is r.ConfigSource.DYNAMIC_BROKER
+    )
+    facts = ConfigFacts(
+        f"{kind} {name}",
+        f"{kind} {shlex.quote(name)}",
+        key,
+        entry.value,
+        entry.source.name,
+        layers,
+        entry.sensitive,
+        entry.read_only,
+        differs if len(differs) > 1 else {},
+        overrides,
+    )
+    if facts.by_leader:  # what the broker asked would do says nothing of the others
+        facts = facts._replace(value=None, source="BY_LEADER")
+    answer_config(context, facts)
+    return None
+
+
+async def _entry(admin: Admin, resource: r.ConfigResource, key: str) -> r.ConfigEntry:
+    """The config. Raises KafkaError; CommandError for a key that is not known, with the nearest."""
+    answers = await admin.describe_configs([resource])
+    entries = answers[resource]
+    if isinstance(entries, Exception):
+        raise entries
+    found = next((e for e in entries if e.name == key), None)
+    if found is None:
+        near = nearest(key, [e.name for e in entries])
+        hint = (
+            f"did you mean {' or '.join(near)}?" if near else "`pk configs describe -a` lists them."
+        )
+        what = resource.type.name.lower()
+        raise CommandError(f"A {what} has no config {key!r}; {hint}")
+    return found
+
+
+async def _defaults(admin: Admin, key: str) -> dict[int, Default]:
+    """What each broker that answers gives topics that do not set `key`."""
+    if key not in TOPIC_SYNONYMS:
+        return {}
+    try:
+        brokers = (await admin.describe_cluster()).brokers
+    except (KafkaError, ClientError):
+        return {}
+    found = await broker_defaults(admin, [b.node_id for b in brokers], [key])
+    return {broker: of[key] for broker, of in sorted(found.items()) if key in of}
+
+
+def _grouped(pairs: Iterable[tuple[str, int]]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for name, broker in pairs:
+        found[name] = (*found.get(name, ()), broker)
+    return found
+
+
+def answer_config(context: Context, facts: ConfigFacts) -> None:
+    explained = explain_config(facts)
+    won = next((x for x in facts.layers if x.source == facts.source), None)
+    more: dict[str, Any] = {
+        "key": facts.key,
+        "value": None if facts.sensitive else facts.value,
+        "source": facts.source,
+        "layers": [
+            {
+                "layer": x.source,
+                "key": x.key,
+                "value": None if facts.sensitive else x.value,
+                "wins": x is won,
+            }
+            for x in facts.layers
+        ],
+    }
+    answer(context, [explained], subject="resource", healthy=(explained.state,), more=[more])

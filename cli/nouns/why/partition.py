@@ -1,0 +1,282 @@
+"""`pk why partition`: asks for what `pk.cli.diagnosis.why_partition` reasons about."""
+
+from collections.abc import Iterable, Mapping
+
+import trio
+
+from pk.cli.cluster.reassignments import describe_nodes, min_isrs, running_reassignments
+from pk.cli.cluster.throttles import describe as describe_throttles
+from pk.cli.cluster.throttles import everything, read_throttles
+from pk.cli.cluster.topics import describe_topics
+from pk.cli.diagnosis.picture import number
+from pk.cli.diagnosis.why_partition import (
+    PartitionFacts,
+    ReplicaFacts,
+    explain_partition,
+    state_of,
+)
+from pk.cli.nouns.isr.isr import log_ends
+from pk.cli.nouns.why.why import answer
+from pk.cli.positions.resolve import now_ms
+from pk.cli.runtime.context import Context, place_name
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.failures import phrase
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError, ControllerSilent
+
+_BETWEEN_S = 1.5
+"""How long a replica that is behind is looked at, to tell whether it catches up."""
+_ANSWER_S = 3.0
+_ROOM_BYTES = 64 << 10
+"""A disk with less room than this counts as full: a new log needs its indexes."""
+
+Partitions = dict[TopicPartition, r.PartitionDescription]
+Dirs = Mapping[int, "tuple[r.LogDirDescription, ...] | Exception"]
+
+
+async def why_partition(context: Context) -> int | None:
+    """`pk why partition`."""
+    admin = await context.admin()
+    chosen, named = await _chosen(context, admin)
+    if not chosen:
+        return None
+    facts, unknown = await gather(admin, chosen)
+    if unknown is not None:
+        context.failed(unknown, "what is being moved")
+    explained = [
+        explain_partition(p)
+        for tp, p in facts.items()
+        if tp in named or state_of(p) not in ("healthy", "led-by-another")
+    ]
+    if not explained:
+        topics = ", ".join(sorted({tp.topic for tp in chosen}))
+        context.say(f"Nothing ails any partition of {topics}.")
+    answer(context, explained, subject="partition", healthy=("healthy", "moving"))
+    return None
+
+
+async def _chosen(context: Context, admin: Admin) -> tuple[Partitions, set[TopicPartition]]:
+    """The partitions of the topics named, and those that were named by number."""
+    wanted: dict[str, set[int] | None] = {}
+    for word in context.args.partition:
+        topic, index = _split(word)
+        had = wanted.get(topic, set())
+        wanted[topic] = None if index is None or had is None else {*had, index}
+    topics = await describe_topics(context, admin, wanted)
+    found: Partitions = {}
+    named: set[TopicPartition] = set()
+    for topic in topics:
+        indexes = wanted[topic.name]
+        known = {p.partition: p for p in topic.partitions}
+        for index in sorted(known if indexes is None else indexes):
+            tp = TopicPartition(topic.name, index)
+            if index not in known:
+                raise CommandError(
+                    f"Topic {topic.name} has no partition {index}; it has {len(known)}, from 0 to "
+                    f"{len(known) - 1}."
+                )
+            found[tp] = known[index]
+            if indexes is not None:
+                named.add(tp)
+    return found, named
+
+
+def _split(word: str) -> tuple[str, int | None]:
+    """`orders/0` and `orders:0` name a partition, `orders` every one of a topic. Raises Unusable."""
+    for sign in ("/", ":"):
+        topic, found, index = word.rpartition(sign)
+        if found:
+            if not topic or not index.isdecimal():
+                raise Unusable(f"PARTITION is TOPIC/NUMBER or TOPIC, not {word!r}.")
+            return topic, int(index)
+    return word, None
+
+
+async def gather(
+    admin: Admin, chosen: Partitions
+) -> tuple[dict[TopicPartition, PartitionFacts], ControllerSilent | KafkaError | None]:
+    """What is known of these partitions; and why it is not known whether they are being moved.
+
+    Raises KafkaError and ClientError.
+    """
+    nodes: dict[int, r.Node] = {}
+    running: dict[TopicPartition, r.Reassignment] = {}
+    told: list[r.QuorumDescription | None] = []
+    unknown: list[ControllerSilent | KafkaError] = []
+
+    async def ask_nodes() -> None:
+        nodes.update((await describe_nodes(admin))[1])
+
+    async def ask_running() -> None:
+        try:
+            running.update(await running_reassignments(admin))
+        except ControllerSilent as e:
+            unknown.append(e)
+        except KafkaError as e:
+            if e.code != ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                raise
+            unknown.append(e)
+
+    async def ask_quorum() -> None:
+        told.append(await _quorum(admin))
+
+    async with trio.open_nursery() as nursery:
+        for ask in (ask_nodes, ask_running, ask_quorum):
+            nursery.start_soon(ask)
+    (quorum,) = told
+    topics = {tp.topic for tp in chosen}
+    live = [b for b, node in nodes.items() if not node.fenced]
+    dirs = await _directories(admin, live)
+    answering = [b for b in live if b in dirs]
+    min_isr = await min_isrs(admin, topics)
+    unclean = await _unclean(admin, topics)
+    throttles = await read_throttles(admin, answering, topics)
+    throttled = describe_throttles(everything(throttles, ())) if throttles.rates else None
+    ends = await log_ends(admin, chosen)
+    later, between_s = await _later(admin, chosen, nodes, ends)
+    seen = (
+        {}
+        if quorum is None
+        else {o.replica_id: o.last_fetch_timestamp_ms for o in (*quorum.observers, *quorum.voters)}
+    )
+    clock = _controller_clock(quorum) or now_ms()
+    found = {}
+    for tp, p in chosen.items():
+        moving = running.get(tp)
+        found[tp] = PartitionFacts(
+            place_name(tp),
+            p.leader_id,
+            p.leader_epoch,
+            p.replicas,
+            p.isr,
+            {b: _replica(tp, b, nodes, dirs.get(b), ends, later, seen.get(b)) for b in p.replicas},
+            number(str(min_isr.get(tp.topic, 1)), 1),
+            unclean.get(tp.topic, False),
+            moving.adding_replicas if moving else (),
+            moving.removing_replicas if moving else (),
+            p.elr,
+            p.last_known_elr,
+            f"replication is throttled on {throttled}" if throttled else None,
+            clock,
+            between_s,
+        )
+    return found, unknown[0] if unknown else None
+
+
+def _replica(
+    tp: TopicPartition,
+    broker: int,
+    nodes: Mapping[int, r.Node],
+    dirs: "tuple[r.LogDirDescription, ...] | Exception | None",
+    ends: Mapping[TopicPartition, Mapping[int, int]],
+    later: Mapping[TopicPartition, Mapping[int, int]],
+    seen_ms: int | None,
+) -> ReplicaFacts:
+    node = nodes.get(broker)
+    state = "absent" if node is None else "fenced" if node.fenced else "up"
+    answers = dirs is not None or broker in ends.get(tp, {})
+    size, error, held, full = None, None, True, None
+    if isinstance(dirs, tuple):
+        sizes = [
+            s.size_bytes for d in dirs for s in d.replicas if s.partition == tp and not s.future
+        ]
+        failed = [d for d in dirs if d.error_code]
+        size, held = (sizes[0], True) if sizes else (None, False)
+        if not sizes and failed:
+            error = f"{failed[0].path}: {phrase(KafkaError(failed[0].error_code))}"
+        full = _full_directory(tp, dirs)
+    return ReplicaFacts(
+        broker,
+        state,
+        ends.get(tp, {}).get(broker),
+        later.get(tp, {}).get(broker),
+        seen_ms,
+        size,
+        error,
+        held,
+        answers,
+        full,
+    )
+
+
+def _full_directory(tp: TopicPartition, dirs: tuple[r.LogDirDescription, ...]) -> str | None:
+    """The directory without room that holds the partition. Where none holds it: one of them, if all are without room."""
+    holding = [d for d in dirs if any(s.partition == tp and not s.future for s in d.replicas)]
+    possible = holding or [d for d in dirs if not d.error_code]
+    full = [d.path for d in possible if 0 <= d.usable_bytes < _ROOM_BYTES and d.total_bytes > 0]
+    return full[0] if full and len(full) == len(possible) else None
+
+
+async def _unclean(admin: Admin, topics: Iterable[str]) -> dict[str, bool]:
+    resources = [r.ConfigResource(r.ResourceType.TOPIC, topic) for topic in topics]
+    answers = await admin.describe_configs(
+        resources, keys=("unclean.leader.election.enable",), include_synonyms=False
+    )
+    return {
+        resource.name: any(e.value == "true" for e in answer)
+        for resource, answer in answers.items()
+        if not isinstance(answer, Exception)
+    }
+
+
+async def _quorum(admin: Admin) -> r.QuorumDescription | None:
+    with trio.move_on_after(_ANSWER_S):
+        try:
+            return await admin.describe_quorum()
+        except (KafkaError, ClientError):
+            return None
+    return None
+
+
+def _controller_clock(quorum: r.QuorumDescription | None) -> int | None:
+    """The controller's time when it answered: it tells of itself with its own clock."""
+    if quorum is None:
+        return None
+    times = [
+        v.last_caught_up_timestamp_ms for v in quorum.voters if v.replica_id == quorum.leader_id
+    ]
+    return times[0] if times and times[0] > 0 else None
+
+
+async def _directories(admin: Admin, live: Iterable[int]) -> Dirs:
+    """The log directories of the brokers that answer. Who does not is remembered, and not waited for as long again."""
+    limits = {"then_s": _ANSWER_S, "first_s": _ANSWER_S}
+    found: dict[int, tuple[r.LogDirDescription, ...] | Exception] = {}
+
+    async def ask(broker: int) -> bool:
+        answer = (await admin.describe_log_dirs([broker]))[broker]
+        if isinstance(answer, ClientError):
+            return False
+        found[broker] = answer
+        return True
+
+    await admin.together.ask(live, ask, **limits)
+    return found
+
+
+async def _later(
+    admin: Admin,
+    chosen: Partitions,
+    nodes: Mapping[int, r.Node],
+    ends: Mapping[TopicPartition, Mapping[int, int]],
+) -> tuple[Mapping[TopicPartition, Mapping[int, int]], float]:
+    """A second look at the partitions that have a live replica which is behind, and the seconds between the two."""
+    behind = {
+        tp: p
+        for tp, p in chosen.items()
+        if p.leader_id >= 0
+        and any(
+            b in ends.get(tp, {}) and b in nodes and not nodes[b].fenced
+            for b in p.replicas
+            if b not in p.isr
+        )
+    }
+    if not behind:
+        return {}, 0.0
+    before = trio.current_time()
+    await trio.sleep(_BETWEEN_S)
+    later = await log_ends(admin, behind)
+    return later, trio.current_time() - before

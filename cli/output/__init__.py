@@ -1,0 +1,1 @@
+"""The formats of every command's output: columns, schema, conditions and `-w`."""

@@ -1,0 +1,432 @@
+"""How results look: one set of formats for every command.
+
+A command makes a `Listing` (columns and rows) or a `Document` (what JSON shows, and the sections people see) and hands
+it over; which columns, rows and format was asked for is decided here. Keys in JSON are the columns' keys, in
+snake_case, the wide columns too. Nothing here knows where the bytes go.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pk.cli.grammar import nearest
+from pk.cli.runtime.exits import Unusable
+from pk.cli.specs.common import FORMATS
+from pk.cli.terminal.escapes import escaped, escaped_lines
+
+Row = Mapping[str, Any]
+
+
+class Column(NamedTuple):
+    """A column: its key in JSON, how people see its value, and whether only `wide` shows it."""
+
+    key: str
+    show: Callable[[Any], str] | None = None
+    wide: bool = False
+    right: bool = False
+    title: str | None = None
+    on_terminal: "Callable[[Row], str] | None" = None
+    """What a terminal shows instead, where a value alone says too little; it may look at the whole row."""
+
+    whole: bool = False
+    """Others are folded first: it is a name that somebody may want to take from the screen."""
+
+
+class Listing(NamedTuple):
+    """A list of things. `style` names a rich style for a row that needs a look."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    style: Callable[[Row], str | None] | None = None
+
+
+class Section(NamedTuple):
+    """A part of a description, as people see it."""
+
+    title: str
+    body: Listing
+
+
+class Document(NamedTuple):
+    """A description of several things: `data` is what JSON shows; `rows` is what --where, --columns … narrow it to."""
+
+    data: Sequence[Mapping[str, Any]]
+    sections: Sequence[Section]
+    rows: Listing
+
+
+class Look(NamedTuple):
+    """What was asked of the output, and what it goes to."""
+
+    format: str = "table"
+    columns: tuple[str, ...] = ()
+    sort: tuple[str, ...] = ()
+    where: str | None = None
+    limit: int | None = None
+    terminal: bool = False
+    colour: bool = False
+    width: int = 80
+
+    @property
+    def narrows(self) -> bool:
+        return bool(self.columns or self.sort or self.where or self.limit)
+
+
+def check_format(name: str, formats: Sequence[str] = FORMATS) -> str:
+    """`name`, if it is a format or a template. Raises Unusable."""
+    if name in formats or "{" in name:
+        return name.removeprefix("template=") if "{" in name else name
+    near = nearest(name, formats)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    raise Unusable(
+        f"-f is one of {', '.join(formats)} or a template with {{FIELD}}, not {name!r}{hint}"
+    )
+
+
+def plain(value: Any) -> str:
+    """A value as people see it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ",".join(plain(v) for v in value) or "-"
+    if isinstance(value, Mapping):
+        return ",".join(f"{k}={plain(v)}" for k, v in value.items()) or "-"
+    return str(value)
+
+
+def show_bytes(number: float | None) -> str:
+    """Bytes for people: `812 B`, `3.1 GB`; `-` where unknown."""
+    if number is None or number < 0:
+        return "-"
+    value = float(number)
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 999.5 or unit == "TB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError
+
+
+def narrow(listing: Listing, look: Look) -> Listing:
+    """The listing with the rows and columns asked for, in the order asked for. Raises Unusable."""
+    keys = [column.key for column in listing.columns]
+    rows = list(listing.rows)
+    if look.where is not None:
+        from pk.cli.output.where import WhereError, parse_where
+
+        try:
+            holds = parse_where(look.where, keys)
+        except WhereError as e:
+            raise Unusable(f"{e}.") from None
+        rows = [row for row in rows if holds(row)]
+    for name in reversed(look.sort):
+        key = _known(name.lstrip("-+"), keys, "--sort")
+        rows.sort(key=lambda row: _order(row.get(key)), reverse=name.startswith("-"))
+    if look.limit is not None:
+        rows = rows[: look.limit]
+    return listing._replace(columns=_columns(listing, look), rows=rows)
+
+
+def _columns(listing: Listing, look: Look) -> Sequence[Column]:
+    by_key = {column.key: column for column in listing.columns}
+    if look.columns:
+        without = {
+            _known(name[1:], by_key, "--columns") for name in look.columns if name.startswith("-")
+        }
+        only = [
+            _known(name, by_key, "--columns") for name in look.columns if not name.startswith("-")
+        ]
+        left = [by_key[key] for key in (only or by_key) if key not in without]
+        if not left:
+            raise Unusable(f"--columns {','.join(look.columns)} leaves no column to show.")
+        return left
+    if look.format == "table":
+        return [column for column in listing.columns if not column.wide]
+    return listing.columns
+
+
+def _known(name: str, keys: Iterable[str], option: str) -> str:
+    keys = list(keys)
+    key = name.strip().lower().replace("-", "_")
+    if key in keys:
+        return key
+    near = nearest(key, keys)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(keys)}."
+    raise Unusable(f"{option}: there is no column {name!r}; {hint}")
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    """A key that sorts anything: absent first, then numbers, then texts."""
+    if value is None:
+        return (0, 0)
+    if isinstance(value, (int, float)):
+        return (1, value)
+    return (2, plain(value))
+
+
+def render(listing: Listing, look: Look) -> bytes:
+    """The listing in the format asked for."""
+    listing = narrow(listing, look)
+    if look.format in ("table", "wide"):
+        return _table(listing, look).encode(errors="surrogateescape")
+    keys = [column.key for column in listing.columns]
+    if look.format in ("csv", "name") or "{" in look.format:
+        return _text(listing, keys, look).encode(errors="surrogateescape")
+    return dump([{key: row.get(key) for key in keys} for row in listing.rows], look.format)
+
+
+def _text(listing: Listing, keys: list[str], look: Look) -> str:
+    if look.format == "csv":
+        return _csv(keys, listing.rows)
+    if look.format == "name":
+        first = keys[0]
+        return "".join(f"{plain(row.get(first))}\n" for row in listing.rows)
+    fill = template(look.format, keys)
+    return "".join(fill(row) for row in listing.rows)
+
+
+def render_document(document: Document, look: Look) -> bytes:
+    """The description in the format asked for; narrowed to its rows once a filter is given."""
+    if look.narrows or look.format in ("csv", "name") or "{" in look.format:
+        return render(document.rows, look)
+    if look.format not in ("table", "wide"):
+        return dump(document.data, look.format)
+    parts = []
+    for section in document.sections:
+        title = f"{escaped_lines(section.title)}\n" if section.title else ""
+        parts.append(title + _table(narrow(section.body, look), look))
+    return "\n".join(parts).encode(errors="surrogateescape")
+
+
+def dump(rows: Sequence[Any], form: str) -> bytes:
+    """`rows` as json, jsonl, yaml or cbor."""
+    if form == "json":
+        return (json.dumps(rows, ensure_ascii=False, indent=2, default=_odd) + "\n").encode()
+    if form == "jsonl":
+        return "".join(
+            json.dumps(row, ensure_ascii=False, default=_odd) + "\n" for row in rows
+        ).encode()
+    if form == "yaml":
+        return (yaml(list(rows)) + "\n").encode()
+    from pk.core import cbor
+
+    return cbor.dumps_plain(list(rows))
+
+
+def _odd(value: Any) -> Any:
+    if isinstance(value, (set, frozenset, tuple)):
+        return sorted(value) if isinstance(value, (set, frozenset)) else list(value)
+    return str(value)
+
+
+def cells_of(listing: Listing, *, terminal: bool = False) -> list[list[str]]:
+    """The texts of a table's cells, row by row."""
+    return [
+        [
+            escaped_lines(column.on_terminal(row))
+            if terminal and column.on_terminal
+            else escaped_lines(column.show(row.get(column.key)))
+            if column.show
+            else escaped(plain(row.get(column.key)))
+            for column in listing.columns
+        ]
+        for row in listing.rows
+    ]
+
+
+def title(column: Column) -> str:
+    return column.title or column.key.replace("_", " ").upper()
+
+
+def _table(listing: Listing, look: Look) -> str:
+    if look.terminal:
+        return terminal_table(listing, look)
+    return _plain_table(listing)
+
+
+def terminal_table(
+    listing: Listing, look: Look, lit: Callable[[int, int], bool] | None = None
+) -> str:
+    """The table as a terminal shows it. `lit` says of a row and a column whether that cell is to stand out."""
+    from pk.cli.terminal.table import laid_out
+
+    style, rows = listing.style, listing.rows
+    return laid_out(
+        [title(column) for column in listing.columns],
+        [column.right for column in listing.columns],
+        [column.right or column.whole for column in listing.columns],
+        cells_of(listing, terminal=True),
+        look.width,
+        codes=look.colour or lit is not None,
+        colour=look.colour,
+        style=None if style is None else lambda i: style(rows[i]),
+        lit=lit,
+    )
+
+
+def _plain_table(listing: Listing) -> str:
+    """Columns lined up by blanks: what scripts cut and nobody has to strip."""
+    cells = cells_of(listing)
+    heads = [title(column).replace(" ", "-") for column in listing.columns]
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)] if heads else []
+    lines = []
+    for line in (heads, *cells):
+        parts = [
+            text.rjust(width) if column.right else text.ljust(width)
+            for text, width, column in zip(line, widths, listing.columns, strict=True)
+        ]
+        lines.append("  ".join(parts).rstrip() + "\n")
+    return "".join(lines)
+
+
+def _csv(keys: Sequence[str], rows: Iterable[Row]) -> str:
+    import csv
+    import io
+
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(keys)
+    for row in rows:
+        writer.writerow(["" if row.get(k) is None else _csv_cell(row.get(k)) for k in keys])
+    return buffer.getvalue()
+
+
+def _csv_cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return json.dumps(value, ensure_ascii=False)
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "\\": "\\"}
+
+
+def unescape(text: str) -> str:
+    """`\\n`, `\\t`, `\\r`, `\\0`, `\\xNN` and `\\\\` as the characters they stand for; from `\\x80` on as the byte itself, which
+    `errors="surrogateescape"` encodes."""
+    out, i = [], 0
+    while i < len(text):
+        if text[i] != "\\" or i + 1 == len(text):
+            out.append(text[i])
+            i += 1
+        elif text[i + 1] == "x" and len(text) >= i + 4:
+            try:
+                out.append(_character(int(text[i + 2 : i + 4], 16)))
+            except ValueError:
+                raise Unusable(f"not an escape: {text[i : i + 4]!r}; it is \\xNN") from None
+            i += 4
+        else:
+            out.append(_ESCAPES.get(text[i + 1], text[i : i + 2]))
+            i += 2
+    return "".join(out)
+
+
+def _character(number: int) -> str:
+    return chr(number) if number < 0x80 else bytes((number,)).decode("ascii", "surrogateescape")
+
+
+def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
+    """A function that fills `{field}`, `{a.b}` and `{field:>10}` from a row. Raises Unusable."""
+    import re
+    import string
+
+    from pk.cli.output.where import MISSING, look
+
+    known = None if keys is None else list(keys)
+    parts: list[tuple[str, list[str] | None, str]] = []
+    try:
+        pieces = list(string.Formatter().parse(unescape(text)))
+    except ValueError as e:
+        raise Unusable(
+            f"-f: the template cannot be read ({e}); a brace itself is {{{{ or }}}}."
+        ) from None
+    for literal, field, spec, _ in pieces:
+        path = field.split(".") if field is not None else None
+        if path is not None and known is not None:
+            path[0] = _known(path[0], known, "-f")
+        if re.search(r"\d{5}", spec or ""):
+            raise Unusable(f"-f: {{{field}:{spec}}}: a width has four digits at most.")
+        parts.append((literal, path, spec or ""))
+
+    def fill(row: Row) -> str:
+        out = []
+        for literal, path, spec in parts:
+            out.append(literal)
+            if path is None:
+                continue
+            value = look(row, path)
+            value = None if value is MISSING else value
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            shown = value if is_number else plain(value)
+            try:
+                out.append(format(shown, spec))
+            except ValueError as e:
+                if value is not None:
+                    raise Unusable(f"-f: {{{'.'.join(path)}:{spec}}}: {e}.") from None
+                out.append(format(shown, _room(spec)))
+        return "".join(out)
+
+    return fill
+
+
+def _room(spec: str) -> str:
+    """The side and width of a format, for the dash that stands where a number is unknown."""
+    import re
+
+    found = re.match(r"((?:.?[<>^])?)0?(\d*)", spec)
+    return f"{found[1] or '>'}{found[2]}" if found else ""
+
+
+def yaml(value: Any, depth: int = 0) -> str:
+    """`value` as YAML in block style; texts that YAML would read as something else are quoted."""
+    pad = "  " * depth
+    if isinstance(value, Mapping):
+        if not value:
+            return "{}"
+        lines = []
+        for k, v in value.items():
+            nested = isinstance(v, (Mapping, list, tuple)) and v
+            shown = yaml(v, depth + 1)
+            lines.append(
+                f"{pad}{_scalar(k)}:\n{shown}" if nested else f"{pad}{_scalar(k)}: {shown}"
+            )
+        return "\n".join(lines)
+    if isinstance(value, (list, tuple)):
+        if not value:
+            return "[]"
+        lines = []
+        for item in value:
+            shown = yaml(item, depth + 1)
+            lines.append(f"{pad}- {shown.lstrip(' ')}" if shown else f"{pad}-")
+        return "\n".join(lines)
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    text = value if isinstance(value, str) else str(value)
+    import re
+
+    if (
+        re.fullmatch(r"[A-Za-z_/][\w ./@+-]*", text)
+        and not text.endswith(" ")
+        and text.lower()
+        not in (
+            "true",
+            "false",
+            "null",
+            "yes",
+            "no",
+            "on",
+            "off",
+            "y",
+            "n",
+        )
+    ):
+        return text
+    return json.dumps(text, ensure_ascii=False)

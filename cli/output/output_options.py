@@ -1,0 +1,41 @@
+"""What was asked of a command's output, looked at before the command runs: a column that does not exist is said while nothing
+is done yet, and not after a topic was deleted."""
+
+from typing import Any
+
+from pk.cli.grammar import Command, Parsed
+from pk.cli.output.formats import Column, Listing, Look, check_format, narrow, template
+from pk.cli.output.schema import read_shape, shape_of
+
+_SAMPLES = {"string": "x", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
+
+
+def check_look(parsed: Parsed) -> None:
+    """Raises Unusable for a format, a column, a condition or a template that the command cannot show."""
+    command, values = parsed.node, parsed.args.values()
+    assert isinstance(command, Command)
+    if not command.shows or "format" not in values:
+        return  # it shows nothing, or records, whose formats are others
+    form = check_format(values["format"]) if values["format"] else "table"
+    look = Look(
+        format=form,
+        columns=values.get("columns", ()),
+        sort=values.get("sort", ()),
+        where=values.get("where") if "columns" in values else None,  # else it chooses records
+        limit=values.get("limit"),
+    )
+    shape = shape_of(command, values, narrowed=True)
+    if not (shape and (look.narrows or "{" in form)):
+        return
+    schema = read_shape(shape)
+    if schema["additionalProperties"]:
+        return  # only what is looked at says which columns there are
+    listing = narrow(Listing([Column(name) for name in schema["properties"]], ()), look)
+    if "{" in form:
+        sample = {name: _sample(of) for name, of in schema["properties"].items()}
+        template(form, [column.key for column in listing.columns])(sample)
+
+
+def _sample(schema: dict[str, Any]) -> Any:
+    kind = schema.get("type")
+    return _SAMPLES.get(kind[0] if isinstance(kind, list) else kind or "", "x")

@@ -1,0 +1,424 @@
+"""`-w`: a command looked at again and again.
+
+A watched command runs as it always does, but against a context that keeps what it shows instead of writing it. On a
+terminal each look is painted over the one before, on the alternate screen, with the cells that changed in reverse; at the
+end the terminal is as it was, with the last look below it, whole. Into a pipe or a file, and on a terminal that cannot be
+painted on, each look that differs from the one before is written out: a table below a line with the time; `json` as one
+line a look; `csv` with one head for all.
+
+What cannot be looked at now (a broker that died, a topic that is gone) is told beside the last picture, and looked for
+again. Only the first look may fail.
+
+A cell has changed if its row was there before and showed something else; which row is which is told by the leading columns
+that make rows unique, since every list begins with the names of what it lists.
+"""
+
+import io
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, NamedTuple
+
+import trio
+
+from pk.cli.output.formats import (
+    Document,
+    Listing,
+    Look,
+    cells_of,
+    narrow,
+    render,
+    render_document,
+    terminal_table,
+)
+from pk.cli.positions.times import show_span, show_time
+from pk.cli.runtime.context import Context, Handler, Streams
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.terminal.escapes import escaped_lines
+from pk.cli.terminal.signals import listen_for_interrupts
+from pk.cli.terminal.suspend import Suspendable, sends
+from pk.cli.terminal.table import cut
+from pk.core.errors import KafkaError, ProtocolError
+from pk.net.client.errors import ClientError
+
+Part = Listing | Document | bytes
+
+_TICK_S = 0.25
+_LATE_S = 2.0
+"""A look that takes longer than that beyond its time is told."""
+
+_ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l"
+_LEAVE = b"\x1b[?7h\x1b[?25h\x1b[?1049l"
+
+
+class Picture(NamedTuple):
+    """What one run of a command showed."""
+
+    parts: Sequence[Part]
+    said: Sequence[str]
+    at_ms: int
+
+
+class _Kept(io.BytesIO):
+    """Keeps what is written, and is else as what it stands for: a terminal, of its size."""
+
+    def __init__(self, outer: BinaryIO) -> None:
+        super().__init__()
+        self._outer = outer
+
+    def isatty(self) -> bool:
+        return self._outer.isatty()
+
+    def fileno(self) -> int:
+        return self._outer.fileno()
+
+
+class _Captured(Context):
+    """A context that keeps what is shown. Progress is not: nothing but the picture is painted."""
+
+    def __init__(self, outer: Context) -> None:
+        streams, self.kept = outer.streams, _Kept(outer.streams.out)
+        quiet = Streams(self.kept, io.StringIO(), streams.stdin, out_terminal=streams.out_terminal)
+        super().__init__(outer.args, outer.path, quiet, outer.session)
+        self.use(outer.settings)
+        self.about = outer.about
+        self.parts: list[Part] = []
+        self.said: list[str] = []
+
+    def write(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    def show(self, listing: Listing) -> None:
+        self.parts.append(listing)
+
+    def show_document(self, document: Document) -> None:
+        self.parts.append(document)
+
+    def say(self, text: str = "") -> None:
+        self.said.append(text)
+
+
+async def watch(context: Context, handler: Handler, seconds: float) -> int:
+    """Runs `handler` every `seconds` and shows what it shows, with what changed lit, until it is interrupted.
+
+    The session of `context` has to be open. In the shell, cancellation ends it. Raises what the first run raises; one that
+    shows nothing because everything it was asked for failed ends it, too.
+    """
+    look = _look(context)
+    painted = look.terminal and os.environ.get("TERM", "dumb") not in ("dumb", "")
+    first, failures = await _picture(context, handler)
+    if failures and not any(map(_rows, first.parts)):
+        for line in first.said:
+            context.say(line)
+        context.failures += failures
+        return context.exit
+    watched = _Painted(context, seconds) if painted else _Written(context)
+    with watched, listen_for_interrupts() as interrupts:
+        watched.see(first)
+        interrupted = await interrupts.or_until(lambda: _follow(watched, context, handler, seconds))
+    return Exit.INTERRUPTED if interrupted else Exit.OK
+
+
+def _look(context: Context) -> Look:
+    """How lists are to look. What shows records has formats of its own: those are painted as they come."""
+    try:
+        return context.look
+    except Unusable:
+        streams = context.streams
+        return Look(terminal=streams.out_terminal, colour=streams.colour, width=streams.width)
+
+
+async def _picture(context: Context, handler: Handler) -> tuple[Picture, list[BaseException]]:
+    """What one run shows, and which of its items failed."""
+    from pk.cli.positions.resolve import now_ms
+
+    captured = _Captured(context)
+    await handler(captured)
+    records = [captured.kept.getvalue()] if captured.kept.tell() else []
+    return Picture([*captured.parts, *records], captured.said, now_ms()), captured.failures
+
+
+def _rows(part: Part) -> int:
+    """How much a part shows."""
+    if isinstance(part, bytes):
+        return len(part)
+    return len(part.rows) if isinstance(part, Listing) else len(part.data)
+
+
+async def _follow(
+    watched: "_Painted | _Written", context: Context, handler: Handler, seconds: float
+) -> None:
+    """Looks again and again; what fails for now is told."""
+
+    async def tick() -> None:
+        while True:
+            await trio.sleep(_TICK_S)
+            watched.tick()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(tick)
+        while True:
+            await trio.sleep(seconds)
+            try:
+                picture, _ = await _picture(context, handler)
+                watched.see(picture)
+            except Exception as error:  # noqa: BLE001 - what is no failure of the cluster is raised again
+                watched.miss(_passing(error))
+
+
+def _passing(error: Exception) -> str:
+    """What to say of a failure that may pass. Raises the others."""
+    from pk.cli.runtime.failures import leaf, sentence
+
+    found = leaf(error)
+    if isinstance(found, BrokenPipeError) or not isinstance(
+        found, (KafkaError, ClientError, ProtocolError, CommandError, OSError)
+    ):
+        raise error
+    return sentence(found)
+
+
+# What changed.
+
+
+def lit_cells(before: Listing | None, now: Listing) -> set[tuple[int, int]]:
+    """The cells of `now`, as (row, column), that are new or show something else than in `before`."""
+    if before is None:
+        return set()
+    keys = [column.key for column in now.columns]
+    if keys != [column.key for column in before.columns]:
+        return set()
+    names = _names(before, now, keys)
+    old = dict(zip(names(before), cells_of(before), strict=True))
+    lit: set[tuple[int, int]] = set()
+    for i, (name, cells) in enumerate(zip(names(now), cells_of(now), strict=True)):
+        was = old.get(name)
+        lit.update(
+            (i, k) for k, cell in enumerate(cells) if was is None or k >= len(was) or was[k] != cell
+        )
+    return lit
+
+
+def _names(
+    before: Listing, now: Listing, keys: Sequence[str]
+) -> Callable[[Listing], list[tuple[str, ...]]]:
+    """A function that names the rows of either listing: by as few leading columns as tell all rows apart, else by place."""
+
+    def by(count: int, listing: Listing) -> list[tuple[str, ...]]:
+        return [tuple(str(row.get(key)) for key in keys[:count]) for row in listing.rows]
+
+    for count in range(1, len(keys) + 1):
+        if all(len(set(by(count, one))) == len(one.rows) for one in (before, now)):
+            return lambda listing: by(count, listing)
+    return lambda listing: [(str(i),) for i in range(len(listing.rows))]
+
+
+def _tables(part: Listing | Document, look: Look) -> list[tuple[str, Listing]]:
+    """The tables that a terminal shows of a part, each with its title."""
+    if isinstance(part, Listing):
+        return [("", narrow(part, look))]
+    if look.narrows:
+        return [("", narrow(part.rows, look))]
+    return [(section.title, narrow(section.body, look)) for section in part.sections]
+
+
+def _flat(picture: Picture, look: Look) -> list[tuple[str, Listing] | bytes]:
+    shown: list[tuple[str, Listing] | bytes] = []
+    for part in picture.parts:
+        if isinstance(part, bytes):
+            shown.append(part)
+        elif look.format in ("table", "wide"):
+            shown += _tables(part, look)
+        else:
+            shown.append(_rendered(part, look))
+    return shown
+
+
+def _rendered(part: Listing | Document, look: Look) -> bytes:
+    return render(part, look) if isinstance(part, Listing) else render_document(part, look)
+
+
+def painted_lines(picture: Picture, before: Picture | None, look: Look) -> list[str]:
+    """The lines a terminal shows of a picture, with what is not as in `before` in reverse."""
+    old = _flat(before, look) if before is not None else []
+    lines: list[str] = []
+    for i, shown in enumerate(_flat(picture, look)):
+        was = old[i] if i < len(old) else None
+        if isinstance(shown, bytes):
+            known = (
+                set(was.decode(errors="replace").splitlines()) if isinstance(was, bytes) else None
+            )
+            for line in shown.decode(errors="replace").splitlines():
+                new = known is not None and line not in known
+                lines.append(f"\x1b[7m{line}\x1b[0m" if new else line)
+            continue
+        title, listing = shown
+        if title:
+            lines += [title] if not lines else ["", title]
+        elif lines:
+            lines.append("")
+        lit = lit_cells(was[1] if isinstance(was, tuple) else None, listing)
+        lines += terminal_table(listing, look, lambda row, k, lit=lit: (row, k) in lit).splitlines()
+    return lines
+
+
+# The two ways to show it.
+
+
+class _Painted:
+    """Paints each picture over the one before; a context manager that leaves the terminal as it was."""
+
+    def __init__(self, context: Context, seconds: float) -> None:
+        self._context = context
+        self._every = f"every {seconds:g} s"
+        self._seconds = seconds
+        self._picture: Picture | None = None
+        self._before: Picture | None = None
+        self._missing: str | None = None
+        self._size = (0, 0)
+        self._due = trio.current_time()
+
+    def __enter__(self) -> None:
+        enter = sends(self._context.streams.out, _ENTER)
+        token = trio.lowlevel.current_trio_token()
+
+        def resume() -> None:
+            enter()
+            token.run_sync_soon(self._paint)
+
+        self._act(_ENTER)
+        self._held = Suspendable(sends(self._context.streams.out, _LEAVE), resume)
+        self._held.open()
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()
+        self._act(_LEAVE)
+        if self._picture is None:
+            return
+        for part in self._picture.parts:
+            if isinstance(part, bytes):
+                self._context.write(part)
+            else:
+                self._context.write(_rendered(part, _look(self._context)))
+        for line in (*self._picture.said, self._missing):
+            if line is not None:
+                self._context.say(line)
+
+    def _act(self, data: bytes) -> None:
+        """Writes what the terminal is to act on."""
+        self._context.streams.out.write(data)
+        self._context.streams.out.flush()
+
+    def see(self, picture: Picture) -> None:
+        self._before, self._picture = self._picture, picture
+        self._missing = None
+        self._due = trio.current_time() + self._seconds
+        self._paint()
+
+    def miss(self, why: str) -> None:
+        self._missing = why
+        self._due = trio.current_time() + self._seconds
+        self._paint()
+
+    def tick(self) -> None:
+        streams = self._context.streams
+        late = trio.current_time() > self._due + _LATE_S
+        if late or (streams.width, streams.height) != self._size:
+            self._paint()
+
+    def _head(self) -> str:
+        context, picture = self._context, self._picture
+        assert picture is not None
+        what = " ".join(("pk", *context.path))
+        clock = show_time(picture.at_ms)[11:19]
+        return f"{what} · {context.settings.cluster_name} · {self._every} · {clock}"
+
+    def _status(self) -> str | None:
+        picture = self._picture
+        assert picture is not None
+        late_s = trio.current_time() - self._due
+        if self._missing is not None:
+            return f"As of {show_time(picture.at_ms)[11:19]}. {self._missing}"
+        if late_s > _LATE_S:
+            return f"As of {show_time(picture.at_ms)[11:19]}. No answer for {show_span(late_s * 1000)}."
+        return None
+
+    def _paint(self) -> None:
+        context = self._context
+        look = _look(context)
+        width, height = self._size = (context.streams.width, context.streams.height)
+        picture = self._picture
+        assert picture is not None
+        status = self._status()
+        head = [cut(self._head(), width), ""]
+        foot = [cut(line, width) for line in picture.said if line]
+        if status is not None:
+            foot.append(f"\x1b[7m{cut(status, width)}\x1b[0m")
+        lines = painted_lines(picture, self._before, look)
+        room = max(height - len(head) - len(foot), 1)
+        if len(lines) > room:
+            more = len(lines) - room + 1
+            hint = (
+                f"… {more} more lines (--limit, --where, --sort); Ctrl-C ends and leaves them all."
+            )
+            lines = [*lines[: room - 1], cut(hint, width)]
+        # A line is cleared before it is written: after it, the last cell of a full line would go.
+        shown = "\r\n\x1b[K".join(map(escaped_lines, [*head, *lines, *foot]))
+        below = "\r\n\x1b[J" if len(head) + len(lines) + len(foot) < height else ""
+        self._act(f"\x1b[H\x1b[K{shown}{below}".encode(errors="surrogateescape"))
+
+
+class _Written:
+    """Writes each picture that differs from the one before."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._last: bytes | None = None
+        self._said: Sequence[str] = ()
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def see(self, picture: Picture) -> None:
+        if list(picture.said) != list(self._said):
+            self._said = picture.said
+            for line in picture.said:
+                self._context.say(line)
+        look = _look(self._context)
+        data = b"".join(
+            part if isinstance(part, bytes) else _block(part, look) for part in picture.parts
+        )
+        if data == self._last:
+            return
+        self._context.write(_framed(data, picture.at_ms, look, first=self._last is None))
+        self._last = data
+
+    def miss(self, why: str) -> None:
+        if list(self._said) != [why]:
+            self._said = [why]
+            self._context.say(why)
+
+    def tick(self) -> None:
+        return
+
+
+def _block(part: Listing | Document, look: Look) -> bytes:
+    """A part as the format has it; `json` on one line."""
+    data = _rendered(part, look)
+    if look.format != "json":
+        return data
+    return json.dumps(json.loads(data), ensure_ascii=False).encode() + b"\n"
+
+
+def _framed(data: bytes, at_ms: int, look: Look, *, first: bool) -> bytes:
+    """One look among others of the same format."""
+    if look.format in ("table", "wide"):
+        return (b"" if first else b"\n") + f"{show_time(at_ms)}\n".encode() + data
+    if look.format == "yaml":
+        return b"---\n" + data
+    if look.format == "csv" and not first:
+        return data.partition(b"\n")[2]
+    return data

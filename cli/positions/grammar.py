@@ -1,0 +1,211 @@
+"""The one grammar for a position in a topic.
+
+    position   start | end | N | -N (before the end) | +N (after the start) | committed | committed+N | committed-N | @TIME
+    range      A..B, half open; a missing side is the start, or for ever; A:B too where neither side holds a time
+    per partition   0=5,1=9,2=start..end
+
+A `Positions` is what was typed; `pk.cli.positions.resolve` turns it into offsets of real partitions. Pure: now and the zone are
+arguments.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import tzinfo
+from enum import Enum
+from typing import NamedTuple
+
+from pk.cli.positions.times import show_time, time_ms
+
+GRAMMAR = "start, end, N, -N, +N, committed, committed±N or @TIME"
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+_PER_PARTITION = re.compile(r"([0-9]{1,10})=(.*)", re.DOTALL)
+_COMMITTED = re.compile(r"committed([+-][0-9]{1,19})?")
+_STARTS = frozenset(("start", "earliest", "beginning", "oldest"))
+_ENDS = frozenset(("end", "latest", "newest"))
+OFFSET_MAX = 2**63 - 1
+
+
+class Anchor(Enum):
+    """What a position counts from."""
+
+    START = "start"
+    END = "end"
+    OFFSET = "offset"
+    COMMITTED = "committed"
+    TIME = "time"
+
+
+class Position(NamedTuple):
+    """A place in any partition: an anchor and how far from it (for TIME: epoch milliseconds)."""
+
+    anchor: Anchor
+    value: int = 0
+
+    def __str__(self) -> str:
+        match self.anchor:
+            case Anchor.OFFSET:
+                return str(self.value)
+            case Anchor.TIME:
+                return f"@{show_time(self.value)}"
+            case Anchor.START:
+                return f"+{self.value}" if self.value else "start"
+            case Anchor.END:
+                return str(self.value) if self.value else "end"
+            case Anchor.COMMITTED:
+                return f"committed{self.value:+d}" if self.value else "committed"
+
+
+START = Position(Anchor.START)
+END = Position(Anchor.END)
+COMMITTED = Position(Anchor.COMMITTED)
+
+
+class Range(NamedTuple):
+    """From `begin` on; up to but not including `end`, or without an end."""
+
+    begin: Position
+    end: Position | None = None
+
+    def __str__(self) -> str:
+        return str(self.begin) if self.end is None else f"{self.begin}..{self.end}"
+
+
+class Positions(NamedTuple):
+    """A range for every partition, or one each for those that were named."""
+
+    everywhere: Range | None
+    by_partition: dict[int, Range]
+
+    def of(self, partition: int) -> Range | None:
+        """The range for `partition`; None where it was not asked for."""
+        return self.by_partition.get(partition, self.everywhere)
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        return (*((self.everywhere,) if self.everywhere else ()), *self.by_partition.values())
+
+    @property
+    def bounded(self) -> bool:
+        """Whether every range ends by itself."""
+        return all(r.end is not None for r in self.ranges)
+
+    def uses(self, anchor: Anchor) -> bool:
+        return any(
+            p is not None and p.anchor is anchor for r in self.ranges for p in (r.begin, r.end)
+        )
+
+    def __str__(self) -> str:
+        if self.everywhere is not None:
+            return str(self.everywhere)
+        return ",".join(f"{p}={r}" for p, r in self.by_partition.items())
+
+
+def everywhere(begin: Position, end: Position | None = None) -> Positions:
+    """The same range in every partition."""
+    return Positions(Range(begin, end), {})
+
+
+def parse_position(text: str, now_ms: int, zone: tzinfo | None = None) -> Position:
+    """The one position that `text` is. Raises ValueError."""
+    word = text.strip()
+    lower = word.lower()
+    if lower in _STARTS:
+        return START
+    if lower in _ENDS:
+        return END
+    if word.startswith("@"):
+        return Position(Anchor.TIME, time_ms(word[1:], now_ms, zone))
+    found = _COMMITTED.fullmatch(lower)
+    if found:
+        return Position(Anchor.COMMITTED, int(found[1] or 0))
+    if not _NUMBER.fullmatch(word) or not -OFFSET_MAX <= int(word) <= OFFSET_MAX:
+        raise ValueError(f"not a position: {text!r}; {_meant(word, now_ms, zone)}")
+    if word.startswith("+"):
+        return Position(Anchor.START, int(word))
+    if word.startswith("-"):
+        return Position(Anchor.END, int(word))
+    return Position(Anchor.OFFSET, int(word))
+
+
+def _meant(word: str, now_ms: int, zone: tzinfo | None) -> str:
+    """What may have been meant: a time, whose @ was forgotten; else what there is."""
+    if not word.isdecimal():
+        try:
+            time_ms(word, now_ms, zone)
+        except ValueError:
+            return f"it is {GRAMMAR}"
+        return f"a time is written @{word}"
+    return f"it is {GRAMMAR}"
+
+
+def parse_range(text: str, now_ms: int, zone: tzinfo | None = None) -> Range:
+    """The range that `text` is; a lone position is a range without an end. Raises ValueError."""
+    if ".." in text:
+        left, _, right = text.partition("..")
+    elif ":" in text and "@" not in text:
+        left, _, right = text.partition(":")
+    elif hint := _dotted(text, now_ms, zone):
+        raise ValueError(f"not a position: {text!r}; a range with a time in it is written {hint}")
+    else:
+        return Range(parse_position(text, now_ms, zone))
+    if not left.strip() and not right.strip():
+        raise ValueError(f"a range without a side: {text!r}; everything is start..end")
+    begin = parse_position(left, now_ms, zone) if left.strip() else START
+    end = parse_position(right, now_ms, zone) if right.strip() else None
+    if end is not None and _inverted(begin, end):
+        raise ValueError(f"the range {text!r} ends before it begins")
+    return Range(begin, end)
+
+
+def _inverted(begin: Position, end: Position) -> bool:
+    """Whether no partition can hold a record in the range: nothing lies before the start, and nothing after the end.
+    (`5..5`, `start..start` and their like hold nothing either, but say so.)"""
+    if begin.anchor is end.anchor:
+        return begin.value > end.value
+    return begin == END or end == START
+
+
+def _dotted(text: str, now_ms: int, zone: tzinfo | None) -> str | None:
+    """`@-1h:end` as it is written here; None where `text` is a position, or no range with a colon for its dots."""
+    try:
+        parse_position(text, now_ms, zone)
+        return None
+    except ValueError:
+        pass
+    for colon in re.finditer(":", text):
+        sides = text[: colon.start()], text[colon.end() :]
+        try:
+            for side in filter(None, sides):
+                parse_position(side, now_ms, zone)
+        except ValueError:
+            continue
+        return "..".join(sides)
+    return None
+
+
+def _split(text: str) -> list[str]:
+    """Commas part entries, but only before a partition's number: a date may hold none, a mistake may."""
+    return re.split(r",(?=\s*[0-9]{1,10}=)", text)
+
+
+def parse_positions(text: str, now_ms: int, zone: tzinfo | None = None) -> Positions:
+    """What the value of a position option says. Raises ValueError with a sentence."""
+    if not _PER_PARTITION.match(text.strip()):
+        return Positions(parse_range(text, now_ms, zone), {})
+    by_partition: dict[int, Range] = {}
+    for entry in _split(text):
+        found = _PER_PARTITION.fullmatch(entry.strip())
+        assert found is not None
+        partition = int(found[1])
+        if partition in by_partition:
+            raise ValueError(f"partition {partition} has two positions in {text!r}")
+        by_partition[partition] = parse_range(found[2], now_ms, zone)
+    return Positions(None, by_partition)
+
+
+def single(positions: Positions, why: Callable[[], str]) -> Positions:
+    """`positions`, which must be places and not ranges. Raises ValueError with the sentence of `why`."""
+    if any(r.end is not None for r in positions.ranges):
+        raise ValueError(why())
+    return positions

@@ -1,0 +1,1 @@
+"""Records as a person writes and reads them."""

@@ -1,0 +1,85 @@
+"""Nothing comes: because nothing is written, because no broker answers, or because nobody leads? A reader that waits says
+which."""
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+import trio
+
+from pk.cli.runtime.context import Context, join, place_name
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import TopicPartition
+from pk.net.client.consumer import Consumer
+from pk.net.client.errors import ClientError
+
+_LOOK_EVERY_S = 3.0
+
+
+class Silence:
+    """Says once, on standard error, that no broker answers, or that a partition has no leader, and once that it is over."""
+
+    def __init__(self, context: Context, consumer: Consumer) -> None:
+        self._context = context
+        self._consumer = consumer
+        self._looked = trio.current_time()
+        self._alone = False
+        self.leaderless: frozenset[TopicPartition] = frozenset()
+        """Those of the consumer's partitions that nobody led when it was last looked."""
+
+        self._leaders_looked = self._looked
+
+    async def look(self, came: bool) -> None:
+        """To be called after each wait for records; `came` says whether there were some."""
+        now = trio.current_time()
+        if now - self._leaders_looked >= _LOOK_EVERY_S:
+            self._leaders_looked = now
+            self._look_for_leaders()
+        if not came and now - self._looked < _LOOK_EVERY_S:
+            return
+        alone = not came and not await self._answers()
+        self._looked = trio.current_time()
+        if alone and not self._alone:
+            where = self._context.settings.cluster_name
+            self._context.say(
+                f"No broker of {where} answers; reading goes on when one does, Ctrl-C stops."
+            )
+        elif self._alone and not alone:
+            self._context.say("The brokers answer again.")
+        self._alone = alone
+
+    def _look_for_leaders(self) -> None:
+        metadata = self._consumer.cluster.metadata
+        dead = set()
+        for tp in self._consumer.assignment:
+            topic = metadata.topics.get(tp.topic)
+            known = topic is not None and topic.error_code in (0, ErrorCode.LEADER_NOT_AVAILABLE)
+            if known and metadata.leader(tp)[0] < 0:
+                dead.add(tp)
+        if new := sorted(dead - self.leaderless):
+            self._context.say(leaderless(new, "read on when there is one"))
+        if back := sorted((self.leaderless - dead) & self._consumer.assignment):
+            have = "has" if len(back) == 1 else "have"
+            self._context.say(f"{named(back)} {have} a leader again.")
+        self.leaderless = frozenset(dead)
+
+    async def _answers(self) -> bool:
+        with trio.move_on_after(_LOOK_EVERY_S):
+            try:
+                await self._consumer.cluster.refresh(())
+            except (ClientError, KafkaError, ProtocolError):
+                return False
+            return True
+        return False
+
+
+def leaderless(partitions: Sequence[TopicPartition], then: str) -> str:
+    """The sentences that tell of partitions without a leader, and what becomes of them."""
+    return (
+        f"No leader now: {named(partitions)}; {then}. "
+        f"`pk why partition {shlex.quote(place_name(partitions[0]))}` says more."
+    )
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """Partitions in a sentence."""
+    return join([place_name(tp) for tp in partitions], 3)

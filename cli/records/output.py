@@ -1,0 +1,165 @@
+"""Where the records of `consume` and `log cat` go: filtered, decoded, counted, cut at -n, written."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+from pk.cli.records.filter import record_filter
+from pk.cli.records.internal_topics import DECODED, decoded, pairs
+from pk.cli.records.range_reader import Part
+from pk.cli.records.source import Source
+from pk.cli.records.writers import Simple, Writer, apache_writer, formatter, writer
+from pk.cli.runtime.context import Context, count
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.settings import read_properties
+from pk.cli.terminal.escapes import escaped_bytes
+from pk.core.record.batch import Record
+
+T = TypeVar("T")
+
+
+def _writer(context: Context) -> tuple[Writer, bool]:
+    """How records are written, and whether nothing on the command line says so."""
+    args = context.args
+    values = args.values()  # `log cat` knows properties, and no other formatter or file
+    from_file = values.get("formatter_config")
+    properties = [*(read_properties(from_file) if from_file else {}).items()]
+    properties += args.formatter_properties
+    for option, name in (
+        ("key_deserializer", "key.deserializer"),
+        ("value_deserializer", "value.deserializer"),
+    ):
+        if getattr(args, option):
+            properties.append((name, getattr(args, option)))
+    named = values.get("formatter")
+    if (properties or named) and args.format:
+        raise Unusable("--property and --formatter are Apache's; they do not go with -f.")
+    if named:
+        return formatter(named, properties), False
+    if properties:
+        return apache_writer(properties), False
+    streams = context.streams
+    made = writer(args.format or "value", terminal=streams.out_terminal, width=streams.width)
+    return made, not args.format
+
+
+class Output:
+    """Records on their way to standard output."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._writer, bare = _writer(context)
+        self._filter = record_filter(context.args)
+        self._decodes = not context.args.raw
+        self._pairs = self._decodes and bare
+        """Whether decoded records are written with their keys, since their values alone do not say whose they are."""
+
+        self._lenient: bool = context.args.skip_message_on_error
+        plain = self._writer.values if isinstance(self._writer, Simple) else None
+        self._values = plain if self._filter is None else None
+        """What writes values alone, where nothing else of a record is looked at."""
+
+        self.left: int | None = context.args.num
+        self.shown = 0
+        self.before_write: Callable[[], None] | None = None
+        """Called before records are written: to take a progress bar off the terminal."""
+
+        self.mid_line = False
+        """Whether what was written last left a terminal's cursor in the middle of a line."""
+
+        self._terminal = context.streams.out_terminal
+        write = context.streams.out.write
+        self._write = (lambda data: write(escaped_bytes(data))) if self._terminal else write
+        self._flush = context.streams.out.flush
+        self._head = self._writer.begin()
+        self._begun = False
+
+    @property
+    def full(self) -> bool:
+        return self.left is not None and self.left <= 0
+
+    def wanted(self, part: Part) -> Sequence[Record]:
+        """The records of `part` that pass the filters, decoded where they are of an internal topic."""
+        source, found = part.source, part.records
+        if self._decodes and source.topic in DECODED:
+            found = decoded(source.topic, found)
+        if self._filter is not None:
+            test = self._filter
+            found = [r for r in found if test(source, r)]
+        return found
+
+    def take(self, parts: Iterable[Part]) -> None:
+        """Writes the records of `parts` that are wanted. Raises CommandError, KafkaError."""
+        for part in parts:
+            if self.full:
+                break
+            if self._values is not None and not (self._decodes and part.source.topic in DECODED):
+                values = self._counted(part.values)
+                data = self._values(values)
+            else:
+                data = self._format(part.source, self._counted(self.wanted(part)))
+            if data:
+                self._put(data)
+        self._flush()
+
+    def put(self, source: Source, found: Sequence[Record]) -> None:
+        """Writes records that `wanted` has let through."""
+        found = self._counted(found)
+        if found:
+            self._put(self._format(source, found))
+
+    def _counted(self, found: Sequence[T]) -> Sequence[T]:
+        if self.left is not None:
+            found = found[: self.left]
+            self.left -= len(found)
+        self.shown += len(found)
+        return found
+
+    def _put(self, data: bytes) -> None:
+        if self.before_write is not None:
+            self.before_write()
+        if not self._begun:
+            self._begun = True
+            self._write(self._head)
+        self._write(data)
+        if self._terminal:
+            self.mid_line = not data.endswith(b"\n")
+
+    def _format(self, source: Source, found: Sequence[Record]) -> bytes:
+        if not found:
+            return b""
+        if self._pairs and source.topic in DECODED:
+            return pairs(found)
+        try:
+            return self._writer.batch(source, found)
+        except ValueError:
+            return b"".join(self._single(source, record) for record in found)
+
+    def _single(self, source: Source, record: Record) -> bytes:
+        try:
+            return self._writer.batch(source, (record,))
+        except ValueError as e:
+            where = f"{source.topic}/{source.partition} @ {record.offset}"
+            if not self._lenient:
+                raise CommandError(
+                    f"{where} cannot be shown: {e}; --skip-message-on-error goes on."
+                ) from None
+            self._context.fail(e)
+            self._context.say(f"{where} cannot be shown: {e}.")
+            return b""
+
+    def end(self) -> None:
+        """All has been read: ends what was written, be it an empty array, and says how much it was."""
+        if not self._begun:
+            self._begun = True
+            self._write(self._head)
+        self.break_off()
+        if self._context.streams.err_terminal:
+            if self.mid_line:
+                self._context.say()
+            self._context.say(f"{count(self.shown, 'record')}.")
+
+    def break_off(self) -> None:
+        """Ends what was written, so that it is whole as far as it goes; of nothing, nothing."""
+        if self._begun:
+            self._write(self._writer.end())
+            self._flush()

@@ -1,0 +1,42 @@
+"""Record permalinks: `pk://[PROFILE/]TOPIC/PARTITION/OFFSET`, printed by the formats and accepted by `consume`."""
+
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from pk.cli.runtime.settings import Settings
+
+SCHEME = "pk://"
+
+
+class Link(NamedTuple):
+    """One record of one cluster; `profile` None is whichever cluster the command talks to."""
+
+    profile: str | None
+    topic: str
+    partition: int
+    offset: int
+
+
+def link_to(profile: str | None, topic: str, partition: int, offset: int) -> str:
+    """The permalink of a record."""
+    head = f"{quote(profile, safe='')}/" if profile else ""
+    return f"{SCHEME}{head}{topic}/{partition}/{offset}"
+
+
+def parse_link(text: str) -> Link:
+    """The record that a permalink names. Raises ValueError with a sentence."""
+    parts = text.removeprefix(SCHEME).split("/")
+    if len(parts) in (3, 4) and all(parts):
+        *head, topic, partition, offset = parts
+        if all(n.isascii() and n.isdigit() and len(n) < 20 for n in (partition, offset)):
+            profile = unquote(head[0]) if head else None
+            return Link(profile, topic, int(partition), int(offset))
+    raise ValueError(f"not a permalink: {text!r}; it is {SCHEME}[PROFILE/]TOPIC/PARTITION/OFFSET")
+
+
+def profile_of(settings: Settings) -> str | None:
+    """The profile whose cluster these settings lead to; None where they lead elsewhere."""
+    profile = settings.profile
+    if profile is None or settings.bootstrap != profile.bootstrap:
+        return None
+    return profile.name

@@ -1,0 +1,316 @@
+"""Reading ranges of partitions, without a group: what `consume`, `reset-offsets` and the rest share.
+
+A range is read until the position has reached its end, and not until so many records came: offsets have holes where a topic
+was compacted or a transaction ended, and no record need lie at the end itself.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+import trio
+
+from pk.cli.records.source import Source
+from pk.cli.runtime.exits import CommandError
+from pk.core.errors import ErrorCode
+from pk.core.record.batch import Record
+from pk.core.record.bulk_read import record_list, values
+from pk.core.values import ZERO_UUID, TopicPartition, Uuid
+from pk.net.client.consumer import Consumer
+from pk.net.client.subscription import FetchedBatch
+
+_GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_TICK_MS = 100
+"""How often positions are looked at while no records come."""
+
+_LOOK_MS = 1000
+"""The same where nothing ends by itself: only to see that the topics are still there."""
+
+_GONE_S = 3.0
+"""A topic that brokers have not known for so long is gone, and not only new to one of them."""
+
+_BUFFERED_MAX = 20_000
+"""Records of one partition that wait in a merge before its fetching pauses."""
+
+
+class Span(NamedTuple):
+    """What to read of a partition: from `begin` up to, not including, `end` (None: for ever)."""
+
+    begin: int
+    end: int | None
+
+
+class Part:
+    """Records of one batch, in order. A whole batch is taken apart only when its records are asked for."""
+
+    __slots__ = ("_batch", "_records", "source")
+
+    def __init__(
+        self, source: Source, found: Sequence[Record] | None, batch: FetchedBatch | None = None
+    ) -> None:
+        assert found is not None or batch is not None
+        self.source = source
+        self._records = found
+        self._batch = batch
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """The records. Raises KafkaError where the batch cannot be read."""
+        if self._records is None:
+            assert self._batch is not None
+            self._records = record_list(self._batch.data, self._batch.header)
+        return self._records
+
+    @property
+    def values(self) -> list[bytes | None]:
+        """Their values alone, which costs a third of what the records do. Raises KafkaError."""
+        if self._records is None:
+            assert self._batch is not None
+            return values(self._batch.data, self._batch.header)
+        return [r.value for r in self._records]
+
+
+Spans = Mapping[TopicPartition, Span]
+
+
+def source_of(batch: FetchedBatch, profile: str | None = None) -> Source:
+    """What the records of `batch`, read from the cluster of that profile, have in common."""
+    return Source(
+        batch.partition.topic,
+        batch.partition.partition,
+        1 if batch.header.log_append_time else 0,
+        batch.header.leader_epoch,
+        profile,
+        batch.header.attributes,
+        batch.header.producer_id,
+        batch.header.producer_epoch,
+        _told(batch.log_start_offset),
+        _told(batch.last_stable_offset),
+        _told(batch.high_watermark),
+    )
+
+
+def _told(offset: int) -> int | None:
+    return None if offset < 0 else offset
+
+
+def part_of(batch: FetchedBatch, end: int | None = None, profile: str | None = None) -> Part | None:
+    """The records of `batch` from where its reading began up to `end`; None where there are none."""
+    header, begin = batch.header, batch.start_offset
+    if header.base_offset >= begin and (end is None or header.next_offset <= end):
+        return Part(source_of(batch, profile), None, batch) if header.count else None
+    last = header.next_offset if end is None else end
+    found = [r for r in record_list(batch.data, header) if begin <= r.offset < last]
+    return Part(source_of(batch, profile), found) if found else None
+
+
+class RangeReader:
+    """Reads `spans`; ends by itself once all of them that have an end are read, if none is without."""
+
+    def __init__(self, consumer: Consumer, spans: Spans, profile: str | None = None) -> None:
+        self.consumer = consumer
+        self._profile = profile
+        self.spans = spans
+        self.open = {tp: s for tp, s in spans.items() if s.end is None or s.begin < s.end}
+        self.bounded = bool(spans) and all(s.end is not None for s in spans.values())
+        self.bytes_read = 0
+        """Bytes of the batches read so far, as they are stored."""
+
+        self.positions = {tp: s.begin for tp, s in self.open.items()}
+        """The offset to be read next of each partition, at most its end."""
+
+        self._ids: dict[str, Uuid] = {}
+        self._missing_since: float | None = None
+        consumer.assign(self.open)
+        for tp, span in self.open.items():
+            consumer.seek(tp, span.begin)
+
+    def add(self, spans: Spans) -> None:
+        """Reads these, too."""
+        self.spans = {**self.spans, **spans}
+        self.open |= spans
+        self.positions |= {tp: s.begin for tp, s in spans.items()}
+        self.consumer.assign(self.open)
+        for tp, span in spans.items():
+            self.consumer.seek(tp, span.begin)
+
+    @property
+    def total(self) -> int:
+        """Offsets to read in all; only where every span has an end."""
+        return sum(max((s.end or 0) - s.begin, 0) for s in self.spans.values())
+
+    @property
+    def done(self) -> int:
+        """Offsets read so far."""
+        closed = sum(
+            (s.end or 0) - s.begin for tp, s in self.spans.items() if tp not in self.open and s.end
+        )
+        return closed + sum(self.positions[tp] - self.spans[tp].begin for tp in self.open)
+
+    async def parts(self, timeout_ms: float | None = None) -> list[Part]:
+        """The next records, perhaps none; waits a little for some, `timeout_ms` at most.
+
+        Raises KafkaError, ClientError; CommandError where a topic is deleted meanwhile.
+        """
+        wait = _TICK_MS if any(s.end is not None for s in self.open.values()) else _LOOK_MS
+        if timeout_ms is not None:
+            wait = min(wait, timeout_ms)
+        batches = await self.consumer.poll_batches(timeout_ms=wait)
+        found = []
+        for batch in batches:
+            span = self.open.get(batch.partition)
+            if span is not None:
+                self.bytes_read += batch.header.size
+                part = part_of(batch, span.end, self._profile)
+                if part is not None:
+                    found.append(part)
+        self._close_finished()
+        if not found:
+            self._check_topics()
+        return found
+
+    def _check_topics(self) -> None:
+        """Raises CommandError where a topic is no more, or is another one of the same name."""
+        known = self.consumer.cluster.metadata.topics
+        missing = None
+        for topic in {tp.topic for tp in self.open}:
+            info = known.get(topic)
+            if info is None:
+                continue
+            if info.error_code in _GONE:
+                missing = topic
+            elif info.topic_id == ZERO_UUID or info.error_code:
+                continue
+            elif info.topic_id != self._ids.setdefault(topic, info.topic_id):
+                raise CommandError(f"{topic} was deleted and made anew while it was read.")
+        now = trio.current_time()
+        if missing is None:
+            self._missing_since = None
+        elif self._missing_since is None:
+            self._missing_since = now
+        elif now - self._missing_since >= _GONE_S:
+            raise CommandError(f"{missing} was deleted while it was read.")
+
+    def _close_finished(self) -> None:
+        finished = []
+        for tp, span in self.open.items():
+            position = self.consumer.position_nowait(tp)
+            if position is None:
+                continue
+            self.positions[tp] = position if span.end is None else min(position, span.end)
+            if span.end is not None and position >= span.end:
+                finished.append(tp)
+        if finished:
+            for tp in finished:
+                del self.open[tp]
+            self.consumer.assign(self.open)
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        self.consumer.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        self.consumer.resume(partitions)
+
+
+Pair = tuple[Source, Record]
+
+
+async def last_records(
+    consumer: Consumer,
+    spans: Spans,
+    number: int,
+    wanted: Callable[[Part], Sequence[Record]] | None = None,
+    profile: str | None = None,
+) -> list[Pair]:
+    """The last `number` records over all of `spans`, by time; with `wanted`, of those it leaves of each part.
+
+    Looks further back where offsets have holes, or where too few are wanted.
+    """
+    kept: dict[TopicPartition, deque[Pair]] = {}
+    todo = {tp: s for tp, s in spans.items() if s.end is not None and s.begin < s.end}
+    reach = number
+    while todo:
+        window = {tp: Span(max(s.begin, (s.end or 0) - reach), s.end) for tp, s in todo.items()}
+        kept |= {tp: deque(maxlen=number) for tp in window}
+        reader = RangeReader(consumer, window, profile)
+        while reader.open:
+            for part in await reader.parts():
+                found = part.records if wanted is None else wanted(part)
+                tp = TopicPartition(part.source.topic, part.source.partition)
+                kept[tp].extend((part.source, r) for r in found)
+        todo = {
+            tp: s for tp, s in todo.items() if len(kept[tp]) < number and window[tp].begin > s.begin
+        }
+        reach *= 8
+    return _newest(kept.values(), number)
+
+
+def _newest(queues: Iterable[deque[Pair]], number: int) -> list[Pair]:
+    """The newest `number` of records that lie in queues, oldest first; within a queue their order stays."""
+    heads = [(queue[-1], queue) for queue in queues if queue]
+    heap = [(*_newness(pair), i, queue) for i, (pair, queue) in enumerate(heads)]
+    heapq.heapify(heap)
+    found: list[Pair] = []
+    while heap and len(found) < number:
+        *_, i, queue = heap[0]
+        found.append(queue.pop())
+        if queue:
+            heapq.heapreplace(heap, (*_newness(queue[-1]), i, queue))
+        else:
+            heapq.heappop(heap)
+    found.reverse()
+    return found
+
+
+def _newness(pair: Pair) -> tuple[int, int]:
+    return (-pair[1].timestamp, -pair[1].offset)
+
+
+def _age(pair: Pair) -> tuple[int, str, int, int]:
+    source, record = pair
+    return (record.timestamp, source.topic, source.partition, record.offset)
+
+
+async def merged(reader: RangeReader) -> AsyncGenerator[list[Part], None]:
+    """The records of all partitions by time, some at a time; within a partition their order stays.
+
+    Of each partition no more wait than what it brought when there were already `_BUFFERED_MAX` of it.
+    """
+    waiting: dict[TopicPartition, deque[Pair]] = {tp: deque() for tp in reader.open}
+    paused: set[TopicPartition] = set()
+    while reader.open or any(waiting.values()):
+        if reader.open:
+            for part in await reader.parts():
+                tp = TopicPartition(part.source.topic, part.source.partition)
+                waiting[tp].extend((part.source, r) for r in part.records)
+        ready = _ready(waiting, set(reader.open))
+        yield [Part(source, [r for _, r in run]) for source, run in groupby(ready, itemgetter(0))]
+        full = {tp for tp in reader.open if len(waiting[tp]) > _BUFFERED_MAX}
+        if full - paused:
+            reader.pause(full - paused)
+        if paused - full:
+            reader.resume(tp for tp in paused - full if tp in reader.open)
+        paused = full
+
+
+def _ready(
+    waiting: Mapping[TopicPartition, deque[Pair]], still_open: set[TopicPartition]
+) -> Iterator[Pair]:
+    """What may be shown: the oldest record while every partition that may bring more has one waiting."""
+    if any(not waiting[tp] for tp in still_open):
+        return
+    heap = [(_age(queue[0]), tp) for tp, queue in waiting.items() if queue]
+    heapq.heapify(heap)
+    while heap:
+        _, tp = heap[0]
+        queue = waiting[tp]
+        yield queue.popleft()
+        if queue:
+            heapq.heapreplace(heap, (_age(queue[0]), tp))
+        elif tp in still_open:
+            return
+        else:
+            heapq.heappop(heap)

@@ -1,0 +1,1 @@
+"""What a running command needs: its context, connection, settings, guards, failures and exit codes."""

@@ -1,0 +1,263 @@
+"""What to say of an error: one sentence with the next step, and the exit code. Imported when something went wrong."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from pk.cli.grammar import UsageError
+from pk.cli.runtime.exits import CommandError, Exit
+from pk.core.errors import ErrorCode, KafkaError
+from pk.net.client.errors import (
+    BufferExhausted,
+    ClientError,
+    ConfigError,
+    ConnectFailed,
+    ControllerSilent,
+    Disconnected,
+    NoBrokers,
+    RequestTimedOut,
+    Straggler,
+    Unanswered,
+    UnknownPartition,
+)
+
+NOT_AUTHORISED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+        ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        ErrorCode.ILLEGAL_SASL_STATE,
+    }
+)
+
+_NEXT_STEP = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "`pk topics list` shows which topics there are",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "--if-not-exists lets that pass",
+    ErrorCode.NON_EMPTY_GROUP: "stop its members first; `pk groups describe GROUP -m` names them",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`pk groups list` shows which groups there are",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group still reads that topic; stop its members first",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "`pk isr` shows which replicas are in sync",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "`pk isr` shows which replicas are in sync",
+    ErrorCode.MESSAGE_TOO_LARGE: "the topic's max.message.bytes says how large a batch may be",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "`pk brokers list` shows how many brokers there are",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "`pk isr` shows which replicas are in sync",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "start a broker that holds a replica; "
+    "`pk brokers list` shows which are up",
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: "`pk reassign status` shows what moves",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "is there a broker for every replica of __consumer_offsets? "
+    "offsets.topic.replication.factor says how many it wants",
+    ErrorCode.BROKER_NOT_AVAILABLE: "`pk brokers list` shows which brokers are up",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker is too old or too new for this request",
+}
+
+_SENTENCES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "There is no such topic or partition",
+    ErrorCode.GROUP_ID_NOT_FOUND: "There is no such group",
+    ErrorCode.NON_EMPTY_GROUP: "The group has members",
+    ErrorCode.REQUEST_TIMED_OUT: "The broker did not finish in time",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The group's coordinator is not available",
+}
+
+_CONFIG_KEY = re.compile(r"\b[a-z]+(?:\.[a-z]+)+\b")
+
+_SAYS_ALL = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.BROKER_NOT_AVAILABLE})
+"""Errors whose message is a sentence of its own."""
+
+
+def leaf(error: BaseException) -> BaseException:
+    """The error to speak of: out of a group, the first that says most."""
+    while isinstance(error, BaseExceptionGroup):
+        inner = [leaf(e) for e in error.exceptions]
+        inner.sort(
+            key=lambda e: (not isinstance(e, KeyboardInterrupt), not isinstance(e, CommandError))
+        )
+        error = inner[0]
+    return error
+
+
+def error_name(error: BaseException) -> str:
+    """What the column `error` says to programs: the name of the code, or the kind of a failure that has none."""
+    return error.name if isinstance(error, KafkaError) else type(error).__name__
+
+
+def exit_code(error: BaseException) -> Exit:
+    """The exit code of a command that ended with `error`."""
+    match error:
+        case CommandError():
+            return error.code
+        case UsageError() | ConfigError():
+            return Exit.USAGE
+        case NoBrokers() | ConnectFailed() | Disconnected():
+            return Exit.NO_CONNECTION
+        case RequestTimedOut() | BufferExhausted() | TimeoutError():
+            return Exit.TIMED_OUT
+        case KeyboardInterrupt():
+            return Exit.INTERRUPTED
+        case KafkaError():
+            if error.code in NOT_AUTHORISED:
+                return Exit.NOT_AUTHORISED
+            return Exit.TIMED_OUT if error.code == ErrorCode.REQUEST_TIMED_OUT else Exit.FAILED
+    return Exit.FAILED
+
+
+def exit_of_rows(errors: Iterable[BaseException]) -> Exit:
+    """The exit code where single items failed: what they all have in common, else 1."""
+    codes = {exit_code(error) for error in errors}
+    if not codes:
+        return Exit.OK
+    return codes.pop() if len(codes) == 1 else Exit.FAILED
+
+
+def phrase(error: BaseException) -> str:
+    """What is wrong, for a cell of a table: without the next step."""
+    if isinstance(error, KafkaError):
+        return (
+            f"{error.name}: {error.message}"
+            if error.message and error.message != error.name
+            else error.name
+        )
+    return str(error) or type(error).__name__
+
+
+def sentence(error: BaseException) -> str:
+    """What is wrong and what to do, in one sentence."""
+    match error:
+        case CommandError() | UsageError():
+            return str(error)
+        case NoBrokers():
+            return _no_brokers(error.failures)
+        case ConnectFailed():
+            return _no_brokers([error])
+        case Disconnected():
+            return f"The connection was lost ({error}); whether the broker acted on the request is not known."
+        case Straggler():
+            return (
+                f"{str(error).capitalize()}, though others did; what only it knows is missing here "
+                "(-X pk.straggler.timeout.ms=… waits longer)."
+            )
+        case ControllerSilent():
+            return _silent_controller(error)
+        case Unanswered():
+            return _unanswered(error)
+        case RequestTimedOut():
+            return f"No answer in time ({error}); -X request.timeout.ms=… or default.api.timeout.ms=… waits longer."
+        case ConfigError():
+            return f"{error}.".replace("?.", "?")
+        case ClientError():
+            return f"{error}."
+        case UnknownPartition():
+            return f"T{str(error.message)[1:]}."
+        case KafkaError():
+            return getattr(error, "said", None) or _kafka(error)
+        case OSError():
+            where = f"{error.filename}: " if error.filename else ""
+            return f"{where}{error.strerror or error}."
+        case KeyboardInterrupt():
+            return "Interrupted."
+    text = str(error)
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return f"This is a mistake in pk itself ({said}); --debug shows where."
+
+
+def _silent_controller(error: ControllerSilent) -> str:
+    said = f"{str(error)[:1].upper()}{str(error)[1:]}, though brokers answer; it may hang, and nobody has taken over"
+    if error.changes:
+        said += "; what was asked may still be done"
+    key = "default.api.timeout.ms" if error.changes else "pk.straggler.timeout.ms"
+    return f"{said} (-X {key}=… waits longer)."
+
+
+def _unanswered(error: Unanswered) -> str:
+    if any(node.node_id >= 0 for node in error.nodes):
+        step = "`pk brokers list` shows which brokers do"
+    else:
+        step = "name another with -b HOST:PORT"
+    said = str(error)
+    said = said.replace("broker", "Broker", 1) if said.startswith("broker") else said
+    return f"{said}; {step} (-X default.api.timeout.ms=… waits longer)."
+
+
+def _no_brokers(failures: Sequence[ConnectFailed]) -> str:
+    if not failures:
+        return "There is no broker to ask; name one with -b HOST:PORT."
+    tried = "; ".join(f"{f.address}: {f.reason}" for f in failures)
+    advertised = [f for f in failures if f.node_id >= 0]
+    if advertised:
+        first = advertised[0]
+        return (
+            f"The cluster answers, but its broker {first.node_id} does not ({tried}): {first.address} is what it advertises "
+            "(advertised.listeners); is it up, and is that an address this machine can reach?"
+        )
+    if all(f.reached for f in failures):
+        return f"No broker answers ({tried}); name another with -b HOST:PORT."
+    return (
+        f"No broker answers ({tried}); start one with `pk up`, or name another with -b HOST:PORT."
+    )
+
+
+async def explain(error: BaseException) -> BaseException:
+    """The error to raise in its place, where asking once more helps: what it is that listens where no broker does."""
+    found = leaf(error)
+    if isinstance(found, Unanswered):
+        return await _explain_silence(found) or error
+    failures = found.failures if isinstance(found, NoBrokers) else [found]
+    for failure in failures:
+        if isinstance(failure, ConnectFailed) and failure.reached:
+            from pk.net.client.probe import what_listens
+
+            host, _, port = failure.address.rpartition(":")
+            said = await what_listens(host.strip("[]"), int(port))
+            failure.reason = said or failure.reason
+    return error
+
+
+async def _explain_silence(error: Unanswered) -> NoBrokers | None:
+    """The error where those that did not answer are no brokers; None where one of them may be."""
+    from pk.net.client.probe import who_is_silent
+
+    failures = []
+    for node in error.nodes:
+        if node.node_id >= 0:
+            return None
+        said = await who_is_silent(node.host, node.port, error.waited_ms / 2000)
+        if said is None:
+            return None
+        failures.append(ConnectFailed(node.address, said, reached=True))
+    return NoBrokers(failures)
+
+
+def _without_request(said: str | None) -> str | None:
+    """What a broker said, without the request as its own objects print it: Apache's does so of what it does not allow."""
+    if said and said.startswith("Request Request("):
+        _, needs, right = said.rpartition(") needs ")
+        return f"it needs {right}" if needs else None
+    return said or None
+
+
+def _kafka(error: KafkaError) -> str:
+    try:
+        code = ErrorCode(error.code)
+    except ValueError:
+        code = ErrorCode.UNKNOWN_SERVER_ERROR
+    plain = _SENTENCES.get(code)
+    said = _without_request(error.message) if error.message != error.name else None
+    if said and code in _SAYS_ALL:
+        head = said.rstrip(".")
+    elif plain and said:
+        head = f"{plain}: {said.rstrip('.')}"
+    elif plain:
+        head = plain
+    else:
+        head = f"The broker refused with {error.name}" + (f": {said.rstrip('.')}" if said else "")
+    step = _NEXT_STEP.get(code)
+    key = _CONFIG_KEY.search(head) if code is ErrorCode.INVALID_CONFIG else None
+    if key is not None:
+        step = f"`pk help configs {key[0]}` says what it takes"
+    if step is None and not plain and code not in _SAYS_ALL:
+        step = f"`pk help errors {code.name}` says more"
+    if head.endswith("?"):
+        return head
+    return f"{head}; {step}." if step else f"{head}."

@@ -1,0 +1,124 @@
+"""What a profile forbids, whatever command is run under it: talking to another cluster than its own, and, where it is
+read-only, every request that changes something. The commands ask before they change anything and say so in their own
+words; this is what holds where one forgot.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from pk.cli.runtime.context import Context, Handler
+from pk.cli.runtime.exits import Refused
+from pk.cli.runtime.settings import Settings
+from pk.net.client.connection import FORBIDS
+
+METADATA: Final = 3
+CHANGING: Final = frozenset(
+    (
+        0,  # Produce
+        8,  # OffsetCommit
+        11,  # JoinGroup: a member more makes the others share anew
+        13,  # LeaveGroup
+        19,  # CreateTopics
+        20,  # DeleteTopics
+        21,  # DeleteRecords
+        22,  # InitProducerId
+        24,  # AddPartitionsToTxn
+        25,  # AddOffsetsToTxn
+        26,  # EndTxn
+        27,  # WriteTxnMarkers
+        28,  # TxnOffsetCommit
+        30,  # CreateAcls
+        31,  # DeleteAcls
+        33,  # AlterConfigs
+        34,  # AlterReplicaLogDirs
+        37,  # CreatePartitions
+        38,  # CreateDelegationToken
+        39,  # RenewDelegationToken
+        40,  # ExpireDelegationToken
+        42,  # DeleteGroups
+        43,  # ElectLeaders
+        44,  # IncrementalAlterConfigs
+        45,  # AlterPartitionReassignments
+        47,  # OffsetDelete
+        49,  # AlterClientQuotas
+        51,  # AlterUserScramCredentials
+        57,  # UpdateFeatures
+        64,  # UnregisterBroker
+        68,  # ConsumerGroupHeartbeat
+        76,  # ShareGroupHeartbeat
+        79,  # ShareAcknowledge
+        80,  # AddRaftVoter
+        81,  # RemoveRaftVoter
+        85,  # WriteShareGroupState
+        86,  # DeleteShareGroupState
+        88,  # StreamsGroupHeartbeat
+        91,  # AlterShareGroupOffsets
+        92,  # DeleteShareGroupOffsets
+    )
+)
+"""The APIs whose requests change something, unless they say that they only ask whether they might."""
+
+
+def forbid_changes(context: Context) -> Callable[[Any], None]:
+    """A look at a request before it is sent, which refuses one that changes something, and lets none make a topic."""
+
+    def look(request: Any) -> None:
+        if request.API_KEY == METADATA:
+            # To ask for a topic that is not there would make it, where the brokers do that.
+            request.allow_auto_topic_creation = False
+        if request.API_KEY in CHANGING and not getattr(request, "validate_only", False):
+            context.allow()
+
+    return look
+
+
+def guarded(handler: Handler) -> Handler:
+    """`handler`, under what the profile forbids; where it finds no broker, it is found out who answers instead."""
+
+    async def run(context: Context) -> int | None:
+        try:
+            async with guarding(context):
+                return await handler(context)
+        except Exception as error:
+            from pk.cli.runtime.failures import explain
+
+            found = await explain(error)
+            if found is error:
+                raise
+            raise found from error
+
+    return run
+
+
+@asynccontextmanager
+async def guarding(context: Context) -> AsyncIterator[None]:
+    """What is done in the block, by this task and those it starts, is under the profile of `context` and no other.
+
+    Raises Refused.
+    """
+    settings = context.settings
+    readonly = settings.profile is not None and settings.guard == "readonly"
+    token = FORBIDS.set(forbid_changes(context) if readonly else None)
+    try:
+        if settings.profile is not None:
+            await _check_cluster(context, settings)
+        yield
+    finally:
+        FORBIDS.reset(token)
+
+
+async def _check_cluster(context: Context, settings: Settings) -> None:
+    """Raises Refused where another cluster answers than the profile is meant for."""
+    assert settings.profile is not None and context.session is not None
+    wanted = settings.profile.cluster_id
+    if wanted is None or context.session.answered.get(settings.bootstrap) == wanted:
+        return
+    admin = await context.admin()
+    found = (await admin.describe_cluster()).cluster_id
+    if found != wanted:
+        raise Refused(
+            f"Profile {settings.profile.name} is meant for cluster {wanted}, but cluster {found} answers at "
+            f"{settings.bootstrap}; nothing was done. `pk profile edit` changes where it points or what it is meant for."
+        )
+    context.session.answered[settings.bootstrap] = wanted

@@ -1,0 +1,235 @@
+"""Which cluster a command talks to, and how: options before environment before profile before defaults."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple, cast
+
+from pk.cli.grammar import Args, nearest
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.paths import user_dir
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+GUARDS = ("none", "confirm", "type-name", "readonly")
+COLOURS = ("red", "yellow", "green", "blue", "magenta", "cyan")
+KEYS = ("bootstrap", "guard", "colour", "cluster_id", "properties", "secrets")
+"""What the table of a profile may hold."""
+
+
+class Profile(NamedTuple):
+    """A named cluster of the user's."""
+
+    name: str
+    bootstrap: str | None = None
+    properties: Mapping[str, str] = {}
+    guard: str = "confirm"
+    colour: str | None = None
+    cluster_id: str | None = None
+    """The cluster it is meant for; where another answers, nothing is done."""
+
+    secrets: Mapping[str, str] = {}
+    """Client keys whose values are asked for when they are needed: `prompt`, `keyring`, or `command:WORDS`."""
+
+
+class Settings(NamedTuple):
+    """What a command needs to connect."""
+
+    bootstrap: str
+    properties: Mapping[str, str]
+    """Client keys of the profile and of the file named."""
+
+    given: Mapping[str, str]
+    """Client keys of -X."""
+
+    profile: Profile | None
+
+    @property
+    def guard(self) -> str:
+        return self.profile.guard if self.profile else "confirm"
+
+    @property
+    def cluster_name(self) -> str:
+        """How questions and prompts name the cluster: of many addresses by the first."""
+        first, *more = self.bootstrap.split(",")
+        address = f"{first} (+{len(more)})" if more else first
+        return f"{self.profile.name} ({address})" if self.profile else address
+
+
+def profiles_file() -> str:
+    return os.path.join(user_dir("config"), "profiles.toml")
+
+
+def read_profiles() -> tuple[dict[str, Profile], str | None]:
+    """The profiles there are, and which one is chosen. Raises CommandError where the file cannot be read or is wrong."""
+    path = profiles_file()
+    if not os.path.exists(path):
+        return {}, None
+    import tomllib
+
+    try:
+        with open(path, "rb") as file:
+            data = tomllib.load(file)
+    except OSError as e:
+        raise CommandError(f"{path} cannot be read: {e.strerror}.") from e
+    except ValueError as e:  # no TOML, or not even UTF-8
+        raise CommandError(f"{path} cannot be read: {e}.") from e
+    tables = _table(path, data, "profiles", "the file")
+    profiles = {name: _profile(path, name, tables) for name in tables}
+    return profiles, _string(path, data, "use", "the file")
+
+
+def _table(path: str, outer: dict[str, Any], key: str, whose: str) -> dict[str, Any]:
+    """The table that lies under `key`; an empty one where there is none. Raises CommandError for anything else."""
+    found = outer.get(key, {})
+    if not isinstance(found, dict):
+        raise CommandError(f"{path}: {key} of {whose} must be a table, not {found!r}.")
+    return cast("dict[str, Any]", found)
+
+
+def _string(path: str, outer: dict[str, Any], key: str, whose: str) -> str | None:
+    """The text that lies under `key`, if any. Raises CommandError for anything else."""
+    found = outer.get(key)
+    if found is not None and not isinstance(found, str):
+        raise CommandError(f"{path}: {key} of {whose} must be a string in quotes, not {found!r}.")
+    return found
+
+
+def _profile(path: str, name: str, tables: dict[str, Any]) -> Profile:
+    whose = f"profile {name!r}"
+    table = _table(path, tables, name, "profiles")
+    guard = table.get("guard", "confirm")
+    if guard not in GUARDS:
+        raise CommandError(
+            f"{path}: the guard of {whose} is one of {', '.join(GUARDS)}, not {guard!r}."
+        )
+    colour = table.get("colour")
+    if colour is not None and colour not in COLOURS:
+        raise CommandError(
+            f"{path}: the colour of {whose} is one of {', '.join(COLOURS)}, not {colour!r}."
+        )
+    unknown = [key for key in table if key not in KEYS]
+    if unknown:
+        near = nearest(unknown[0], KEYS)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}."
+        raise CommandError(f"{path}: {whose} has no key {unknown[0]!r}; {hint}")
+    properties = _table(path, table, "properties", whose)
+    secrets = _table(path, table, "secrets", whose)
+    return Profile(
+        name,
+        _string(path, table, "bootstrap", whose),
+        {key: _text(value) for key, value in properties.items()},
+        guard,
+        colour,
+        _string(path, table, "cluster_id", whose),
+        {key: check_secret(key, str(source)) for key, source in secrets.items()},
+    )
+
+
+def check_secret(key: str, source: str) -> str:
+    """`source`, if a secret may come from there. Raises Unusable."""
+    kind, _, words = source.partition(":")
+    if source in ("prompt", "keyring") or (kind == "command" and words.strip()):
+        return source
+    raise Unusable(
+        f"The secret {key} comes from prompt, keyring or command:WORDS, not {source!r}: "
+        "a secret itself stands neither in a file of pk's nor on a command line."
+    )
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The entries of a Java properties file. Raises Unusable where it cannot be read."""
+    from pk.core.config.keys import ConfigError, parse_properties
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_properties(file.read())
+    except OSError as e:
+        raise Unusable(f"{path} cannot be read: {e.strerror}.") from None
+    except (UnicodeDecodeError, ConfigError) as e:
+        reason = "it is not UTF-8 text" if isinstance(e, UnicodeDecodeError) else e
+        raise Unusable(f"{path} cannot be read: {reason}.") from None
+
+
+def choose_profile(wanted: str | None) -> Profile | None:
+    """The profile by option, environment or choice. Raises CommandError where there is none of that name."""
+    wanted = wanted or os.environ.get("PK_PROFILE") or None
+    profiles, chosen = read_profiles()
+    name = wanted or chosen
+    return None if name is None else _named(profiles, name)
+
+
+def profile_named(name: str) -> Profile:
+    """The profile of that name, whatever is chosen. Raises CommandError where there is none."""
+    profiles, _ = read_profiles()
+    return _named(profiles, name)
+
+
+def _named(profiles: Mapping[str, Profile], name: str) -> Profile:
+    if name not in profiles:
+        near = nearest(name, profiles)
+        hint = (
+            f"did you mean {' or '.join(near)}?"
+            if near
+            else "`pk profile list` shows which there are."
+        )
+        raise Unusable(f"There is no profile {name!r}; {hint}")
+    return profiles[name]
+
+
+def check_address(text: str | None, source: str) -> str | None:
+    """`text`, if it names a broker; None stays None. Raises Unusable.
+
+    An empty address comes from a variable that is not set. Falling back to another cluster would then change the wrong one.
+    """
+    if text is not None and not text.strip(", "):
+        raise Unusable(f"{source} is empty; it must be an address such as host:9092.")
+    return text
+
+
+def check_security(keys: Mapping[str, str], source: str) -> None:
+    """Raises Unusable where `keys` ask for a secure connection: pk has none yet, and must not connect without."""
+    for key, value in keys.items():
+        plain = key == "security.protocol" and value.strip().upper() == "PLAINTEXT"
+        if key.startswith(("ssl.", "sasl.")) or (key == "security.protocol" and not plain):
+            raise Unusable(
+                f"{source}: {key} is not supported; pk has no TLS or SASL yet and connects to PLAINTEXT listeners only."
+            )
+
+
+def settings_of(args: Args) -> Settings:
+    """The settings for a parsed command line. Raises CommandError."""
+    typed = check_address(args.bootstrap_server, "-b")
+    if args.profile is not None and not args.profile.strip():
+        raise Unusable("--profile is empty; it must be the name of a profile.")
+    profile = choose_profile(args.profile)
+    in_environment = None if args.profile else os.environ.get("PK_BOOTSTRAP_SERVER")
+    if typed is None:
+        check_address(in_environment, "PK_BOOTSTRAP_SERVER")
+    in_profile = profile.bootstrap if profile else None
+    if profile and typed is None and in_environment is None:
+        check_address(in_profile, f"The bootstrap of profile {profile.name!r}")
+    bootstrap = in_environment or in_profile
+    properties: dict[str, str] = dict(profile.properties) if profile else {}
+    if profile:
+        check_security({**profile.properties, **profile.secrets}, f"profile {profile.name!r}")
+    if profile and profile.secrets:
+        from pk.cli.runtime.secrets import secret_values
+
+        properties.update(secret_values(profile.name, profile.secrets))
+    if args.config_file:
+        in_config = read_properties(args.config_file)
+        check_security(in_config, args.config_file)
+        properties.update(in_config)
+    given = dict(args.client_properties)
+    check_security(given, "-X")
+    in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
+    named = check_address(given.pop("bootstrap.servers", None), "-X bootstrap.servers")
+    return Settings(
+        typed or named or bootstrap or in_file or DEFAULT_BOOTSTRAP,
+        properties,
+        given,
+        profile,
+    )

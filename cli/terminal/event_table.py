@@ -1,0 +1,70 @@
+"""A table that grows: rows are written as they happen, below a head that is written once."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pk.cli.output.formats import Column, Listing, Row, narrow, render
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.escapes import escaped
+
+_COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2"}
+
+
+class Cell(NamedTuple):
+    """A cell of a line: its head, its width (0: as wide as it gets, for the last one) and its text."""
+
+    head: str
+    width: int
+    show: Callable[[Row], str]
+    right: bool = False
+    cut: bool = True
+    """Whether a text that is wider is cut; else it moves what stands behind it."""
+
+
+class EventTable:
+    """Writes rows in the format asked for: as lines of `cells`, or, where something else is asked for, of `columns`."""
+
+    def __init__(
+        self,
+        context: Context,
+        columns: Sequence[Column],
+        cells: Sequence[Cell],
+        style: Callable[[Row], str | None],
+    ) -> None:
+        look = context.look
+        # A list that is not finished is no JSON: each row is a document of its own.
+        self._look = look._replace(format="jsonl") if look.format == "json" else look
+        self._context = context
+        self._columns = columns
+        self._style = style
+        plain = look.format == "table" and not look.columns and not look.sort
+        self._cells = tuple(cells) if plain else ()
+        if self._cells:
+            context.write(self._line([cell.head for cell in self._cells]))
+        else:
+            context.write(render(Listing(columns, []), self._look._replace(terminal=False)))
+
+    def _line(self, texts: Sequence[str]) -> bytes:
+        parts = []
+        for text, cell in zip(map(escaped, texts), self._cells, strict=True):
+            if cell.cut and cell.width and len(text) > cell.width:
+                text = f"{text[: cell.width - 1]}…"
+            parts.append(text.rjust(cell.width) if cell.right else text.ljust(cell.width))
+        return ("  ".join(parts).rstrip() + "\n").encode(errors="surrogateescape")
+
+    def tell(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Writes what happened, as far as --where lets it through. Raises Unusable."""
+        listing = narrow(Listing(self._columns, rows), self._look)
+        if not listing.rows:
+            return
+        if not self._cells:
+            shown = render(Listing(self._columns, rows), self._look._replace(terminal=False))
+            headed = self._look.format in ("table", "wide", "csv")
+            self._context.write(shown.split(b"\n", 1)[1] if headed else shown)
+            return
+        for row in listing.rows:
+            text = self._line([cell.show(row) for cell in self._cells])
+            colour = _COLOURS.get(self._style(row) or "") if self._look.colour else None
+            if colour:
+                text = b"\x1b[%sm%s\x1b[0m\n" % (colour.encode(), text.rstrip(b"\n"))
+            self._context.write(text)

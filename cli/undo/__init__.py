@@ -1,0 +1,1 @@
+"""What pk changed, and how to change it back."""

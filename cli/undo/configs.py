@@ -1,0 +1,205 @@
+"""Undoing changes to configs: what each resource had of its own before, key by key.
+
+A key that the resource had no value of its own for is deleted again, so that what is below it (the cluster's default, the
+broker's file) counts as before. Secrets cannot be read back, so a change to one has no inverse.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pk.cli.cluster.propagation import until_configs
+from pk.cli.nouns.configs.configs import own_value
+from pk.cli.output.formats import Column, Listing
+from pk.cli.runtime.context import Context, count, join
+from pk.cli.runtime.exits import CommandError, Refused
+from pk.cli.runtime.failures import error_name, phrase, sentence
+from pk.cli.undo.log import log as store
+from pk.net.client.results import (
+    ConfigChange,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+)
+
+KIND = "configs"
+
+
+def _name(resource: ConfigResource) -> str:
+    return f"{resource.type.name.lower().replace('_', '-')} {resource.name or 'default'}"
+
+
+async def remember_configs(
+    context: Context,
+    described: Mapping[ConfigResource, Sequence[ConfigEntry]],
+    changes: Mapping[ConfigResource, Iterable[ConfigChange]],
+    *,
+    undoes: str | None = None,
+) -> str | None:
+    """Keeps the way back from `changes`, which are about to be made; for `how_to_undo`. `described` is how it is now.
+
+    None where there is nothing that could be undone.
+    """
+    resources: list[dict[str, Any]] = []
+    for resource, wanted in changes.items():
+        entries = {entry.name: entry for entry in described[resource]}
+        keys = [
+            {
+                "key": change.name,
+                "before": own_value(resource, entries.get(change.name)),
+                "after": value_after(entries.get(change.name), change),
+            }
+            for change in wanted
+            if not _is_secret(entries.get(change.name))
+        ]
+        if keys:
+            resources.append({"type": int(resource.type), "name": resource.name, "keys": keys})
+    if not resources:
+        return None
+    said = [f"{key['key']} = {_said(key['after'])}" for key in resources[0]["keys"]]
+    names = [_name(resource) for resource in changes]
+    return await store.remember(
+        context,
+        await context.admin(),
+        KIND,
+        f"{f'undo of {undoes}: ' if undoes else ''}{join(names, 3)}: {join(said, 3)}",
+        {"resources": resources},
+        undoes=undoes,
+    )
+
+
+def value_after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:
+    """What the resource holds itself once the change is made; None: nothing."""
+    if change.operation in (ConfigOperation.SET, ConfigOperation.DELETE):
+        return change.value
+    has = [v for v in (entry.value or "").split(",") if v] if entry else []
+    named = (change.value or "").split(",")
+    if change.operation is ConfigOperation.APPEND:
+        return ",".join(has + [v for v in named if v not in has])
+    return ",".join(v for v in has if v not in named)
+
+
+def _is_secret(entry: ConfigEntry | None) -> bool:
+    return entry is not None and entry.sensitive
+
+
+def settle_configs(change_id: str, failed: Iterable[ConfigResource]) -> None:
+    """Takes out of a kept change the resources that were not changed after all."""
+    change = store.find(change_id)
+    lost = {(int(res.type), res.name) for res in failed}
+    if not lost:
+        return
+    resources = [r for r in change.inverse["resources"] if (r["type"], r["name"]) not in lost]
+    if resources:
+        store.narrow(change_id, {"resources": resources})
+    else:
+        store.forget(change_id)
+
+
+def _resource(data: Mapping[str, Any]) -> ConfigResource:
+    return ConfigResource(ResourceType(data["type"]), data["name"])
+
+
+async def _describe(
+    context: Context, resources: Iterable[Mapping[str, Any]]
+) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+    """What the resources have now, key by key; those that cannot be described are left out."""
+    admin = await context.admin()
+    answers = await admin.describe_configs([_resource(data) for data in resources])
+    return {
+        resource: {entry.name: entry for entry in answer}
+        for resource, answer in answers.items()
+        if not isinstance(answer, Exception)
+    }
+
+
+COLUMNS = (
+    Column("resource"),
+    Column("key"),
+    Column("now", show=lambda v: "(not set)" if v is None else v),
+    Column("then", show=lambda v: "(not set)" if v is None else v),
+    Column("note"),
+    Column("result"),
+    Column("error", wide=True),
+)
+
+
+async def undo(context: Context, change: store.Change) -> bool:
+    """Shows what each key goes back to, asks, and sets it. Raises Refused where a key was changed since."""
+    resources = change.inverse["resources"]
+    found = await _describe(context, resources)
+    rows: list[dict[str, Any]] = []
+    todo: dict[ConfigResource, list[ConfigChange]] = {}
+    for data in resources:
+        resource = _resource(data)
+        if resource not in found:
+            raise CommandError(f"{_name(resource)} cannot be described; is it still there?")
+        for key in data["keys"]:
+            now = own_value(resource, found[resource].get(key["key"]))
+            before = key["before"]
+            since = now not in (key["after"], before)
+            rows.append(
+                {
+                    "resource": _name(resource),
+                    "key": key["key"],
+                    "now": now,
+                    "then": before,
+                    "note": "changed since" if since else None,
+                    "result": "stays" if now == before else "would be set",
+                    "error": None,
+                }
+            )
+            if now != before:
+                how = ConfigOperation.DELETE if before is None else ConfigOperation.SET
+                todo.setdefault(resource, []).append(ConfigChange(key["key"], before, how))
+    return await _do(context, change, rows, todo, found)
+
+
+async def _do(
+    context: Context,
+    change: store.Change,
+    rows: list[dict[str, Any]],
+    todo: Mapping[ConfigResource, list[ConfigChange]],
+    found: Mapping[ConfigResource, Mapping[str, ConfigEntry]],
+) -> bool:
+    args = context.args
+    since = [f"{row['key']} of {row['resource']}" for row in rows if row["note"]]
+    if args.dry_run or not todo:
+        context.show(Listing(COLUMNS, rows))
+        context.say("Nothing was changed." if todo else "It is as it was; nothing was changed.")
+        return not todo and not args.dry_run
+    if since and not args.anyway:
+        raise Refused(
+            f"{join(since)} {'was' if len(since) == 1 else 'were'} changed since; "
+            "--dry-run shows it, --anyway undoes it all the same."
+        )
+    for row in rows:
+        context.say(f"{row['resource']}: {row['key']}: {_said(row['now'])} → {_said(row['then'])}")
+    number = count(sum(map(len, todo.values())), "config")
+    await context.agree(f"Set {number} back on {context.settings.cluster_name}?")
+    admin = await context.admin()
+    described = {resource: list(found[resource].values()) for resource in todo}
+    kept = await remember_configs(context, described, todo, undoes=change.id)
+    answers = await admin.alter_configs(todo)
+    failed = [resource for resource, error in answers.items() if error is not None]
+    await until_configs(admin, described, todo, failed)
+    for row in rows:
+        error = next((answers[res] for res in failed if _name(res) == row["resource"]), None)
+        if row["result"] == "would be set":
+            row["result"] = phrase(error) if error else "set"
+            row["error"] = error_name(error) if error else None
+    for resource in failed:
+        error = answers[resource]
+        assert error is not None
+        context.fail(error)
+        context.say(f"{_name(resource)}: {sentence(error)}")
+    context.show(Listing(COLUMNS, rows))
+    if kept is not None:
+        settle_configs(kept, failed)
+        if len(failed) < len(todo):
+            context.say(store.how_to_undo(kept))
+    return not failed
+
+
+def _said(value: str | None) -> str:
+    return "(not set)" if value is None else value or "(empty)"

@@ -1,0 +1,1 @@
+"""Brokers on this machine: `pk up` and its processes."""

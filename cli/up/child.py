@@ -1,0 +1,50 @@
+"""A node of `pk up --brokers N`, as a process of its own: `python -m pk.cli.up.child broker-2`.
+
+Its config comes as one line of JSON on standard input, which stays open: its end is the end of the parent, and then the node
+drains and ends too, whatever became of the parent. On standard output it says, in one line of JSON, where it listens, once it
+serves. Everything is imported before the line is read, so that a parent may start many and give each its turn.
+"""
+
+import json
+import sys
+
+from pk.cli.runtime.connect import run_loop
+from pk.cli.runtime.exits import CommandError, Exit, Unusable
+from pk.cli.up.node import broker_config, log_to_stderr
+from pk.core.log.disk import RealDisk
+from pk.core.log.failures import LogDirError
+from pk.core.log.memory_disk import MemoryDisk
+from pk.net.endpoints import StartError
+from pk.net.node import Node, run_node
+
+
+def main() -> int:
+    """Run the node; its exit code."""
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return Exit.OK  # the parent ended before it was this node's turn
+    job = json.loads(line)
+    log_to_stderr()
+    try:
+        config = broker_config(job["config"])
+        disk = MemoryDisk(config.pk_memory_bytes_max) if job["memory"] else RealDisk()
+
+        async def run() -> None:
+            await run_node(config, disk=disk, ready=_ready, parent=sys.stdin.fileno())
+
+        run_loop(run)
+    except (StartError, LogDirError, CommandError, Unusable) as e:
+        sys.stderr.write(f"{e}\n")
+        return Exit.FAILED
+    return Exit.OK
+
+
+def _ready(node: Node) -> None:
+    sys.stdout.write(
+        json.dumps({"address": node.address, "controller": node.controller_address}) + "\n"
+    )
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,238 @@
+"""`pk up --brokers N`: several brokers on this machine, a process and a directory each."""
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+import trio
+
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.settings import read_properties
+from pk.cli.up import cluster_files
+from pk.cli.up.cluster_files import ClusterState, NodeState
+from pk.cli.up.node import broker_config, remove_tree
+from pk.cli.up.supervisor import CONTROLLER, Supervisor, name_of
+from pk.cli.up.up import HOST, check_port
+from pk.net.endings import drop_dead_terminal, ending_signals
+
+EMBEDDED = "embedded"
+LISTENER = "CONTROLLER"
+
+OURS = (
+    "node.id",
+    "broker.id",
+    "listeners",
+    "advertised.listeners",
+    "log.dirs",
+    "log.dir",
+    "process.roles",
+    "controller.listener.names",
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "inter.broker.listener.name",
+    "pk.metadata.store",
+)
+"""What differs between the nodes of a cluster, or makes it one: `pk up` says it."""
+
+
+def brokers_of(context: Context) -> int:
+    """How many brokers are asked for: --brokers, or as many as the directory's cluster has. Raises CommandError."""
+    args = context.args
+    found = cluster_files.read_state(args.data) if args.data is not None else None
+    wanted = args.brokers if args.brokers is not None else found.brokers if found else 1
+    if wanted < 1:
+        raise Unusable(f"--brokers wants a number from 1 on, not {wanted}.")
+    if found is not None and wanted < found.brokers:
+        raise Unusable(
+            f"{args.data} is that of a cluster of {found.brokers} brokers: {wanted} would leave some"
+            " of its replicas nowhere."
+        )
+    if wanted > 1 and args.data is not None and found is None:
+        single = os.path.join(args.data, "meta.properties")
+        if os.path.exists(single):
+            raise Unusable(
+                f"{args.data} is that of one broker; --brokers {wanted} needs a directory of its own."
+            )
+    return wanted
+
+
+def _given(context: Context, count: int) -> dict[str, str]:
+    """What every node runs with: our defaults, then the file, then -X."""
+    args = context.args
+    from_file = read_properties(args.config_file) if args.config_file else {}
+    for key in dict(args.properties):
+        if key in OURS:
+            raise Unusable(f"-X {key} goes to every broker, and none could have it: pk up says it.")
+    given = {
+        "offsets.topic.replication.factor": str(min(3, count)),
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    given |= {key: value for key, value in from_file.items() if key not in OURS}
+    return given | dict(args.properties)
+
+
+class _Plan:
+    """What each node of the cluster runs with."""
+
+    def __init__(
+        self, given: Mapping[str, str], store: str, port: int, memory: bool, nodes: list[NodeState]
+    ) -> None:
+        self._given = given
+        self._store = store
+        self._port = port
+        self._memory = memory
+        self._nodes = nodes
+
+    def config_of(self, node: NodeState) -> dict[str, str]:
+        """For a node that starts now: where it listened before, it listens again."""
+        config = {
+            **self._given,
+            "node.id": str(node.node),
+            "process.roles": node.role,
+            "log.dirs": "/memory" if self._memory else node.directory,
+            "controller.listener.names": LISTENER,
+        }
+        if node.node == CONTROLLER:
+            config["listeners"] = f"{LISTENER}://{node.address or f'{HOST}:0'}"
+            return config
+        port = self._port + node.node - 1 if self._port else 0
+        config["listeners"] = f"PLAINTEXT://{node.address or f'{HOST}:{port}'}"
+        if self._store == EMBEDDED:
+            address = next(n.address for n in self._nodes if n.node == CONTROLLER)
+            config["controller.quorum.bootstrap.servers"] = address or f"{HOST}:1"
+        else:
+            config["pk.metadata.store"] = self._store
+            config["listeners"] += f",{LISTENER}://{HOST}:0"
+        return config
+
+
+def _nodes(directory: str, count: int, store: str) -> list[NodeState]:
+    nodes = []
+    if store == EMBEDDED:
+        nodes.append(NodeState(CONTROLLER, "controller", os.path.join(directory, "controller")))
+    role = "broker" if store == EMBEDDED else "broker,controller"
+    for number in range(1, count + 1):
+        nodes.append(NodeState(number, role, os.path.join(directory, f"broker-{number}")))
+    return nodes
+
+
+async def up_cluster(context: Context, count: int) -> int:
+    """Run the cluster until a signal has drained it; a second one ends it at once."""
+    started = time.monotonic()
+    args = context.args
+    given, store, port = _given(context, count), args.store or EMBEDDED, check_port(args.port)
+    check_port(port + count - 1)
+    temporary = tempfile.mkdtemp(prefix="pk-") if args.data is None else None
+    directory = _absolute(temporary or str(args.data))
+    nodes = _nodes(directory, count, store)
+    plan = _Plan(given, store, port, args.memory, nodes)
+    listed: str | None = None
+    with contextlib.ExitStack() as stack:
+        if temporary is not None:
+            stack.callback(remove_tree, temporary)
+        for node in nodes:
+            broker_config(plan.config_of(node))  # what is wrong in it is said once, and here
+        try:
+            os.makedirs(directory, exist_ok=True)
+            stack.callback(os.close, cluster_files.hold(directory))
+            pipe = cluster_files.make_pipe(directory)
+        except OSError as e:
+            raise CommandError(f"{directory}: {e.strerror}.") from None
+        stack.callback(_take_away, directory, pipe)
+        state = ClusterState(os.getpid(), directory, count, store, "", nodes)
+        cluster_files.write_state(state)
+        if (listed := cluster_files.enlist(directory)) is not None:
+            stack.callback(os.unlink, listed)
+        where = f"data in {directory}" if temporary is None else "in a temporary directory"
+        where = "in memory" if args.memory else where
+        with trio.open_signal_receiver(*ending_signals()) as signals:
+            async with trio.open_nursery() as nursery:
+                supervisor = Supervisor(
+                    state, plan.config_of, nursery, memory=args.memory, say=_say
+                )
+
+                async def run() -> None:
+                    await supervisor.start_all()
+                    spent_ms = (time.monotonic() - started) * 1000
+                    _show(state)
+                    context.write(
+                        f"Cluster of {count} brokers is ready after {spent_ms:.0f} ms, {where},"
+                        f" at {state.bootstrap}\n".encode()
+                    )
+                    await supervisor.obey(pipe)
+
+                await _until_told(run, supervisor, signals)
+                nursery.cancel_scope.cancel()
+    return 0
+
+
+async def _until_told(
+    run: Callable[[], Awaitable[None]], supervisor: Supervisor, signals: AsyncIterator[int]
+) -> None:
+    """Run until the first signal, then drain; the second ends all at once. Nothing is left running, whatever happens."""
+    failure: CommandError | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+
+            async def guarded() -> None:
+                nonlocal failure
+                try:
+                    await run()
+                except CommandError as e:
+                    failure = e
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(guarded)
+            async for number in signals:
+                if number == signal.SIGHUP:
+                    drop_dead_terminal()
+                break
+            nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as nursery:
+
+            async def drain() -> None:
+                await supervisor.stop_all()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(drain)
+            async for number in signals:
+                if (
+                    number != signal.SIGHUP
+                ):  # which may come twice, where a shell goes with its terminal
+                    break
+            nursery.cancel_scope.cancel()
+    finally:
+        supervisor.kill_all()
+        with trio.CancelScope(shield=True):
+            await supervisor.all_ended()
+    if failure is not None:
+        raise failure
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(path)
+
+
+def _take_away(directory: str, pipe: int) -> None:
+    os.close(pipe)
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(directory, cluster_files.PIPE))
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):  # a terminal that is gone
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+def _show(state: ClusterState) -> None:
+    rows = [("NODE", "ADDRESS", "PROCESS")]
+    rows += [(name_of(node), node.address or "", str(node.pid)) for node in state.nodes]
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    for name, address, pid in rows:
+        _say(f"{name:<{widths[0]}}  {address:<{widths[1]}}  {pid}")
