@@ -13,7 +13,7 @@ from pk.cli.output.formats import Column, Listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Refused
 from pk.cli.runtime.failures import error_name, phrase, sentence
-from pk.cli.undo.log import log as store
+from pk.cli.undo import log as store
 from pk.net.client.results import (
     ConfigChange,
     ConfigEntry,

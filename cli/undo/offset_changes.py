@@ -17,7 +17,7 @@ from pk.cli.output.formats import Column, Listing
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.failures import error_name, phrase
-from pk.cli.undo.log import log as undo
+from pk.cli.undo import log as undo
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

@@ -13,7 +13,7 @@ from pk.cli.positions.resolve import bounds_of
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import Refused
 from pk.cli.runtime.failures import phrase
-from pk.cli.undo.log import log as store
+from pk.cli.undo import log as store
 from pk.cli.undo.offset_changes import PLAN, Move, ask, commit, effect, preview, report
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition, uuid_text

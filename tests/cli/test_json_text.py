@@ -90,7 +90,7 @@ def test_a_stream_that_is_no_json_says_where() -> None:
 
 
 def test_a_long_document_is_not_read_over_and_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pk.cli.records.writers import json_text
+    from pk.cli.records import json_text
 
     calls = 0
 

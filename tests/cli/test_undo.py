@@ -14,7 +14,7 @@ from group_parts import Fresh, Reader, Run, committed
 from shapes import check_json
 
 from pk.cli.runtime.exits import CommandError
-from pk.cli.undo.log import log as undo
+from pk.cli.undo import log as undo
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
 

@@ -26,7 +26,7 @@ from pk.cli.runtime.context import Context, count, join, place_name
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase
 from pk.cli.specs.groups import GROUP_STATES, GROUP_TYPES
-from pk.cli.undo.log import log as undo
+from pk.cli.undo import log as undo
 from pk.cli.undo.offsets import Kept, remember
 from pk.core.values import TopicPartition
 from pk.net.client import results as r

@@ -9,7 +9,7 @@ from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
-from pk.cli.undo.log import log as store
+from pk.cli.undo import log as store
 
 KINDS = {
     "group-offsets": "pk.cli.undo.offsets:undo",
