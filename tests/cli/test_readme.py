@@ -1,0 +1,168 @@
+"""The README's examples, typed line by line in a terminal: what it prints is what a terminal shows.
+
+Only blocks that need more than a broker are left out (an editor, Spark, other topics). The one word that is added is the
+port, which the system chooses here. What changes from run to run is masked on both sides: addresses and times. A line
+`…` of the README stands for any lines, and `…` at the end of a line for the rest of that line. A command below which the
+README prints nothing must end with 0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+COLUMNS, LINES = 120, 50
+WAIT_S = 120
+PROMPT = "<ready>"
+LEFT_OUT = ("$ pk top ", "$ pk spark-export")
+_BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_MASKS = (
+    (re.compile(r"127\.0\.0\.1:\d+"), "ADDRESS"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?"), "TIME"),
+    (re.compile(r"after [\d,]+ ms"), "after N ms"),
+    (re.compile(r"about \d+ kB"), "about N kB"),
+)
+Example = tuple[str, list[str]]
+"""A command line, and what the README prints below it."""
+
+
+def blocks() -> list[list[Example]]:
+    """The examples of each block that is typed here."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found: list[list[Example]] = []
+    for block in _BLOCK.findall(text):
+        if any(line in block for line in LEFT_OUT):
+            continue
+        examples: list[Example] = []
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                examples.append((line[2:].partition("  #")[0].rstrip(), []))
+            else:
+                examples[-1][1].append(line)
+        found.append(examples)
+    return found
+
+
+def masked(text: str) -> str:
+    for pattern, word in _MASKS:
+        text = pattern.sub(word, text)
+    return " ".join(text.split())
+
+
+def matches(printed: list[str], shown: list[str]) -> bool:
+    """Whether a terminal that showed `shown` showed what the README prints."""
+    parts: list[str] = []
+    for line in printed:
+        if line == "…":
+            parts.append(".*")
+        elif line.endswith("…"):
+            parts.append(re.escape(masked(line[:-1])) + r"[^\n]*\n")
+        else:
+            parts.append(re.escape(masked(line)) + r"\n")
+    text = "".join(masked(line) + "\n" for line in shown if line.strip())
+    return re.fullmatch("".join(parts), text, re.DOTALL) is not None
+
+
+class Shell:
+    """A bash on a terminal."""
+
+    def __init__(self, home: Path, **environment: str) -> None:
+        scripts = Path(sys.executable).parent
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("PK_")}
+        self.bash: Any = pexpect.spawn(
+            "bash",
+            ["--norc", "--noprofile", "-i"],
+            env={
+                **kept,
+                "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+                "PS1": PROMPT,
+                "TERM": "xterm",
+                "HOME": str(home),
+                "NO_COLOR": "1",
+                "XDG_STATE_HOME": str(home / "state"),
+                "XDG_CONFIG_HOME": str(home / "config"),
+                "XDG_CACHE_HOME": str(home / "cache"),
+                "XDG_RUNTIME_DIR": str(home),
+                "TMPDIR": str(home),
+                **environment,
+            },
+            cwd=str(home),
+            dimensions=(LINES, COLUMNS),
+            encoding="utf-8",
+            timeout=WAIT_S,
+        )
+        self.bash.expect_exact(PROMPT)
+
+    def type(self, line: str) -> list[str]:
+        """Type a line, answer yes to a question; what the terminal showed meanwhile."""
+        self.bash.sendline(line)
+        self.bash.expect_exact("\r\n")
+        shown = ""
+        while self.bash.expect_exact([PROMPT, "[y/N] "]) == 1:
+            shown += self.bash.before + "[y/N] "
+            self.bash.sendline("y")
+        shown = _ESCAPE.sub("", shown + self.bash.before)
+        # A line that progress was drawn on shows what was drawn last.
+        return [line.rstrip("\r").rpartition("\r")[2] for line in shown.split("\n")]
+
+    def succeeds(self) -> bool:
+        """Whether the line before ended with 0."""
+        return self.type("echo $?")[0] == "0"
+
+    def close(self) -> None:
+        self.bash.sendintr()
+        self.bash.expect_exact(PROMPT)
+        self.bash.sendline("exit")
+        self.bash.expect(pexpect.EOF)
+        self.bash.close()
+
+
+def start(shell: Shell, line: str) -> tuple[str, str]:
+    """Type a line that keeps its terminal; its ready line, and the address at its end."""
+    shell.bash.sendline(f"{line} --port 0")
+    shell.bash.expect(r"\n([^\n]* at (127\.[^\s]+))\r\n")
+    return _ESCAPE.sub("", shell.bash.match[1]).strip(), shell.bash.match[2]
+
+
+@pytest.fixture
+def shells(tmp_path: Path) -> Iterator[list[Shell]]:
+    opened: list[Shell] = []
+    yield opened
+    for shell in reversed(opened):
+        shell.close()
+
+
+def check(shell: Shell, examples: list[Example]) -> None:
+    for line, printed in examples:
+        shown = shell.type(line)
+        assert shell.succeeds(), (line, shown)
+        if printed:
+            assert matches(printed, shown), (line, "\n".join(shown))
+
+
+def test_five_minutes(tmp_path: Path, shells: list[Shell]) -> None:
+    up, first, files = blocks()[:3]
+    shells.append(Shell(tmp_path))
+    (line, printed), *_ = up
+    ready, address = start(shells[0], line)
+    assert masked(ready) == masked(printed[0])
+    shells.append(Shell(tmp_path, PK_BOOTSTRAP_SERVER=address))
+    check(shells[1], first)
+    check(shells[1], files)
+
+
+def test_a_cluster(tmp_path: Path, shells: list[Shell]) -> None:
+    up, commands = blocks()[3:]
+    shells.append(Shell(tmp_path))
+    _, addresses = start(shells[0], up[0][0])
+    shells.append(Shell(tmp_path, PK_BOOTSTRAP_SERVER=addresses))
+    check(shells[1], commands)
