@@ -19,17 +19,38 @@ find_python() {
   return 1
 }
 
-make_venv() {  # make_venv ROOT
-  local root=$1 python stamp wanted
+make_venv() {  # make_venv ROOT [EXTRA]: with the extras of pyproject.toml that are needed (default: dev, which has all)
+  local root=$1 extra=${2:-dev} python stamp wanted
   stamp=$root/.venv/.pk-installed
+  [ "$extra" = dev ] || stamp=$stamp-$extra
   wanted=$(cksum < "$root/pyproject.toml")
-  if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && "$root/.venv/bin/python" -c '' 2>/dev/null; then
-    return
+  if "$root/.venv/bin/python" -c '' 2>/dev/null; then
+    # What has the tests' tools has everything.
+    for have in "$stamp" "$root/.venv/.pk-installed"; do
+      [ -f "$have" ] && [ "$(cat "$have")" = "$wanted" ] && return
+    done
   fi
   python=$(find_python) || return 1
-  say "Making .venv with $("$python" --version) and installing what pk and its tests need (a few minutes, once) ..."
+  case $extra in
+    dev) say "Making .venv with $("$python" --version), and installing what pk and its tests need (a few minutes, once):" ;;
+    *) say "Making .venv with $("$python" --version), and installing what pk needs, with $extra (once):" ;;
+  esac
   [ -x "$root/.venv/bin/python" ] || "$python" -m venv "$root/.venv" || return 1
-  "$root/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on -q -e "$root[dev]" || return 1
+  "$root/.venv/bin/python" -m pip install --disable-pip-version-check --progress-bar on -e "$root[$extra]" |
+    show_install || return 1
   printf '%s\n' "$wanted" > "$stamp"
   say ".venv is ready: .venv/bin/pk"
+}
+
+show_install() {  # what pip says, on one line of a terminal: which package it is at, and how far a download is
+  local line count=0
+  while IFS= read -r line; do
+    case $line in
+      Collecting* | Obtaining*) count=$((count + 1)); line="package $count: ${line#* }" ;;
+      *Downloading* | Installing* | *Building* | *Preparing*) line=${line#"${line%%[![:space:]]*}"} ;;
+      *) continue ;;
+    esac
+    if [ -t 2 ]; then printf '\r\033[K\033[2m  %.76s\033[0m' "$line" >&2; else printf '  %s\n' "$line" >&2; fi
+  done
+  if [ -t 2 ]; then printf '\r\033[K' >&2; fi
 }
