@@ -19,6 +19,11 @@ T = TypeVar("T")
 _DEFAULT_CAPACITY = 16
 
 
+def java_order(text: str) -> bytes:
+    """A key by which strings sort as Java sorts them."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 def hash_map_order(
     keys: Iterable[T],
     hash_code: Callable[[T], int] | None = None,

@@ -505,7 +505,7 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 def _classic_member(m: Any, protocol_type: str) -> r.MemberDescription:
     """A member of a classic group. What is not the consumers' protocol (Connect's, a lie) counts as no assignment."""
-    from pk.net.client.assignment.consumer_protocol import decode_assignment, decode_subscription
+    from pk.core.group.consumer_protocol import decode_assignment, decode_subscription
 
     topics: tuple[str, ...] = ()
     rack_id = None

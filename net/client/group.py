@@ -22,6 +22,13 @@ from typing import Any, Final
 import trio
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.group.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
 from pk.core.values import TopicPartition
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
 from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -29,13 +36,6 @@ from pk.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from pk.net.client.assignment.assignors import ASSIGNORS as ASSIGNORS_BY_NAME
 from pk.net.client.assignment.assignors import RebalanceProtocol
-from pk.net.client.assignment.consumer_protocol import (
-    Subscription,
-    decode_assignment,
-    decode_subscription,
-    encode_assignment,
-    encode_subscription,
-)
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.connection import Connection

@@ -17,9 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, Protocol
 
-from pk.core.group.java import hash_map_order
-from pk.core.values import TopicPartition
-from pk.net.client.assignment.consumer_protocol import (
+from pk.core.group.consumer_protocol import (
     NO_GENERATION,
     Subscription,
     decode_cooperative_user_data,
@@ -27,7 +25,9 @@ from pk.net.client.assignment.consumer_protocol import (
     encode_cooperative_user_data,
     encode_sticky_user_data,
 )
-from pk.net.client.assignment.racks import PartitionRacks, rack_aware
+from pk.core.group.java import hash_map_order, java_order
+from pk.core.group.racks import PartitionRacks, rack_aware
+from pk.core.values import TopicPartition
 from pk.net.client.assignment.sticky import Constrained, General, Owned
 
 Assignment = dict[str, list[TopicPartition]]
@@ -69,11 +69,6 @@ class Assignor(Protocol):
         `racks` says for a partition in which racks its replicas are; without it, racks are not looked at.
         """
         ...
-
-
-def java_order(text: str) -> bytes:
-    """A key by which strings sort as Java sorts them."""
-    return text.encode("utf-16-be", "surrogatepass")
 
 
 def _member_order(member: tuple[str, Subscription]) -> tuple[bool, bytes]:

@@ -16,10 +16,10 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from pk.core.group.consumer_protocol import NO_GENERATION, Subscription
 from pk.core.group.java import HashSetOrder, hash_map_order
+from pk.core.group.racks import MemberRacks, PartitionRacks
 from pk.core.values import TopicPartition, java_string_hash
-from pk.net.client.assignment.consumer_protocol import NO_GENERATION, Subscription
-from pk.net.client.assignment.racks import MemberRacks, PartitionRacks
 
 Owned = tuple[list[TopicPartition], int]
 """(the partitions a member had, in which generation)."""

@@ -7,9 +7,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from pk.core.group.consumer_protocol import Subscription
 from pk.core.values import TopicPartition
 from pk.net.client.assignment.assignors import ASSIGNORS
-from pk.net.client.assignment.consumer_protocol import Subscription
 
 Case = dict[str, Any]
 """`assignor`, `topics` (name → the racks of each partition), `members` (id → what it says)."""

@@ -12,9 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pk.core.errors import ProtocolError
-from pk.core.values import TopicPartition
-from pk.net.client.assignment.assignors import ASSIGNORS, RebalanceProtocol
-from pk.net.client.assignment.consumer_protocol import (
+from pk.core.group.consumer_protocol import (
     Subscription,
     decode_assignment,
     decode_cooperative_user_data,
@@ -24,6 +22,8 @@ from pk.net.client.assignment.consumer_protocol import (
     encode_sticky_user_data,
     encode_subscription,
 )
+from pk.core.values import TopicPartition
+from pk.net.client.assignment.assignors import ASSIGNORS, RebalanceProtocol
 
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[2] / "golden" / "assignors.json").read_text()

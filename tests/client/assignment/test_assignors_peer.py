@@ -15,9 +15,9 @@ import pytest
 from client.assignment.cases import Group, run, subscription
 from clients.apache_kafka import jars
 
+from pk.core.group.consumer_protocol import encode_assignment, encode_subscription
 from pk.core.values import TopicPartition
 from pk.net.client.assignment.assignors import ASSIGNORS
-from pk.net.client.assignment.consumer_protocol import encode_assignment, encode_subscription
 
 pytestmark = pytest.mark.peer
 
