@@ -62,6 +62,8 @@ EXCEPTIONS: dict[str, frozenset[str]] = {
     "core/log/disk.py": frozenset({"os"}),
     "core/log/page_cache.py": frozenset({"os"}),
     "core/broker/clock.py": frozenset({"time"}),
+    "core/group/consumer/metadata_hash.py": frozenset({"xxhash"}),
+    "core/group/consumer/regex.py": frozenset({"re2"}),
 }
 """File → what it alone may import beyond its stratum."""
 

@@ -113,7 +113,13 @@ def _named(
             kept.append(topic)
         else:
             refused.append(_failed_topic(topic, ErrorCode.UNKNOWN_TOPIC_ID))
-    return OffsetFetchRequestGroup(group_id=group.group_id, topics=kept), refused
+    named = OffsetFetchRequestGroup(
+        group_id=group.group_id,
+        member_id=group.member_id,
+        member_epoch=group.member_epoch,
+        topics=kept,
+    )
+    return named, refused
 
 
 def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:

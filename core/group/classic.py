@@ -20,6 +20,7 @@ from typing import Any, Final
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.classic_group import Group, Member, State, Token
 from pk.core.group.records import empty_group_metadata
+from pk.core.group.registry import Groups
 from pk.core.group.settings import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     Client,
@@ -53,11 +54,11 @@ SYNC: Final = "sync"
 
 
 class ClassicGroups:
-    """All groups of one partition of `__consumer_offsets`. Every method that decides takes a Step and fills it."""
+    """All classic groups of one partition of `__consumer_offsets`. Every method that decides takes a Step and fills it."""
 
-    def __init__(self, settings: GroupSettings, new_id: NewId) -> None:
+    def __init__(self, settings: GroupSettings, new_id: NewId, groups: Groups) -> None:
         self.settings = settings
-        self.groups: dict[str, Group] = {}
+        self.groups = groups
         self._new_id = new_id
         self._loading = True
         """Until `loaded`, records tell the whole of a group; after it, they confirm what was decided here."""
@@ -72,15 +73,14 @@ class ClassicGroups:
         if error is not None:
             step.answer(token, _join_error(request.member_id, error))
             return
-        group = self.groups.get(request.group_id)
+        group = self.groups.classic(request.group_id)
         created = False
         if group is None:
             if request.member_id:
                 step.answer(token, _join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
                 return
-            group = self.groups[request.group_id] = Group(
-                request.group_id, state_timestamp_ms=step.now_ms
-            )
+            group = Group(request.group_id, state_timestamp_ms=step.now_ms)
+            self.groups.put(group)
             created = True
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
@@ -340,7 +340,7 @@ class ClassicGroups:
 
     def sync(self, request: SyncGroupRequest, version: int, token: Token, step: Step) -> None:
         """SyncGroup. Answered through `token`, now or later."""
-        group = self.groups.get(request.group_id)
+        group = self.groups.classic(request.group_id)
         try:
             if not request.group_id:
                 raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -396,7 +396,7 @@ class ClassicGroups:
 
     def heartbeat(self, request: HeartbeatRequest, step: Step) -> None:
         """Heartbeat. Raises INVALID_GROUP_ID, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
-        group = self.groups.get(request.group_id)
+        group = self.groups.classic(request.group_id)
         if group is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -413,7 +413,7 @@ class ClassicGroups:
         """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone (KIP-345)."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        group = self.groups.get(request.group_id)
+        group = self.groups.classic(request.group_id)
         identities = (
             request.members if version >= 3 else [MemberIdentity(member_id=request.member_id)]
         )
@@ -461,6 +461,12 @@ class ClassicGroups:
         step.answer(member.sync_token, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         group.remove(member.member_id)
 
+    def rebalance(self, group_id: str, step: Step) -> None:
+        """Begin a rebalance of a group whose members do not know yet that it needs one."""
+        group = self.groups.classic(group_id)
+        if group is not None and group.state is State.STABLE:
+            self._prepare(group, step)
+
     # Timers
 
     def restart_session(self, group: Group, member_id: str, step: Step) -> None:
@@ -477,7 +483,7 @@ class ClassicGroups:
 
     def fire(self, key: tuple[Any, ...], step: Step) -> None:
         """The timer `key` has run out."""
-        group = self.groups.get(key[1])
+        group = self.groups.classic(key[1])
         if group is None:
             return
         if key[0] == SESSION:
@@ -508,20 +514,20 @@ class ClassicGroups:
 
     def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         """A group record was written, or is read while the partition loads."""
-        group = self.groups.get(key.group)
+        group = self.groups.classic(key.group)
         if value is None:
-            self.groups.pop(key.group, None)
             if group is not None:
+                del self.groups[key.group]
                 group.become(State.DEAD, group.state_timestamp_ms)
         elif self._loading or group is None:
-            self.groups[key.group] = Group.loaded(key.group, value)
+            self.groups.put(Group.loaded(key.group, value))
         else:
             group.replayed(value)
 
     def loaded(self, step: Step) -> None:
         """The partition is loaded: every member gets a whole session again to show itself."""
         self._loading = False
-        for group in self.groups.values():
+        for group in self.groups.all_classic():
             for member in group.members.values():
                 self._restart_session(group, member, step)
             if len(group.members) > self.settings.max_size and group.can_rebalance:

@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.group.java import hash_map_order
-from pk.core.group.records import Record, group_metadata
+from pk.core.group.records import Record, group_metadata, group_tombstone
+from pk.core.group.registry import CheckPartition, Committer, GroupType
+from pk.core.values import NO_TIMESTAMP
 from pk.core.wire.codec import decode
 from pk.core.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from pk.core.wire.messages.join_group import JoinGroupResponseMember
@@ -96,6 +98,8 @@ class Member:
 class Group:
     """A group as its coordinator sees it."""
 
+    type: ClassVar[GroupType] = GroupType.CLASSIC
+
     group_id: str
     state: State = State.EMPTY
     previous_state: State = State.DEAD
@@ -124,6 +128,69 @@ class Group:
     initial_remaining_ms: int = 0
     subscribed_topics: frozenset[str] | None = None
     """What the members' subscriptions name; None where that is unknown."""
+
+    # As a group of any type
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return self.state is State.EMPTY
+
+    @property
+    def state_name(self) -> str:
+        """As ListGroups names it."""
+        return self.state.value
+
+    @property
+    def protocol_type_name(self) -> str:
+        """As ListGroups names it."""
+        return self.protocol_type or ""
+
+    def check_commit(self, committer: Committer) -> CheckPartition | None:
+        """See `AnyGroup`. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+        REBALANCE_IN_PROGRESS."""
+        member_id, instance_id, generation, _, transactional = committer
+        if generation < 0 and self.state is State.EMPTY:
+            return None
+        if generation >= 0 or member_id or instance_id is not None:
+            self.check_member(member_id, instance_id)
+            if generation != self.generation:
+                raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        elif not transactional:
+            # From outside the group, while members are in it.
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if self.state is State.COMPLETING_REBALANCE and not transactional:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        return None
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Everybody may read a classic group's offsets."""
+
+    def check_offset_delete(self) -> None:
+        """See `AnyGroup`. Raises NON_EMPTY_GROUP."""
+        if self.state is not State.EMPTY and not self.uses_consumer_protocol:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+
+    def expires_from(self, commit_timestamp_ms: int) -> int | None:
+        """Since the group became empty; where nobody ever joined it, or consumers are in it whose
+        topics are known, since the commit."""
+        if self.protocol_type is None:
+            return commit_timestamp_ms
+        if self.state is State.EMPTY:
+            since_ms = self.state_timestamp_ms
+            return commit_timestamp_ms if since_ms == NO_TIMESTAMP else since_ms
+        if self.state is not State.STABLE or self.subscribed_topics is None:
+            return None
+        return commit_timestamp_ms
+
+    def tombstones(self) -> list[Record]:
+        """The records that end it."""
+        return [group_tombstone(self.group_id)]
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether it only holds offsets: no record of its own was ever written."""
+        return self.committed is None and not self.members and self.protocol_type is None
 
     # Members
 

@@ -10,15 +10,22 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, ClassVar, Final
 
-from pk.core.errors import ErrorCode, KafkaError
+from pk.core.errors import ErrorCode
 from pk.core.group.classic import ClassicGroups
-from pk.core.group.classic_group import Group, State
+from pk.core.group.classic_group import State
+from pk.core.group.consumer.classic_members import ClassicMembers
+from pk.core.group.consumer.describe import describe
+from pk.core.group.consumer.group import ConsumerGroup
+from pk.core.group.consumer.groups import DOWNGRADED, ConsumerGroups
+from pk.core.group.consumer.replay import replay as replay_consumer
 from pk.core.group.offsets import Offsets
 from pk.core.group.records import Record, decode_record, encode_record
+from pk.core.group.registry import Groups
 from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, GroupSettings, NewId, Step
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.values import INTERNAL_TOPICS, NO_PRODUCER_ID
+from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pk.core.wire.messages.delete_groups import DeletableGroupResult
 from pk.core.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from pk.core.wire.messages.heartbeat import HeartbeatRequest
@@ -36,7 +43,6 @@ from pk.core.wire.messages.offsets_topic import (
 from pk.core.wire.messages.sync_group import SyncGroupRequest
 
 EXPIRATION: Final = "expiration"
-CLASSIC_TYPE: Final = "classic"
 
 DESCRIBE_NOT_FOUND_SINCE: Final = 6
 """The DescribeGroups that hears GROUP_ID_NOT_FOUND; older ones a group that is Dead."""
@@ -50,7 +56,10 @@ class GroupMachine:
 
     def __init__(self, settings: GroupSettings, new_id: NewId) -> None:
         self.settings = settings
-        self.classic = ClassicGroups(settings, new_id)
+        self.groups = Groups()
+        self.classic = ClassicGroups(settings, new_id, self.groups)
+        self.consumer = ConsumerGroups(settings, new_id, self.groups)
+        self.classic_members = ClassicMembers(self.consumer)
         self.offsets = Offsets(settings, self.classic)
 
     # Decisions
@@ -65,27 +74,75 @@ class GroupMachine:
     ) -> Decision[Record]:
         """JoinGroup 0–9: answered through `token`."""
         step = Step(now_ms=now_ms)
-        self.classic.join(request, version, client, token, step)
+        group = self.groups.consumer(request.group_id)
+        if group is None:
+            self.classic.join(request, version, client, token, step)
+        elif not group.is_empty:
+            self.classic_members.join(group, request, version, client, token, step)
+        else:
+            self._join_instead(group, request, version, client, token, step)
         return step
+
+    def _join_instead(
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        version: int,
+        client: Client,
+        token: Hashable,
+        step: Step,
+    ) -> None:
+        """A consumer group without members makes room for a classic group of its name."""
+        del self.groups[group.group_id]
+        self.classic.join(request, version, client, token, step)
+        if group.group_id in self.groups:
+            step.records[:0] = group.tombstones()
+            step.take_back = lambda: self.groups.put(group)
+        else:
+            self.groups.put(group)  # nobody came after all
 
     def sync(
         self, request: SyncGroupRequest, version: int, token: Hashable, now_ms: int
     ) -> Decision[Record]:
         """SyncGroup 0–5: answered through `token`."""
         step = Step(now_ms=now_ms)
-        self.classic.sync(request, version, token, step)
+        group = self.groups.consumer(request.group_id)
+        if group is None:
+            self.classic.sync(request, version, token, step)
+        else:
+            self.classic_members.sync(group, request, token, step)
         return step
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> Decision[Record]:
         """Heartbeat 0–4."""
         step = Step(now_ms=now_ms)
-        self.classic.heartbeat(request, step)
+        group = self.groups.consumer(request.group_id)
+        if group is None:
+            self.classic.heartbeat(request, step)
+        else:
+            self.classic_members.heartbeat(group, request, step)
+        return step
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        client: Client,
+        now_ms: int,
+    ) -> Decision[Record]:
+        """ConsumerGroupHeartbeat 0–1."""
+        step = Step(now_ms=now_ms)
+        self.consumer.heartbeat(request, version, client, step)
         return step
 
     def leave(self, request: LeaveGroupRequest, version: int, now_ms: int) -> Decision[Record]:
         """LeaveGroup 0–5."""
         step = Step(now_ms=now_ms)
-        self.classic.leave(request, version, step)
+        group = self.groups.consumer(request.group_id)
+        if group is None:
+            self.classic.leave(request, version, step)
+        else:
+            self.classic_members.leave(group, request, version, step)
         return step
 
     def commit(self, request: OffsetCommitRequest, version: int, now_ms: int) -> Decision[Record]:
@@ -121,19 +178,27 @@ class GroupMachine:
         """ListGroups 0–5: the groups in one of `states` and of one of `types`; an empty list lets all through."""
         wanted_states = {s.strip().lower() for s in states}
         wanted_types = {t.lower() for t in types}
-        listed: list[ListedGroup] = []
-        if not wanted_types or CLASSIC_TYPE in wanted_types:
-            listed = [
-                ListedGroup(
-                    group_id=group.group_id,
-                    protocol_type=group.protocol_type or "",
-                    group_state=group.state.value,
-                    group_type=CLASSIC_TYPE,
-                )
-                for group in self.classic.groups.values()
-                if not wanted_states or group.state.value.lower() in wanted_states
-            ]
+        listed = [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type_name,
+                group_state=group.state_name,
+                group_type=group.type.value,
+            )
+            for group in self.groups.values()
+            if (not wanted_types or group.type.value in wanted_types)
+            and (not wanted_states or group.state_name.lower() in wanted_states)
+        ]
         return Step(reply=listed, now_ms=now_ms)
+
+    def describe_consumer_groups(self, group_ids: list[str], now_ms: int) -> Decision[Record]:
+        """ConsumerGroupDescribe 0–1; replies with a list of descriptions."""
+        default = self.settings.consumer.assignors[0]
+        described = [
+            describe(group_id, self.groups.get(group_id), self.consumer.topics, default)
+            for group_id in group_ids
+        ]
+        return Step(reply=described, now_ms=now_ms)
 
     def describe_groups(self, group_ids: list[str], version: int, now_ms: int) -> Decision[Record]:
         """DescribeGroups 0–6; replies with a list of descriptions."""
@@ -142,12 +207,16 @@ class GroupMachine:
         )
 
     def _describe(self, group_id: str, version: int) -> DescribedGroup:
-        group = self.classic.groups.get(group_id)
+        group = self.groups.classic(group_id)
         if group is None:
             described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
             if version >= DESCRIBE_NOT_FOUND_SINCE:
                 described.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-                described.error_message = f"Group {group_id} not found."
+                described.error_message = (
+                    f"Group {group_id} is not a classic group."
+                    if group_id in self.groups
+                    else f"Group {group_id} not found."
+                )
             return described
         stable = group.state is State.STABLE
         return DescribedGroup(
@@ -169,11 +238,13 @@ class GroupMachine:
         )
 
     def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
-        """The cluster has changed: forget the offsets of topics that were deleted."""
+        """The cluster has changed: forget the offsets of topics that were deleted; groups look at
+        their topics again."""
         gone = [(t.name, t.topic_id) for t in found.topics_deleted if t.name not in INTERNAL_TOPICS]
         step = Step(now_ms=now_ms)
         if gone:
             self.offsets.topics_deleted(gone, step)
+        self.consumer.follow(image, found)
         return step
 
     # Time
@@ -182,6 +253,7 @@ class GroupMachine:
         """The log has been replayed to its end: begin to serve."""
         step = Step(now_ms=now_ms)
         self.classic.loaded(step)
+        self.consumer.loaded(step)
         step.schedule((EXPIRATION,), self.settings.offsets_retention_check_interval_ms)
         return step
 
@@ -192,8 +264,14 @@ class GroupMachine:
             more = self.offsets.expire(step)
             interval_ms = self.settings.offsets_retention_check_interval_ms
             step.schedule((EXPIRATION,), EXPIRY_PAUSE_MS if more else interval_ms)
+        elif key[0] == DOWNGRADED:
+            self.classic.rebalance(key[1], step)
         else:
-            self.classic.fire(key, step)
+            group = self.groups.consumer(key[1])
+            if group is None:
+                self.classic.fire(key, step)
+            else:
+                self.consumer.fire(group, key, step)
         return step
 
     # The log
@@ -206,18 +284,12 @@ class GroupMachine:
         key, value = record
         if isinstance(key, OffsetCommitKey):
             self.offsets.replay(record, record_offset, producer_id)
-        else:
-            assert isinstance(key, GroupMetadataKey)
+        elif isinstance(key, GroupMetadataKey):
             assert value is None or isinstance(value, GroupMetadataValue)
             self.classic.replay(key, value)
+        else:
+            replay_consumer(self.groups, record)
 
     def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
         """The end of a transaction lies in the log."""
         self.offsets.end_transaction(producer_id, committed=committed)
-
-    def group(self, group_id: str) -> Group:
-        """The group. Raises GROUP_ID_NOT_FOUND."""
-        group = self.classic.groups.get(group_id)
-        if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
-        return group

@@ -21,8 +21,9 @@ from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.classic import ClassicGroups
-from pk.core.group.classic_group import Group, State
-from pk.core.group.records import Record, group_tombstone, offset_commit, offset_tombstone
+from pk.core.group.classic_group import Group
+from pk.core.group.records import Record, offset_commit, offset_tombstone
+from pk.core.group.registry import AnyGroup, CheckPartition, Committer, is_classic, not_found
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings, Step
 from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, ZERO_UUID, Uuid
 from pk.core.wire.messages.offset_commit import (
@@ -77,6 +78,7 @@ class Offsets:
 
     def __init__(self, settings: GroupSettings, classic: ClassicGroups) -> None:
         self.settings = settings
+        self._groups = classic.groups
         self.committed: dict[str, dict[str, dict[int, Committed]]] = {}
         """By group, topic, partition. No level is ever empty."""
         self.pending: dict[int, dict[Position, Committed]] = {}
@@ -90,9 +92,10 @@ class Offsets:
     def commit(self, request: OffsetCommitRequest, version: int, step: Step) -> None:
         """OffsetCommit, of topics and partitions known to exist.
 
-        Raises ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS.
+        Raises ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS,
+        STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
-        self._check_commit(request, version, step)
+        check = self._check_commit(request, version, step)
         now_ms = step.now_ms
         expire_ms = NO_TIMESTAMP
         if request.retention_time_ms != NO_RETENTION:
@@ -109,6 +112,8 @@ class Offsets:
                 if len(metadata) * 2 > metadata_max and _utf16_units(metadata) > metadata_max:
                     error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
+                    if check is not None:
+                        check(topic.name, topic.topic_id, index)
                     step.records.append(
                         offset_commit(
                             request.group_id,
@@ -129,34 +134,37 @@ class Offsets:
                 )
         step.reply = response
 
-    def _check_commit(self, request: OffsetCommitRequest, version: int, step: Step) -> None:
-        group = self._classic.groups.get(request.group_id)
+    def _check_commit(
+        self, request: OffsetCommitRequest, version: int, step: Step
+    ) -> CheckPartition | None:
+        group = self._groups.get(request.group_id)
         generation = request.generation_id_or_member_epoch
         if group is None:
             if generation < 0:
-                return  # a consumer that only keeps its offsets here
+                return None  # a consumer that only keeps its offsets here
             if version >= GROUP_ID_NOT_FOUND_SINCE:
-                raise _group_not_found(request.group_id)
+                raise not_found(request.group_id)
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if generation < 0 and group.state is State.EMPTY:
-            return
-        if generation < 0 and not request.member_id and request.group_instance_id is None:
-            # From outside the group, while members are in it.
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        group.check_member(request.member_id, request.group_instance_id)
-        if generation != group.generation:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        if group.state is State.COMPLETING_REBALANCE:
-            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._classic.restart_session(group, request.member_id, step)
+        check = group.check_commit(
+            Committer(request.member_id, request.group_instance_id, generation, version)
+        )
+        if is_classic(group) and request.member_id in group.members:
+            self._classic.restart_session(group, request.member_id, step)
+        return check
 
     # OffsetFetch
 
     def fetch(
         self, request: OffsetFetchRequestGroup, *, require_stable: bool
     ) -> OffsetFetchResponseGroup:
-        """One group's part of an OffsetFetch; `topics` None asks for all there are."""
+        """One group's part of an OffsetFetch; `topics` None asks for all there are.
+
+        Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+        """
         group_id = request.group_id
+        group = self._groups.get(group_id)
+        if group is not None:
+            group.check_fetch(request.member_id, request.member_epoch)
         topics = request.topics
         if topics is None:
             topics = [
@@ -194,11 +202,8 @@ class Offsets:
         group_id = request.group_id
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-        group = self._classic.groups.get(group_id)
-        if group is None:
-            raise _group_not_found(group_id)
-        if group.state is not State.EMPTY and not group.uses_consumer_protocol:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+        group = self._groups.find(group_id)
+        group.check_offset_delete()
         response = OffsetDeleteResponse()
         for topic in request.topics:
             subscribed = group.is_subscribed(topic.name)
@@ -217,17 +222,17 @@ class Offsets:
     def delete_group(self, group_id: str, step: Step) -> ErrorCode:
         """Forget an empty group and all its offsets: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, or NONE. The group itself goes
         last: where the log refuses some of it, the rest can be deleted later."""
-        group = self._classic.groups.get(group_id)
+        group = self._groups.get(group_id)
         if group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
-        if group.state is not State.EMPTY:
+        if not group.is_empty:
             return ErrorCode.NON_EMPTY_GROUP
         step.atomic = False
         of_group = self.committed.get(group_id, {})
         positions = {(t, p): None for t, partitions in of_group.items() for p in partitions}
         positions.update({(t, p): None for g, t, p in self._open if g == group_id})
         step.records.extend(offset_tombstone(group_id, t, p) for t, p in positions)
-        step.records.append(group_tombstone(group_id))
+        step.records += group.tombstones()
         return ErrorCode.NONE
 
     def _has(self, group_id: str, topic: str, partition: int) -> bool:
@@ -241,13 +246,13 @@ class Offsets:
         """Forget what is out of date. True where there was more than is done at once."""
         step.atomic = False
         in_transactions = {group_id for group_id, _, _ in self._open}
-        for group in self._classic.groups.values():
+        for group in self._groups.values():
             if len(step.records) >= EXPIRED_RECORDS_MAX:
                 return True
             self._expire_group(group, group.group_id in in_transactions, step)
         return len(step.records) >= EXPIRED_RECORDS_MAX
 
-    def _expire_group(self, group: Group, in_transaction: bool, step: Step) -> None:
+    def _expire_group(self, group: AnyGroup, in_transaction: bool, step: Step) -> None:
         group_id = group.group_id
         all_expired = not in_transaction
         for topic, partition, found in self._of_group(group_id):
@@ -257,19 +262,15 @@ class Offsets:
                 step.records.append(offset_tombstone(group_id, topic, partition))
             else:
                 all_expired = False
-        if all_expired and group.state is State.EMPTY:
-            step.records.append(group_tombstone(group_id))
+        if all_expired and group.is_empty:
+            step.records += group.tombstones()
 
     def _is_expired(
-        self, group: Group, topic: str, partition: int, found: Committed, now_ms: int
+        self, group: AnyGroup, topic: str, partition: int, found: Committed, now_ms: int
     ) -> bool:
-        since_ms = found.commit_timestamp_ms
-        if group.protocol_type is not None:
-            if group.state is State.EMPTY:
-                if group.state_timestamp_ms != NO_TIMESTAMP:
-                    since_ms = group.state_timestamp_ms
-            elif group.state is not State.STABLE or group.subscribed_topics is None:
-                return False
+        since_ms = group.expires_from(found.commit_timestamp_ms)
+        if since_ms is None:
+            return False
         if group.is_subscribed(topic) or (group.group_id, topic, partition) in self._open:
             return False
         if found.expire_timestamp_ms != NO_TIMESTAMP:
@@ -307,8 +308,8 @@ class Offsets:
                 self.pending[open_id].pop(position, None)
             return
         assert isinstance(value, OffsetCommitValue)
-        if key.group not in self._classic.groups:
-            self._classic.groups[key.group] = Group(key.group)
+        if key.group not in self._groups:
+            self._groups.put(Group(key.group))
         found = Committed(
             value.offset,
             value.leader_epoch,
@@ -357,10 +358,6 @@ class Offsets:
             del of_group[topic]
         if not of_group:
             del self.committed[group_id]
-
-
-def _group_not_found(group_id: str) -> KafkaError:
-    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
 
 def _other_topic(known: Uuid, asked: Uuid) -> bool:

@@ -1,48 +1,69 @@
 """The records of `__consumer_offsets`, as Kafka 4.3.1 writes them: a key and a value that each begin with their version.
 
-The key's version is the record's type. Types that this program does not keep (groups of KIP-848, share and streams groups,
-written by an Apache Kafka whose directory we took over) are passed over when a partition is loaded.
+The key's version is the record's type. Types that this program does not keep (share and streams
+groups, written by an Apache Kafka whose directory we took over) are skipped when a partition is
+loaded.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pk.core.errors import ProtocolError
 from pk.core.values import NO_TIMESTAMP, ZERO_UUID, Uuid
-from pk.core.wire.codec import decode, encode
+from pk.core.wire.codec import decode
+from pk.core.wire.messages import offsets_topic as wire
 from pk.core.wire.messages.offsets_topic import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from pk.core.wire.schema import Message
+from pk.core.wire.versioned import by_record_type, encode_key, encode_versioned, version_of
 
 LEGACY_OFFSET_COMMIT_TYPE: Final = 0
-OFFSET_COMMIT_TYPE: Final = 1
-GROUP_METADATA_TYPE: Final = 2
 
 GROUP_METADATA_VERSION: Final = 3
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_EXPIRING_VERSION: Final = 1
 """The one version of the value that can say when the offset expires."""
 
-_VERSION: Final = struct.Struct(">h")
+KEYS: Final = by_record_type(
+    (
+        wire.OffsetCommitKey,
+        wire.GroupMetadataKey,
+        wire.ConsumerGroupMetadataKey,
+        wire.ConsumerGroupPartitionMetadataKey,
+        wire.ConsumerGroupMemberMetadataKey,
+        wire.ConsumerGroupTargetAssignmentMetadataKey,
+        wire.ConsumerGroupTargetAssignmentMemberKey,
+        wire.ConsumerGroupCurrentMemberAssignmentKey,
+        wire.ConsumerGroupRegularExpressionKey,
+    )
+) | {LEGACY_OFFSET_COMMIT_TYPE: wire.OffsetCommitKey}
+"""Type → key. Types 0 and 1 have the same fields in their keys."""
 
-_TYPES: Final[dict[int, tuple[type[Any], type[Any], int]]] = {
-    LEGACY_OFFSET_COMMIT_TYPE: (OffsetCommitKey, OffsetCommitValue, 4),
-    OFFSET_COMMIT_TYPE: (OffsetCommitKey, OffsetCommitValue, 4),
-    GROUP_METADATA_TYPE: (GroupMetadataKey, GroupMetadataValue, 4),
-}
-"""Type → key, value, the newest version of the value. Types 0 and 1 have the same fields in their keys."""
+VALUES: Final = by_record_type(
+    (
+        wire.OffsetCommitValue,
+        wire.GroupMetadataValue,
+        wire.ConsumerGroupMetadataValue,
+        wire.ConsumerGroupPartitionMetadataValue,
+        wire.ConsumerGroupMemberMetadataValue,
+        wire.ConsumerGroupTargetAssignmentMetadataValue,
+        wire.ConsumerGroupTargetAssignmentMemberValue,
+        wire.ConsumerGroupCurrentMemberAssignmentValue,
+        wire.ConsumerGroupRegularExpressionValue,
+    )
+) | {LEGACY_OFFSET_COMMIT_TYPE: wire.OffsetCommitValue}
 
 
 class Record(NamedTuple):
     """One record of the topic; a value of None is a tombstone."""
 
-    key: OffsetCommitKey | GroupMetadataKey
-    value: OffsetCommitValue | GroupMetadataValue | None
+    key: Message
+    value: Message | None
 
 
 def offset_commit(
@@ -104,34 +125,30 @@ def group_tombstone(group_id: str) -> Record:
 def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     """(key, value) as they lie in the log."""
     key, value = record
-    if isinstance(key, OffsetCommitKey):
-        encoded = _VERSION.pack(OFFSET_COMMIT_TYPE) + encode(key, 0)
-        version = OFFSET_COMMIT_VERSION
-        if isinstance(value, OffsetCommitValue) and value.expire_timestamp != NO_TIMESTAMP:
-            version = OFFSET_COMMIT_EXPIRING_VERSION
-    else:
-        encoded = _VERSION.pack(GROUP_METADATA_TYPE) + encode(key, 0)
-        version = GROUP_METADATA_VERSION
     if value is None:
-        return encoded, None
-    return encoded, _VERSION.pack(version) + encode(value, version)
+        return encode_key(key), None
+    version = 0
+    if isinstance(value, OffsetCommitValue):
+        version = OFFSET_COMMIT_VERSION
+        if value.expire_timestamp != NO_TIMESTAMP:
+            version = OFFSET_COMMIT_EXPIRING_VERSION
+    elif isinstance(value, GroupMetadataValue):
+        version = GROUP_METADATA_VERSION
+    return encode_key(key), encode_versioned(value, version)
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record | None:
     """The record, or None for a type that is not kept. Raises ProtocolError for bytes that are no such record."""
-    if len(key) < 2:
-        raise ProtocolError("a key of the offsets topic without a version")
-    kind = _TYPES.get(_VERSION.unpack_from(key)[0])
-    if kind is None:
+    kind = version_of(key)
+    key_type = KEYS.get(kind)
+    if key_type is None:
         return None
-    key_type, value_type, version_max = kind
     decoded_key, _ = decode(key_type, key, 0, 2)
     if value is None:
         return Record(decoded_key, None)
-    if len(value) < 2:
-        raise ProtocolError("a value of the offsets topic without a version")
-    version = _VERSION.unpack_from(value)[0]
-    if not 0 <= version <= version_max:
+    value_type = VALUES[kind]
+    version = version_of(value)
+    if not 0 <= version <= value_type.VERSIONS[1]:
         raise ProtocolError(f"{value_type.__name__}: version {version} is not known")
     decoded_value, _ = decode(value_type, value, version, 2)
     return Record(decoded_key, decoded_value)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from pk.core.group.records import Record
@@ -19,6 +20,80 @@ EXPIRY_PAUSE_MS: Final = 100
 """Between two rounds of expiry, where one was not enough."""
 
 
+class MigrationPolicy(StrEnum):
+    """Which way groups with members may move between the protocols (`group.consumer.migration.policy`)."""
+
+    DISABLED = "disabled"
+    DOWNGRADE = "downgrade"
+    UPGRADE = "upgrade"
+    BIDIRECTIONAL = "bidirectional"
+
+    @property
+    def may_upgrade(self) -> bool:
+        """Whether a classic group becomes a consumer group when a member of that protocol joins."""
+        return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+    @property
+    def may_downgrade(self) -> bool:
+        """Whether a consumer group becomes a classic one when its last member of the consumer
+        protocol goes."""
+        return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupSettings:
+    """The broker's keys for groups of the consumer protocol (KIP-848), under Kafka's defaults; of
+    the first three a group may have its own, within bounds."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5000
+    assignment_interval_ms: int = 1000
+    """Between two target assignments of a group, so that many members that come at once cost few."""
+    session_timeout_bounds_ms: tuple[int, int] = (45_000, 60_000)
+    heartbeat_interval_bounds_ms: tuple[int, int] = (5000, 15_000)
+    assignment_interval_bounds_ms: tuple[int, int] = (0, 15_000)
+    max_size: int = 2_147_483_647
+    assignors: tuple[str, ...] = ("uniform", "range")
+    """Those that members may ask for; the first is the default."""
+    migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    regex_refresh_interval_ms: int = 600_000
+
+    def of_cluster(self, configs: Mapping[str, str]) -> ConsumerGroupSettings:
+        """These under what the cluster's dynamic configs say for all brokers."""
+        interval_ms = configs.get("group.consumer.assignment.interval.ms")
+        return (
+            self if interval_ms is None else replace(self, assignment_interval_ms=int(interval_ms))
+        )
+
+    def of_group(self, configs: Mapping[str, str]) -> ConsumerGroupSettings:
+        """These under a group's own configs, which are drawn into the bounds."""
+        if not configs:
+            return self
+
+        def pick(key: str, default: int, bounds: tuple[int, int]) -> int:
+            text = configs.get(key)
+            return default if text is None else min(max(int(text), bounds[0]), bounds[1])
+
+        return replace(
+            self,
+            session_timeout_ms=pick(
+                "consumer.session.timeout.ms",
+                self.session_timeout_ms,
+                self.session_timeout_bounds_ms,
+            ),
+            heartbeat_interval_ms=pick(
+                "consumer.heartbeat.interval.ms",
+                self.heartbeat_interval_ms,
+                self.heartbeat_interval_bounds_ms,
+            ),
+            assignment_interval_ms=pick(
+                "consumer.assignment.interval.ms",
+                self.assignment_interval_ms,
+                self.assignment_interval_bounds_ms,
+            ),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     """The broker's keys that groups and offsets obey, under Kafka's defaults."""
@@ -31,6 +106,7 @@ class GroupSettings:
     """Counted in UTF-16 units, as Kafka's `String.length` does."""
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000
     offsets_retention_check_interval_ms: int = 600_000
+    consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
 
 
 class Client(NamedTuple):

@@ -266,13 +266,13 @@ class Scenario:
     @property
     def state(self) -> str:
         """The state of group `g`."""
-        return self.machine.group("g").state.value
+        return self.machine.groups.find_classic("g").state.value
 
     def stable(self, members: int = 2, **options: Any) -> list[str]:
         """A stable group of so many new members; the first leads and assigned each its own number."""
         ids = [self.join_new(**options)[0] for _ in range(members)]
         self.after(self.settings.initial_rebalance_delay_ms * 2)
-        group = self.machine.group("g")
+        group = self.machine.groups.find_classic("g")
         assert group.state.value == "CompletingRebalance"
         for member_id in ids[1:]:
             self.sync(member_id, group.generation)

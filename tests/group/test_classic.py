@@ -70,7 +70,7 @@ class TestJoin:
         s.join()
         assert s.join("who").error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert s.join("who", group="h").error_code == ErrorCode.UNKNOWN_MEMBER_ID
-        assert list(s.machine.classic.groups) == ["g"]
+        assert list(s.machine.groups) == ["g"]
 
     @pytest.mark.parametrize("session_ms", [5999, 1_800_001])
     def test_the_session_timeout_has_bounds(self, s: Scenario, session_ms: int) -> None:
@@ -89,7 +89,7 @@ class TestJoin:
     )
     def test_what_no_record_can_hold_is_refused(self, s: Scenario, said: dict[str, Any]) -> None:
         assert s.join(**said).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-        assert not s.machine.classic.groups
+        assert not s.machine.groups
 
     def test_the_longest_client_id_has_a_record(self) -> None:
         member = "00000000-0000-0000-0000-000000000000"
@@ -149,7 +149,7 @@ class TestJoin:
         self, s: Scenario
     ) -> None:
         s.join(version=0, session_ms=7000, rebalance_ms=-1)
-        assert s.machine.group("g").rebalance_timeout_ms == 7000
+        assert s.machine.groups.find_classic("g").rebalance_timeout_ms == 7000
 
 
 class TestInitialDelay:
@@ -227,7 +227,7 @@ class TestSync:
             s.after(9000)
             assert s.heartbeat(ids[0], 1) == NONE, "alive, but it never assigns"
         assert s.after(2000)[token].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-        assert list(s.machine.group("g").members) == ids[1:]
+        assert list(s.machine.groups.find_classic("g").members) == ids[1:]
 
     def test_the_refused_record_leaves_the_leader_to_try_again(self, s: Scenario) -> None:
         (member,) = [s.join_new()[0]]
@@ -246,7 +246,7 @@ class TestRejoin:
     ) -> None:
         s.join(instance_id="i")
         s.after(3000)
-        group = s.machine.group("g")
+        group = s.machine.groups.find_classic("g")
         (old,) = group.members
         s.sync(old, 1, {old: b"x"}, instance_id="i")
         s.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -311,7 +311,7 @@ class TestHeartbeat:
         s.after(5000)
         assert s.heartbeat(ids[0], 1) == NONE
         s.after(5001)
-        assert list(s.machine.group("g").members) == ids[:1]
+        assert list(s.machine.groups.find_classic("g").members) == ids[:1]
         assert s.heartbeat(ids[0], 1) == ErrorCode.REBALANCE_IN_PROGRESS
         assert s.heartbeat(ids[1], 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -329,14 +329,14 @@ class TestHeartbeat:
         for _ in range(4):
             s.after(8000)
             s.heartbeat(ids[1], 1)
-        assert token not in s.answers and ids[0] in s.machine.group("g").members
+        assert token not in s.answers and ids[0] in s.machine.groups.find_classic("g").members
 
     def test_a_pending_id_expires(self, s: Scenario) -> None:
         s.join()
         s.after(9999)
-        assert s.machine.group("g").pending_join == {"c-id1"}
+        assert s.machine.groups.find_classic("g").pending_join == {"c-id1"}
         s.after(1)
-        assert s.machine.group("g").pending_join == set()
+        assert s.machine.groups.find_classic("g").pending_join == set()
         assert s.join("c-id1").error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     def test_a_pending_id_holds_the_join_phase_up(self, s: Scenario) -> None:
@@ -491,16 +491,16 @@ class TestStatic:
         s.join(ids[0], instance_id="a", rebalance_ms=7000)
         for _ in range(10):
             s.after(6000)
-            s.heartbeat(ids[1], s.machine.group("g").generation, "b")
-        assert set(s.machine.group("g").static_members) == {"a", "b"}
+            s.heartbeat(ids[1], s.machine.groups.find_classic("g").generation, "b")
+        assert set(s.machine.groups.find_classic("g").static_members) == {"a", "b"}
 
     def test_its_session_ends_as_any(self, s: Scenario, ids: list[str]) -> None:
         s.after(10_001)
-        assert s.machine.group("g").static_members == {}
+        assert s.machine.groups.find_classic("g").static_members == {}
 
     def test_an_admin_removes_it_by_its_instance_id(self, s: Scenario, ids: list[str]) -> None:
         assert s.leave(("", "b")) == [NONE]
-        assert s.machine.group("g").static_members == {"a": ids[0]}
+        assert s.machine.groups.find_classic("g").static_members == {"a": ids[0]}
 
     def test_a_new_one_beside_the_others_rebalances(self, s: Scenario, ids: list[str]) -> None:
         assert isinstance(s.join(instance_id="c"), int)
@@ -519,7 +519,7 @@ class TestSize:
         s.join(first)
         s.join(second)
         assert s.join(third).error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-        assert s.machine.group("g").pending_join == set()
+        assert s.machine.groups.find_classic("g").pending_join == set()
 
     def test_a_loaded_group_that_is_too_large_rebalances(self) -> None:
         s = Scenario()

@@ -310,7 +310,7 @@ class TestLeadership:
                 only(test).machine.decode(b"\0\x01\0\x01g\0\x01t\0\0\0\0", None)
             )
             assert value is None
-            partition.append(build_batch([(now_ms, b"\0\x03\0\x01g", b"", ())]), now_ms=now_ms)
+            partition.append(build_batch([(now_ms, b"\0\x63\0\x01g", b"", ())]), now_ms=now_ms)
             partition.append(
                 build_batch(
                     [(now_ms, key, b"\0\0" + (9).to_bytes(8) + b"\0\0" + bytes(8), ())],
@@ -420,7 +420,7 @@ class TestWaiting:
             assert scope.cancelled_caught
             assert only(test)._waiting == set()
             await trio.sleep(3)
-            assert only(test).machine.group("g").state.value == "CompletingRebalance"
+            assert only(test).machine.groups.find_classic("g").state.value == "CompletingRebalance"
 
 
 class TestRefusal:
@@ -510,7 +510,7 @@ class TestTime:
             await stable(test)
             machine = only(test).machine
             await trio.sleep(10.1)
-            assert machine.group("g").state.value == "Empty"
+            assert machine.groups.find_classic("g").state.value == "Empty"
             await trio.sleep(130)
             assert machine.classic.groups == {}
 

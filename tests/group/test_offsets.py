@@ -270,7 +270,7 @@ class TestTransactions:
         assert s.fetch() == {("t", 0): 1}
         s.machine.replay_end_marker(7, committed=False)
         s.after(HOUR_MS)
-        assert s.machine.classic.groups == {}
+        assert s.machine.groups == {}
 
 
 class TestDelete:
@@ -301,9 +301,9 @@ class TestDelete:
         }
         s.leave(member)
         assert delete_groups(s, "g", "g") == {"g": NONE}
-        assert s.machine.classic.groups == {} and s.fetch() == {}
+        assert s.machine.groups == {} and s.fetch() == {}
         s.restart()
-        assert s.machine.classic.groups == {} and s.fetch() == {}
+        assert s.machine.groups == {} and s.fetch() == {}
 
 
 class TestExpiry:
@@ -316,9 +316,9 @@ class TestExpiry:
         s.after(1)
         assert s.fetch() == {("t", 1): 1}
         s.after(2 * HOUR_MS)
-        assert s.machine.classic.groups == {}
+        assert s.machine.groups == {}
         s.restart()
-        assert s.machine.classic.groups == {}
+        assert s.machine.groups == {}
 
     def test_a_groups_offsets_from_when_it_became_empty(self, s: Scenario) -> None:
         (member,) = s.stable(1, session_ms=1_000_000)
@@ -331,7 +331,7 @@ class TestExpiry:
         s.after(RETENTION_MS - 1)
         assert s.fetch() == {("t", 0): 1}
         s.after(HOUR_MS)
-        assert s.fetch() == {} and s.machine.classic.groups == {}
+        assert s.fetch() == {} and s.machine.groups == {}
 
     def test_an_empty_group_keeps_its_time_over_a_restart(self, s: Scenario) -> None:
         (member,) = s.stable(1)
@@ -353,7 +353,7 @@ class TestExpiry:
 
     def test_unknown_subscriptions_keep_everything(self, s: Scenario) -> None:
         s.stable(1, protocols=[("range", b"\0")])
-        assert s.machine.group("g").subscribed_topics is None
+        assert s.machine.groups.find_classic("g").subscribed_topics is None
         s.commit({("u", 0): 1}, member_id="c-id1", generation=1)
         assert s.machine.fire(("expiration",), s.now_ms + RETENTION_MS).records == []
 
@@ -372,12 +372,12 @@ class TestExpiry:
         s.after(RETENTION_MS)
         assert len(s.log) - records == EXPIRED_RECORDS_MAX
         s.after(200)
-        assert s.fetch() == {} and s.machine.classic.groups == {}
+        assert s.fetch() == {} and s.machine.groups == {}
 
     def test_an_empty_group_without_offsets_goes_at_the_next_look(self, s: Scenario) -> None:
         s.join()
         s.after(HOUR_MS)
-        assert s.machine.classic.groups == {}
+        assert s.machine.groups == {}
 
     def test_a_deleted_topics_offsets_go(self, s: Scenario) -> None:
         s.commit({("t", 0): 1}, topic_id=ID)
@@ -420,7 +420,7 @@ class TestList:
 
 class TestRecords:
     def test_types_that_are_not_kept_are_passed_over(self) -> None:
-        assert decode_record(b"\0\x03\0\x01g", b"\0\0\0\0\0\x01\0") is None
+        assert decode_record(b"\0\x63\0\x01g", b"\0\0\0\0\0\x01\0") is None
 
     def test_the_first_type_of_an_offset_key(self) -> None:
         record = decode_record(
@@ -434,4 +434,4 @@ class TestRecords:
     def test_subscribed_topics_come_back_with_the_log(self, s: Scenario) -> None:
         s.stable(1, protocols=[("range", subscription("t", "u"))])
         s.restart()
-        assert s.machine.group("g").subscribed_topics == {"t", "u"}
+        assert s.machine.groups.find_classic("g").subscribed_topics == {"t", "u"}

@@ -20,7 +20,7 @@ TOPICS = st.sampled_from(["t", "u"])
 
 def durable(machine: GroupMachine) -> Any:
     """What outlives a coordinator: offsets, and each group's last record."""
-    groups = {i: group.committed for i, group in machine.classic.groups.items()}
+    groups = {group.group_id: group.committed for group in machine.groups.all_classic()}
     return machine.offsets.committed, {i: value for i, value in groups.items() if value is not None}
 
 
@@ -41,7 +41,7 @@ class Anything(RuleBasedStateMachine):
         )
 
     def _generation(self, group: str) -> int:
-        found = self.s.machine.classic.groups.get(group)
+        found = self.s.machine.groups.classic(group)
         return found.generation if found is not None else 0
 
     @rule(target=members, group=GROUPS, version=st.sampled_from([0, 3, 9]), topic=TOPICS)
@@ -52,13 +52,13 @@ class Anything(RuleBasedStateMachine):
         if isinstance(answer, ErrorCode):
             return group, "", None
         if isinstance(answer, int):  # it waits: its id is the last that was made
-            return group, next(reversed(self.s.machine.classic.groups[group].members)), None
+            return group, next(reversed(self.s.machine.groups.find_classic(group).members)), None
         return group, answer.member_id, None
 
     @rule(target=members, group=GROUPS, instance=st.sampled_from(["i", "j"]))
     def join_static(self, group: str, instance: str) -> tuple[str, str, str | None]:
         self.s.join(group=group, instance_id=instance)
-        static = self.s.machine.classic.groups[group].static_members
+        static = self.s.machine.groups.find_classic(group).static_members
         return group, static.get(instance, ""), instance
 
     @rule(member=members, topic=TOPICS)
@@ -75,7 +75,7 @@ class Anything(RuleBasedStateMachine):
     @rule(member=members)
     def sync(self, member: tuple[str, str, str | None]) -> None:
         group, member_id, instance = member
-        found = self.s.machine.classic.groups.get(group)
+        found = self.s.machine.groups.classic(group)
         assignments = {m: m.encode() for m in found.members} if found is not None else {}
         self.s.sync(
             member_id, self._generation(group), assignments, group=group, instance_id=instance
@@ -135,14 +135,14 @@ class Anything(RuleBasedStateMachine):
             assert record is not None
             fresh.replay(record, offset)
         assert durable(fresh) == durable(self.s.machine)
-        for group_id, group in fresh.classic.groups.items():
-            live = self.s.machine.classic.groups[group_id]
+        for group in fresh.groups.all_classic():
+            live = self.s.machine.groups.find_classic(group.group_id)
             if live.state is State.STABLE:
                 assert described(group) == described(live)
 
     @invariant()
     def groups_make_sense(self) -> None:
-        for group in self.s.machine.classic.groups.values():
+        for group in self.s.machine.groups.all_classic():
             joining = [m for m in group.members.values() if m.awaits_join]
             assert group.joining == len(joining)
             assert (group.state is State.EMPTY) <= (not group.members)
@@ -161,7 +161,7 @@ class Anything(RuleBasedStateMachine):
         """Every request that waits belongs to a member that somebody will answer."""
         waiting = {
             token
-            for group in self.s.machine.classic.groups.values()
+            for group in self.s.machine.groups.all_classic()
             for m in group.members.values()
             for token in (m.join_token, m.sync_token)
             if token is not None

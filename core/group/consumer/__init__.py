@@ -1,0 +1,1 @@
+"""Consumer groups of KIP-848: the coordinator assigns partitions, and members follow one by one."""

@@ -1,0 +1,287 @@
+"""Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+
+While a group moves from one protocol to the other some members speak each (KIP-848). To a classic
+member the group looks as if it rebalanced cooperatively: its generation is its member epoch, it
+never leads, and a JoinGroup is answered at once, as a heartbeat of the consumer protocol would be.
+A heartbeat tells it to join again when there is a step to take; SyncGroup hands out what it may
+read now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any, Final
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.group.consumer.conversion import assignment_bytes
+from pk.core.group.consumer.group import ConsumerGroup
+from pk.core.group.consumer.groups import JOIN, SESSION, SYNC, ConsumerGroups
+from pk.core.group.consumer.member import ClassicMember, ConsumerMember, MemberState
+from pk.core.group.consumer.reconcile import Owned
+from pk.core.group.consumer.request import check_instance, differs
+from pk.core.group.consumer_protocol import Subscription, decode_subscription
+from pk.core.group.settings import Client, MigrationPolicy, Step
+from pk.core.values import Uuid
+from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from pk.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pk.core.wire.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+MEMBER_ID_REQUIRED_SINCE: Final = 4
+"""The JoinGroup that must come twice, the second time with the id it was given (KIP-394)."""
+SEVERAL_MEMBERS_SINCE: Final = 3
+"""The LeaveGroup that names several."""
+
+CONSUMER: Final = "consumer"
+
+
+class ClassicMembers:
+    """Serves them; the groups are `consumer`'s."""
+
+    def __init__(self, consumer: ConsumerGroups) -> None:
+        self._consumer = consumer
+
+    def join(
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        version: int,
+        client: Client,
+        token: Hashable,
+        step: Step,
+    ) -> None:
+        """JoinGroup to a group that has members. Answered through `token`, at once."""
+        try:
+            response = self._join(group, request, version, client, step)
+        except KafkaError as e:
+            step.records.clear()
+            response = JoinGroupResponse(
+                error_code=e.code, member_id=request.member_id, protocol_name=None
+            )
+        step.answer(token, response)
+
+    def _join(
+        self,
+        group: ConsumerGroup,
+        request: JoinGroupRequest,
+        version: int,
+        client: Client,
+        step: Step,
+    ) -> JoinGroupResponse:
+        consumer = self._consumer
+        _check_join(group, request, consumer.settings.consumer.migration_policy)
+        member_id = request.member_id or consumer.new_id()
+        consumer.check_room(group, member_id)
+        instance_id = request.group_instance_id
+        is_new = not request.member_id
+        if is_new and instance_id is None and version >= MEMBER_ID_REQUIRED_SINCE:
+            return JoinGroupResponse(
+                error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id, protocol_name=None
+            )
+        subscription = _subscription(request)
+        if instance_id is None:
+            member = group.members.get(member_id) or ConsumerMember(member_id)
+        else:
+            member = consumer.static_member(
+                group, instance_id, member_id, None, joins=is_new, step=step
+            )
+        said = _said(request, version, client, subscription, member)
+        updated = replace(member, **said) if differs(member, said) else member
+        advance = consumer.advance(group, member, updated, step)
+        owned = self._owned(subscription)
+        updated = consumer.reconcile(group, updated, advance, owned, step)
+        group_id = group.group_id
+        group.joining.discard(member_id)
+        step.cancel((JOIN, group_id, member_id))
+        step.schedule((SESSION, group_id, member_id), request.session_timeout_ms)
+        step.schedule((SYNC, group_id, member_id), updated.rebalance_timeout_ms)
+        assert updated.classic is not None
+        return JoinGroupResponse(
+            generation_id=updated.member_epoch,
+            protocol_type=CONSUMER,
+            protocol_name=updated.classic.protocol,
+            member_id=member_id,
+        )
+
+    def _owned(self, subscription: Subscription) -> Owned:
+        topics = self._consumer.topics.image.topics
+        owned: dict[Uuid, list[int]] = {}
+        for name, partition in subscription.owned:
+            if name in topics:
+                owned.setdefault(topics[name].topic_id, []).append(partition)
+        return owned
+
+    def sync(
+        self, group: ConsumerGroup, request: SyncGroupRequest, token: Hashable, step: Step
+    ) -> None:
+        """SyncGroup. Answered through `token`, at once."""
+        try:
+            member, classic = _classic_member(group, request.member_id, request.group_instance_id)
+            _check_generation(member, request.generation_id)
+            _check_protocol(classic, request)
+            if (
+                group.epoch > member.member_epoch
+                and member.state is not MemberState.UNREVOKED_PARTITIONS
+            ):
+                self._expect_join(group, member, step)
+                raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+        except KafkaError as e:
+            step.answer(token, SyncGroupResponse(error_code=e.code))
+            return
+        step.cancel((SYNC, group.group_id, member.member_id))
+        step.schedule((SESSION, group.group_id, member.member_id), classic.session_timeout_ms)
+        assigned = {topic_id: frozenset(ps) for topic_id, ps in member.assigned.items()}
+        step.answer(
+            token,
+            SyncGroupResponse(
+                protocol_type=request.protocol_type,
+                protocol_name=request.protocol_name,
+                assignment=assignment_bytes(assigned, classic, self._consumer.topics),
+            ),
+        )
+
+    def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: Step) -> None:
+        """Heartbeat. Raises UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
+        member, classic = _classic_member(group, request.member_id, request.group_instance_id)
+        _check_generation(member, request.generation_id)
+        step.schedule((SESSION, group.group_id, member.member_id), classic.session_timeout_ms)
+        step.reply = HeartbeatResponse()
+        if (
+            member.member_epoch < group.assignment_epoch
+            or member.state is MemberState.UNREVOKED_PARTITIONS
+            or (
+                member.state is MemberState.UNRELEASED_PARTITIONS
+                and not _waits_for_others(group, member)
+            )
+        ):
+            step.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS
+            self._expect_join(group, member, step)
+
+    def _expect_join(self, group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+        if member.member_id not in group.joining:
+            group.joining.add(member.member_id)
+            key = (JOIN, group.group_id, member.member_id)
+            step.schedule(key, member.rebalance_timeout_ms)
+
+    def leave(
+        self, group: ConsumerGroup, request: LeaveGroupRequest, version: int, step: Step
+    ) -> None:
+        """LeaveGroup: members by id, or, as an admin does, static ones by instance id alone. Members
+        of the consumer protocol can be taken out so too."""
+        identities = (
+            request.members
+            if version >= SEVERAL_MEMBERS_SINCE
+            else [MemberIdentity(member_id=request.member_id)]
+        )
+        going: dict[str, ConsumerMember] = {}
+        results: list[MemberResponse] = []
+        for identity in identities:
+            result = MemberResponse(
+                member_id=identity.member_id, group_instance_id=identity.group_instance_id
+            )
+            results.append(result)
+            try:
+                member = _named(group, identity)
+                going[member.member_id] = member
+            except KafkaError as e:
+                result.error_code = e.code
+        self._consumer.fence(group, list(going.values()), step)
+        if version >= SEVERAL_MEMBERS_SINCE:
+            step.reply = LeaveGroupResponse(members=results)
+        else:
+            step.reply = LeaveGroupResponse(error_code=results[0].error_code)
+
+
+def _check_join(group: ConsumerGroup, request: JoinGroupRequest, policy: MigrationPolicy) -> None:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    names = [protocol.name for protocol in request.protocols]
+    if policy is MigrationPolicy.DISABLED or not group.supports_classic(
+        request.protocol_type, names
+    ):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _subscription(request: JoinGroupRequest) -> Subscription:
+    """All protocols have the same: the first is read. Raises INCONSISTENT_GROUP_PROTOCOL."""
+    try:
+        return decode_subscription(request.protocols[0].metadata)
+    except (ProtocolError, IndexError):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from None
+
+
+def _said(
+    request: JoinGroupRequest,
+    version: int,
+    client: Client,
+    subscription: Subscription,
+    member: ConsumerMember,
+) -> dict[str, Any]:
+    protocols = tuple((p.name, p.metadata) for p in request.protocols)
+    timeout_ms = request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
+    return {
+        "client_id": client.client_id,
+        "client_host": client.client_host,
+        "instance_id": request.group_instance_id or member.instance_id,
+        "rack_id": subscription.rack or member.rack_id,
+        "rebalance_timeout_ms": timeout_ms,
+        "topics": frozenset(subscription.topics),
+        "regex": "",
+        "classic": ClassicMember(request.session_timeout_ms, protocols),
+    }
+
+
+def _classic_member(
+    group: ConsumerGroup, member_id: str, instance_id: str | None
+) -> tuple[ConsumerMember, ClassicMember]:
+    if instance_id is None:
+        member = group.member(member_id)
+    else:
+        holder = group.static_member(instance_id)
+        if holder is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+        check_instance(holder, member_id, instance_id)
+        member = holder
+    if member.classic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    return member, member.classic
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> None:
+    if generation != member.member_epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
+
+def _check_protocol(classic: ClassicMember, request: SyncGroupRequest) -> None:
+    if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (
+        None,
+        classic.protocol,
+    ):
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
+def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """Whether something of its target is still held by another."""
+    return any(
+        partition not in member.assigned.get(topic_id, ()) and group.is_held(topic_id, partition)
+        for topic_id, partitions in group.target_of(member).items()
+        for partition in partitions
+    )
+
+
+def _named(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    instance_id = identity.group_instance_id
+    if instance_id is None:
+        return group.member(identity.member_id)
+    member = group.static_member(instance_id)
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if identity.member_id:
+        check_instance(member, identity.member_id, instance_id)
+    return member

@@ -1,0 +1,387 @@
+"""One consumer group: what its records say, and what follows from it.
+
+The *group epoch* counts the changes after which partitions must be assigned again: a member came,
+went or reads other topics, or a topic changed. The *target assignment* is made for an epoch; each
+member follows it in its own time (member.py). Everything here is changed by `replay_…` alone;
+decisions read it, and say in records what is to change. The deadline of the next look at the topics
+is soft.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, ClassVar, Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.consumer.member import LEAVE_EPOCH, ConsumerMember, MemberState
+from pk.core.group.consumer.records import group_tombstones
+from pk.core.group.consumer.spec import EMPTY_ASSIGNMENT, Assignment
+from pk.core.group.java import hash_map_order
+from pk.core.group.records import Record
+from pk.core.group.registry import CheckPartition, Committer, GroupType
+from pk.core.values import NO_EPOCH, Uuid
+
+FIRST_EPOCH: Final = 1
+"""Of a group without records, and of its empty target assignment."""
+
+CONSUMER_COMMIT_SINCE: Final = 9
+"""The OffsetCommit that knows member epochs."""
+
+
+class ConsumerGroupState(StrEnum):
+    """What a group is doing; the values are what Kafka prints."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    """Its target assignment is older than its epoch."""
+    RECONCILING = "Reconciling"
+    """Some member has not all of its target."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Resolved(NamedTuple):
+    """The topics that a regular expression matched."""
+
+    topics: frozenset[str]
+    version: int
+    """The offset of the metadata image that was searched."""
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class _Refresh:
+    """When the topics are to be looked at again. Soft: a new coordinator looks at once."""
+
+    at_ms: int = 0
+    epoch: int = 0
+
+
+class ConsumerGroup:
+    """A group as its coordinator sees it."""
+
+    type: ClassVar[GroupType] = GroupType.CONSUMER
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = FIRST_EPOCH
+        self.assigned_at_ms = 0
+        """When the target assignment was made; 0 for never."""
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        """Instance id → member id."""
+        self.target: dict[str, Assignment] = {}
+        self.resolved: dict[str, Resolved] = {}
+        """Regular expression → what it matched."""
+        self.topics: Counter[str] = Counter()
+        """Topic → how many members name it."""
+        self.regexes: Counter[str] = Counter()
+        """Regular expression → how many members have it."""
+        self.assignors: Counter[str] = Counter()
+        """Server-side assignor → how many members ask for it."""
+        self.classic_protocols: Counter[str] = Counter()
+        """Classic protocol → how many members speak it."""
+        self.classic_members = 0
+        """How many members speak the classic protocol."""
+        self.has_partition_metadata = False
+        """Whether there is a record of brokers before 4.1 to take away."""
+        self.refresh = _Refresh()
+        self.joining: set[str] = set()
+        """Soft: classic members whose time to join again is running."""
+        self._holders: dict[Uuid, dict[int, str]] = {}
+        """Topic id → partition → the member that holds it."""
+
+    # As a group of any type
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """What it is doing."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(m.is_reconciled_to(self.assignment_epoch) for m in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        """As ListGroups names it."""
+        return self.state.value
+
+    @property
+    def protocol_type_name(self) -> str:
+        """As ListGroups names it."""
+        return "consumer"
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member reads `topic`."""
+        return topic in self.topics or any(topic in r.topics for r in self.resolved.values())
+
+    def check_commit(self, committer: Committer) -> CheckPartition | None:
+        """See `AnyGroup`. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION; for
+        members of the classic protocol ILLEGAL_GENERATION.
+
+        An older epoch will do for a partition that the member has held since (KIP-1251): a commit
+        need not fail because the epoch has just moved on.
+        """
+        if committer.epoch < 0 and not self.members:
+            return None
+        outside = committer.member_id == "" and committer.instance_id is None
+        if committer.transactional and committer.epoch == NO_EPOCH and outside:
+            return None
+        member = self.member(committer.member_id)
+        classic = member.classic is not None
+        if not (committer.transactional or classic) and committer.version < CONSUMER_COMMIT_SINCE:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                "OffsetCommit version 9 or above must be used by members using the consumer "
+                "group protocol",
+            )
+        stale = ErrorCode.ILLEGAL_GENERATION if classic else ErrorCode.STALE_MEMBER_EPOCH
+        if committer.epoch == member.member_epoch:
+            return None
+        if committer.epoch > member.member_epoch:
+            what = "generation id" if classic else "member epoch"
+            raise KafkaError(
+                stale,
+                f"Received {what} {committer.epoch} is newer than current member epoch "
+                f"{member.member_epoch}.",
+            )
+
+        def check(topic: str, topic_id: Uuid, partition: int) -> None:
+            held_since = member.epoch_of(topic_id, partition)
+            if held_since is None or committer.epoch < held_since:
+                raise KafkaError(stale, f"{topic}-{partition} was assigned later, or elsewhere")
+
+        return check
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """See `AnyGroup`. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION."""
+        if member_id is None and member_epoch < 0:
+            return
+        member = self.member(member_id or "")
+        if member_epoch == member.member_epoch:
+            return
+        if member.classic is not None:
+            raise KafkaError(
+                ErrorCode.ILLEGAL_GENERATION,
+                f"The received generation id {member_epoch} does not match the expected member "
+                f"epoch {member.member_epoch}.",
+            )
+        raise KafkaError(
+            ErrorCode.STALE_MEMBER_EPOCH,
+            f"The received member epoch {member_epoch} does not match the expected member epoch "
+            f"{member.member_epoch}.",
+        )
+
+    def check_offset_delete(self) -> None:
+        """Offsets of topics that nobody reads may always be deleted."""
+
+    def expires_from(self, commit_timestamp_ms: int) -> int | None:
+        """Since the commit."""
+        return commit_timestamp_ms
+
+    def tombstones(self) -> list[Record]:
+        """The records that end it."""
+        return group_tombstones(self.group_id, list(self.members), self.resolved)
+
+    # Members
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """The member. Raises UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"Member {member_id} is not a member of group {self.group_id}.",
+            )
+        return member
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Who holds `instance_id` now."""
+        if instance_id is None:
+            return None
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def is_held(self, topic_id: Uuid, partition: int) -> bool:
+        """Whether some member holds the partition."""
+        return partition in self._holders.get(topic_id, ())
+
+    def target_of(self, member: ConsumerMember) -> Assignment:
+        """What the target assignment gives a member; one that replaces a static member takes over
+        what was that one's."""
+        member_id = member.member_id
+        if member.instance_id is not None:
+            member_id = self.static_members.get(member.instance_id, member_id)
+        return self.target.get(member_id, EMPTY_ASSIGNMENT)
+
+    def subscriptions(
+        self,
+        old: Iterable[ConsumerMember] = (),
+        new: Iterable[ConsumerMember] = (),
+        resolved: Mapping[str, Resolved] | None = None,
+    ) -> set[str]:
+        """The topics that the group would read with members `new` in place of `old`, and with what
+        expressions match as `resolved` says (None: as the group knows)."""
+        topics, regexes = Counter(self.topics), Counter(self.regexes)
+        for member in old:
+            topics.subtract(member.topics)
+            if member.regex:
+                regexes[member.regex] -= 1
+        for member in new:
+            topics.update(member.topics)
+            if member.regex:
+                regexes[member.regex] += 1
+        read = {topic for topic, count in topics.items() if count > 0}
+        for regex, matched in (self.resolved if resolved is None else resolved).items():
+            if regexes[regex] > 0:
+                read |= matched.topics
+        return read
+
+    def preferred_assignor(
+        self, default: str, old: ConsumerMember | None = None, new: ConsumerMember | None = None
+    ) -> str:
+        """What most members ask for, with `new` in place of `old`."""
+        counts = Counter(self.assignors)
+        if old is not None and old.assignor is not None:
+            counts[old.assignor] -= 1
+        if new is not None and new.assignor is not None:
+            counts[new.assignor] += 1
+        named = hash_map_order([name for name, count in counts.items() if count > 0])
+        return max(named, key=counts.__getitem__, default=default)
+
+    def supports_classic(self, protocol_type: str, names: Iterable[str]) -> bool:
+        """Whether a classic member that speaks `names` may join."""
+        if protocol_type != "consumer":
+            return False
+        if not self.members:
+            return any(True for _ in names)
+        return any(self.classic_protocols[name] == self.classic_members for name in names)
+
+    # The topics
+
+    def must_refresh(self, now_ms: int) -> bool:
+        """Whether the topics must be looked at again."""
+        return now_ms >= self.refresh.at_ms or self.epoch < self.refresh.epoch
+
+    def refreshed(self, at_ms: int, epoch: int) -> None:
+        """The topics were looked at, and the group epoch is to be `epoch`: again at `at_ms`."""
+        self.refresh = _Refresh(at_ms, epoch)
+
+    def request_refresh(self) -> None:
+        """A topic of the group changed."""
+        self.refresh = _Refresh()
+
+    # The log
+
+    def replay_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """The group has another epoch."""
+        self.epoch, self.metadata_hash = epoch, metadata_hash
+
+    def replay_member(self, member_id: str, fields: Mapping[str, Any]) -> None:
+        """A record of a member sets some of its fields."""
+        old = self.members.get(member_id)
+        new = replace(ConsumerMember(member_id) if old is None else old, **fields)
+        self._let_go(old)
+        if old is not None:
+            self._count(old, -1)
+        self.members[member_id] = new
+        self._count(new, 1)
+        if new.instance_id is not None:
+            self.static_members[new.instance_id] = member_id
+        for held in (new.assigned, new.revoking):
+            for topic_id, partitions in held.items():
+                self._holders.setdefault(topic_id, {}).update(dict.fromkeys(partitions, member_id))
+
+    def replay_assignment_tombstone(self, member_id: str) -> None:
+        """A member that goes holds nothing any more."""
+        if member_id in self.members:
+            self.replay_member(
+                member_id,
+                {
+                    "member_epoch": LEAVE_EPOCH,
+                    "previous_epoch": LEAVE_EPOCH,
+                    "assigned": {},
+                    "revoking": {},
+                    "state": MemberState.STABLE,
+                },
+            )
+
+    def replay_member_tombstone(self, member_id: str) -> None:
+        """A member is gone."""
+        old = self.members.pop(member_id, None)
+        if old is None:
+            return
+        self._let_go(old)
+        self._count(old, -1)
+        self.target.pop(member_id, None)
+        self.joining.discard(member_id)
+        if self.static_members.get(old.instance_id or "") == member_id:
+            del self.static_members[old.instance_id or ""]
+
+    def replay_target(self, member_id: str, assignment: Assignment | None) -> None:
+        """What a member is to have; None: it is no part of the target any more."""
+        if assignment is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = assignment
+
+    def replay_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        """The target assignment of `epoch` is complete."""
+        self.assignment_epoch, self.assigned_at_ms = epoch, timestamp_ms
+
+    def replay_regex(self, regex: str, resolved: Resolved | None) -> None:
+        """What an expression matched; None: no member has it any more."""
+        if resolved is None:
+            self.resolved.pop(regex, None)
+        else:
+            self.resolved[regex] = resolved
+
+    def _let_go(self, member: ConsumerMember | None) -> None:
+        if member is None:
+            return
+        for held in (member.assigned, member.revoking):
+            for topic_id, partitions in held.items():
+                holders = self._holders.get(topic_id, {})
+                for partition in partitions:
+                    if holders.get(partition) == member.member_id:
+                        del holders[partition]
+                if not holders:
+                    self._holders.pop(topic_id, None)
+
+    def _count(self, member: ConsumerMember, by: int) -> None:
+        for topic in member.topics:
+            _add(self.topics, topic, by)
+        if member.regex:
+            _add(self.regexes, member.regex, by)
+        if member.assignor is not None:
+            _add(self.assignors, member.assignor, by)
+        if member.classic is not None:
+            self.classic_members += by
+            for name, _ in member.classic.protocols:
+                _add(self.classic_protocols, name, by)
+
+
+def topics_of(member: ConsumerMember, resolved: Mapping[str, Resolved]) -> frozenset[str]:
+    """The topics that a member reads: those it names, and those that its expression matched. One
+    that is not resolved yet matches nothing."""
+    matched = resolved.get(member.regex) if member.regex else None
+    return member.topics if matched is None else member.topics | matched.topics
+
+
+def _add(counts: Counter[str], key: str, by: int) -> None:
+    counts[key] += by
+    if not counts[key]:
+        del counts[key]

@@ -1,0 +1,598 @@
+"""Consumer groups of KIP-848: ConsumerGroupHeartbeat, as decisions, and what time does to members.
+
+A heartbeat may bring three things: what the member says of itself (it joins, reads other topics),
+what it holds, and that it is alive. The coordinator answers with the member's epoch and, if that
+changed, with what it may read now. In between lie up to four steps, each of them records:
+
+1. The member is made or changed; if what the group reads changed with it, the group epoch goes up.
+2. The expressions among the subscriptions are resolved, if they are new or topics have come.
+3. If the group epoch is ahead of the target assignment, and the last one is old enough, the assignor
+   makes a new one: here for a small group, off the loop for a large one. Then the heartbeat goes on
+   with the old target, and the members learn of the new one in later heartbeats.
+4. The member takes the next step towards its target (reconcile.py).
+
+A decision reads the group as it was; what an earlier step changed, the later ones are given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.classic_group import Group
+from pk.core.group.consumer import records
+from pk.core.group.consumer.conversion import (
+    answer_waiting,
+    classic_record,
+    consumer_records,
+    may_downgrade,
+)
+from pk.core.group.consumer.group import ConsumerGroup, Resolved, topics_of
+from pk.core.group.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    ConsumerMember,
+    MemberState,
+)
+from pk.core.group.consumer.reconcile import Owned, Target, reconcile
+from pk.core.group.consumer.regex import check_regex, matching
+from pk.core.group.consumer.replay import group_of
+from pk.core.group.consumer.request import (
+    check_epoch,
+    check_instance,
+    check_request,
+    differs,
+    is_full,
+    owned_by,
+    said_by,
+)
+from pk.core.group.consumer.spec import Assignment, GroupSpec
+from pk.core.group.consumer.target import (
+    SERVER_ASSIGNORS,
+    Topics,
+    group_spec,
+    still_there,
+    target_records,
+)
+from pk.core.group.records import Record
+from pk.core.group.registry import Groups, is_classic, is_consumer
+from pk.core.group.settings import Client, ConsumerGroupSettings, GroupSettings, NewId, Step
+from pk.core.machine import Compute, Decision
+from pk.core.meta.events import GROUP
+from pk.core.meta.image import Changes, MetadataImage
+from pk.core.wire.messages.consumer_group_heartbeat import (
+    Assignment as WireAssignment,
+)
+from pk.core.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+SESSION: Final = "session"
+"""The key of the timer of a member's session; a classic group has the same."""
+REBALANCE: Final = "rebalance"
+"""Of the time in which a member must give up what it was asked to."""
+JOIN: Final = "join"
+"""Of the time in which a classic member must join again."""
+SYNC: Final = "sync"
+"""Of the time between a classic member's JoinGroup and its SyncGroup."""
+DOWNGRADED: Final = "downgraded"
+"""Of a classic group that was a consumer group a moment ago: it rebalances at once."""
+
+NEVER_MS: Final = (1 << 31) - 1
+"""How long the topics of a group are good unless one changes. Kafka's."""
+REGEX_REFRESH_PAUSE_MS: Final = 10_000
+"""At least between two searches for the topics of a group's expressions."""
+INLINE_WORK_MAX: Final = 2000
+"""The largest group whose target assignment is made on the loop: `GroupSpec.work`, 1 to 2 µs each."""
+INLINE_MATCHES_MAX: Final = 5000
+"""The most matches of an expression with a topic that are tried on the loop, half a µs each."""
+
+
+class Advance(NamedTuple):
+    """What came of the first three steps of a heartbeat."""
+
+    target: Target
+    epoch: int
+    """The group's, with what this heartbeat changes."""
+    read: frozenset[str]
+    """The topics that the member reads now."""
+    subscription_changed: bool
+
+
+class ConsumerGroups:
+    """The consumer groups of one partition. Every method that decides takes a Step and fills it."""
+
+    def __init__(self, settings: GroupSettings, new_id: NewId, groups: Groups) -> None:
+        self.settings = settings
+        self.groups = groups
+        self.topics = Topics()
+        self.new_id = new_id
+        self._broker_settings = settings.consumer
+        self._computing: set[str] = set()
+        """Soft: groups for which something is being worked out off the loop."""
+
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        """The group's own configs over the broker's."""
+        return self._broker_settings.of_group(self.topics.image.config(GROUP, group_id))
+
+    # Heartbeats
+
+    def heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        client: Client,
+        step: Step,
+    ) -> None:
+        """ConsumerGroupHeartbeat 0–1.
+
+        Raises INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
+        UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
+        INVALID_REGULAR_EXPRESSION.
+        """
+        check_request(request, version, self.settings.consumer.assignors)
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            self._leave(request, step)
+            return
+        joins = request.member_epoch == JOIN_EPOCH
+        group = self._group(request.group_id, joins, step)
+        self.check_room(group, request.member_id)
+        member_id = request.member_id or self.new_id()
+        member = self._member(group, request, member_id, joins, step)
+        owned = owned_by(request)
+        said = said_by(request, client)
+        updated = replace(member, **said) if differs(member, said) else member
+        updated = self.reconcile(
+            group, updated, self.advance(group, member, updated, step), owned, step
+        )
+        own = self.settings_of(group.group_id)
+        step.schedule((SESSION, group.group_id, member_id), own.session_timeout_ms)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=updated.member_epoch,
+            heartbeat_interval_ms=own.heartbeat_interval_ms,
+        )
+        if joins or is_full(request) or member.assigned != updated.assigned:
+            response.assignment = WireAssignment(
+                topic_partitions=[
+                    TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+                    for topic_id, partitions in updated.assigned.items()
+                ]
+            )
+        step.reply = response
+
+    def _group(self, group_id: str, joins: bool, step: Step) -> ConsumerGroup:
+        """The group; for one that joins a new one, or what becomes of a classic group."""
+        group = self.groups.get(group_id)
+        if is_consumer(group):
+            return group
+        if group is None:
+            if joins:
+                return ConsumerGroup(group_id)
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        if not joins or not is_classic(group):
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group."
+            )
+        if group.is_empty:
+            step.records += group.tombstones()
+            return ConsumerGroup(group_id)
+        return self._upgrade(group, step)
+
+    def _upgrade(self, group: Group, step: Step) -> ConsumerGroup:
+        """A classic group with members goes over, and they with it."""
+        settings = self.settings.consumer
+        converted = consumer_records(group, self.topics, settings)
+        answer_waiting(group, step)
+        step.records += converted
+        for member in group.members.values():
+            step.schedule((SESSION, group.group_id, member.member_id), member.session_timeout_ms)
+        return group_of(group.group_id, converted)
+
+    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        """Raise GROUP_MAX_SIZE_REACHED where another member would be too many."""
+        size_max = self.settings.consumer.max_size
+        if len(group.members) >= size_max and member_id not in group.members:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {size_max} members.",
+            )
+
+    def _member(
+        self,
+        group: ConsumerGroup,
+        request: ConsumerGroupHeartbeatRequest,
+        member_id: str,
+        joins: bool,
+        step: Step,
+    ) -> ConsumerMember:
+        if request.instance_id is not None:
+            return self.static_member(
+                group, request.instance_id, member_id, request, joins=joins, step=step
+            )
+        member = group.members.get(member_id)
+        if member is None:
+            if not joins:
+                return group.member(member_id)  # raises
+            return ConsumerMember(member_id)
+        check_epoch(member, request.member_epoch, owned_by(request))
+        return member
+
+    def static_member(
+        self,
+        group: ConsumerGroup,
+        instance_id: str,
+        member_id: str,
+        request: ConsumerGroupHeartbeatRequest | None,
+        *,
+        joins: bool,
+        step: Step,
+    ) -> ConsumerMember:
+        """The member of `instance_id`; one that joins takes the place of whoever had it.
+
+        `request` is None for a member of the classic protocol. Raises UNKNOWN_MEMBER_ID,
+        FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH.
+        """
+        holder = group.static_member(instance_id)
+        if not joins:
+            if holder is None:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
+                )
+            check_instance(holder, member_id, instance_id)
+            if request is not None:
+                check_epoch(holder, request.member_epoch, owned_by(request))
+            return holder
+        if holder is None:
+            return group.members.get(member_id) or ConsumerMember(member_id)
+        if (
+            request is not None
+            and holder.classic is None
+            and holder.member_epoch != LEAVE_STATIC_EPOCH
+        ):
+            raise KafkaError(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group "
+                f"because the instance id is owned by {holder.member_id} member.",
+            )
+        # The next one keeps what the last one held.
+        heir = replace(holder, member_id=member_id, member_epoch=JOIN_EPOCH, previous_epoch=0)
+        group_id = group.group_id
+        step.records += [
+            *records.member_tombstones(group_id, holder.member_id),
+            records.member_metadata(group_id, heir),
+            records.target_member(group_id, member_id, group.target_of(holder)),
+            records.current_assignment(group_id, heir),
+        ]
+        if holder.member_id != member_id:
+            self._cancel_timers(group_id, holder.member_id, step)
+        return heir
+
+    # The group moves on
+
+    def advance(
+        self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, step: Step
+    ) -> Advance:
+        """Steps 1 to 3 of a heartbeat: `member` becomes `updated`.
+
+        Raises INVALID_REGULAR_EXPRESSION.
+        """
+        group_id = group.group_id
+        if updated is not member:
+            step.records.append(records.member_metadata(group_id, updated))
+        names_changed = updated.topics != member.topics
+        regex_changed = updated.regex != member.regex
+        resolved, rematched = self._resolve(group, member, updated, step)
+        # An expression that is not resolved yet raises the epoch when it is.
+        known = not updated.regex or updated.regex in resolved
+        bump = names_changed or rematched or (regex_changed and known)
+        epoch = group.epoch
+        if bump or group.must_refresh(step.now_ms):
+            read = group.subscriptions((member,), (updated,), resolved)
+            metadata_hash = self.topics.hash_of(read)
+            if bump or metadata_hash != group.metadata_hash:
+                epoch += 1
+                step.records.append(records.group_epoch(group_id, epoch, metadata_hash))
+            group.refreshed(step.now_ms + NEVER_MS, epoch)
+            if group.has_partition_metadata:
+                step.records.append(records.partition_metadata_tombstone(group_id))
+        return Advance(
+            self._target(group, epoch, member, updated, resolved, step),
+            epoch,
+            topics_of(updated, resolved),
+            names_changed or regex_changed,
+        )
+
+    def _resolve(
+        self, group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, step: Step
+    ) -> tuple[Mapping[str, Resolved], bool]:
+        """What the expressions match, and whether that has just changed."""
+        old, new = member.regex, updated.regex
+        is_new = new != old and new != "" and not group.regexes[new]
+        if is_new:
+            check_regex(new)
+        resolved: Mapping[str, Resolved] = group.resolved
+        if old and old != new and group.regexes[old] == 1 and old in resolved:
+            step.records.append(records.regex_tombstone(group.group_id, old))
+            resolved = {regex: found for regex, found in resolved.items() if regex != old}
+        wanted = {regex for regex in group.regexes if regex != old or group.regexes[old] > 1}
+        if new:
+            wanted.add(new)
+        if (
+            not wanted
+            or group.group_id in self._computing
+            or not self._must_resolve(wanted, resolved, step.now_ms)
+        ):
+            return resolved, False
+        image = self.topics.image
+        if len(wanted) * len(image.topics) > INLINE_MATCHES_MAX:
+            self._compute(
+                group.group_id,
+                step,
+                Compute(
+                    lambda: matching(wanted, image.topics),
+                    lambda machine, found, now_ms: machine.consumer.matched(
+                        group.group_id, found, image.offset, now_ms
+                    ),
+                ),
+            )
+            return resolved, False
+        found = matching(sorted(wanted), image.topics)
+        step.records += self._resolved_records(group, found, image.offset, step.now_ms)
+        now = {
+            regex: Resolved(topics, image.offset, step.now_ms) for regex, topics in found.items()
+        }
+        rematched = any(
+            regex not in resolved or resolved[regex].topics != topics
+            for regex, topics in found.items()
+        )
+        return now, rematched
+
+    def _must_resolve(
+        self, wanted: set[str], resolved: Mapping[str, Resolved], now_ms: int
+    ) -> bool:
+        if not wanted <= resolved.keys():
+            return True
+        last = next(iter(resolved.values()))
+        if now_ms <= last.timestamp_ms + REGEX_REFRESH_PAUSE_MS:
+            return False
+        return (
+            last.version < self.topics.new_topics_at
+            or now_ms > last.timestamp_ms + self.settings.consumer.regex_refresh_interval_ms
+        )
+
+    def _resolved_records(
+        self,
+        group: ConsumerGroup,
+        found: Mapping[str, frozenset[str]],
+        version: int,
+        now_ms: int,
+    ) -> list[Record]:
+        return [
+            records.resolved_regex(group.group_id, regex, topics, version, now_ms)
+            for regex, topics in found.items()
+        ]
+
+    def matched(
+        self, group_id: str, found: Mapping[str, frozenset[str]], version: int, now_ms: int
+    ) -> Decision[Record]:
+        """The expressions of a group were resolved off the loop: a new epoch, where that changes
+        what it reads."""
+        step = Step(now_ms=now_ms)
+        self._computing.discard(group_id)
+        group = self.groups.consumer(group_id)
+        if group is None:
+            return step
+        found = {regex: topics for regex, topics in found.items() if group.regexes[regex]}
+        step.records += self._resolved_records(group, found, version, now_ms)
+        resolved = dict(group.resolved)
+        changed = False
+        for regex, topics in found.items():
+            changed |= regex not in resolved or resolved[regex].topics != topics
+            resolved[regex] = Resolved(topics, version, now_ms)
+        metadata_hash = self.topics.hash_of(group.subscriptions(resolved=resolved))
+        if changed or metadata_hash != group.metadata_hash:
+            epoch = group.epoch + 1
+            step.records.append(records.group_epoch(group_id, epoch, metadata_hash))
+            group.refreshed(now_ms + NEVER_MS, epoch)
+        return step
+
+    def _target(
+        self,
+        group: ConsumerGroup,
+        epoch: int,
+        member: ConsumerMember,
+        updated: ConsumerMember,
+        resolved: Mapping[str, Resolved],
+        step: Step,
+    ) -> Target:
+        own = self.settings_of(group.group_id)
+        due_ms = group.assigned_at_ms + own.assignment_interval_ms
+        if (
+            group.assignment_epoch >= epoch
+            or (group.assigned_at_ms and step.now_ms < due_ms)
+            or group.group_id in self._computing
+        ):
+            return Target(group.assignment_epoch, group.target_of(updated))
+        spec = group_spec(group, self.topics, resolved, updated)
+        default = self.settings.consumer.assignors[0]
+        assignor = SERVER_ASSIGNORS[group.preferred_assignor(default, member, updated)]
+        if spec.work > INLINE_WORK_MAX:
+            self._compute(
+                group.group_id,
+                step,
+                Compute(
+                    lambda: assignor.assign(spec),
+                    lambda machine, given, now_ms: machine.consumer.assigned(
+                        group.group_id, spec, given, epoch, now_ms
+                    ),
+                ),
+            )
+            return Target(group.assignment_epoch, group.target_of(updated))
+        given = assignor.assign(spec)
+        step.records += target_records(group, given, epoch, step.now_ms)
+        return Target(epoch, given[updated.member_id])
+
+    def _compute(self, group_id: str, step: Step, effect: Compute) -> None:
+        self._computing.add(group_id)
+        step.take_back = lambda: self._computing.discard(group_id)
+        step.effects.append(effect)
+
+    def assigned(
+        self,
+        group_id: str,
+        spec: GroupSpec,
+        given: Mapping[str, Assignment],
+        epoch: int,
+        now_ms: int,
+    ) -> Decision[Record]:
+        """A target assignment was made off the loop, for the group as `spec` has it."""
+        step = Step(now_ms=now_ms)
+        self._computing.discard(group_id)
+        group = self.groups.consumer(group_id)
+        if group is not None and group.assignment_epoch < epoch <= group.epoch:
+            kept = still_there(group, spec, given)
+            step.records = target_records(group, kept, epoch, now_ms)
+        return step
+
+    def reconcile(
+        self,
+        group: ConsumerGroup,
+        member: ConsumerMember,
+        advance: Advance,
+        owned: Owned | None,
+        step: Step,
+    ) -> ConsumerMember:
+        """Step 4 of a heartbeat. Raises FENCED_MEMBER_EPOCH."""
+        target = advance.target
+        if not advance.subscription_changed and member.is_reconciled_to(target.epoch):
+            return member
+        moved = reconcile(
+            member,
+            target,
+            self.topics.ids(advance.read).__contains__,
+            group.is_held,
+            owned,
+            subscription_changed=advance.subscription_changed,
+        )
+        if moved != member:
+            step.records.append(records.current_assignment(group.group_id, moved))
+            if moved.classic is None:
+                key = (REBALANCE, group.group_id, moved.member_id)
+                if moved.state is MemberState.UNREVOKED_PARTITIONS:
+                    step.schedule(key, moved.rebalance_timeout_ms)
+                else:
+                    step.cancel(key)
+        return moved
+
+    # Members go
+
+    def _leave(self, request: ConsumerGroupHeartbeatRequest, step: Step) -> None:
+        group = self.groups.find(request.group_id)
+        if not is_consumer(group):
+            raise KafkaError(
+                ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} is not a consumer group."
+            )
+        step.reply = ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+        if request.instance_id is None:
+            self.fence(group, [group.member(request.member_id)], step)
+            return
+        member = group.static_member(request.instance_id)
+        if member is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {request.instance_id} is unknown."
+            )
+        check_instance(member, request.member_id, request.instance_id)
+        if request.member_epoch == LEAVE_STATIC_EPOCH:
+            gone = replace(member, member_epoch=LEAVE_STATIC_EPOCH, revoking={})
+            step.records.append(records.current_assignment(group.group_id, gone))
+        else:
+            self.fence(group, [member], step)
+
+    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], step: Step) -> None:
+        """Take members out of the group: they left, or were silent, or did not do as they must. Where
+        only members of the classic protocol stay, the group may become a classic one."""
+        if not members:
+            return
+        group_id = group.group_id
+        gone = {member.member_id for member in members}
+        for member_id in gone:
+            self._cancel_timers(group_id, member_id, step)
+        if may_downgrade(group, gone, self.settings):
+            self._downgrade(group, gone, step)
+            return
+        for member in members:
+            step.records += records.member_tombstones(group_id, member.member_id)
+        going = Counter(member.regex for member in members if member.regex)
+        for regex, count in going.items():
+            if group.regexes[regex] == count:
+                step.records.append(records.regex_tombstone(group_id, regex))
+        metadata_hash = self.topics.hash_of(group.subscriptions(members))
+        step.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
+
+    def _downgrade(self, group: ConsumerGroup, gone: set[str], step: Step) -> None:
+        staying = [m for m in group.members.values() if m.member_id not in gone]
+        step.records += group.tombstones()
+        step.records.append(classic_record(group, staying, self.topics, step.now_ms))
+        for member in staying:
+            assert member.classic is not None
+            for timer in (REBALANCE, JOIN, SYNC):
+                step.cancel((timer, group.group_id, member.member_id))
+            step.schedule(
+                (SESSION, group.group_id, member.member_id), member.classic.session_timeout_ms
+            )
+        step.schedule((DOWNGRADED, group.group_id), 0)
+
+    def _cancel_timers(self, group_id: str, member_id: str, step: Step) -> None:
+        for timer in (SESSION, REBALANCE, JOIN, SYNC):
+            step.cancel((timer, group_id, member_id))
+
+    # Time
+
+    def fire(self, group: ConsumerGroup, key: tuple[Any, ...], step: Step) -> None:
+        """The timer `key` of a member has run out."""
+        member = group.members.get(key[2])
+        if member is None:
+            return
+        if key[0] == JOIN:
+            group.joining.discard(member.member_id)
+        if key[0] != REBALANCE or member.state is MemberState.UNREVOKED_PARTITIONS:
+            self.fence(group, [member], step)
+
+    def loaded(self, step: Step) -> None:
+        """The partition is loaded: every member gets a whole session again to show itself."""
+        for group in self.groups.all_consumer():
+            session_ms = self.settings_of(group.group_id).session_timeout_ms
+            for member in group.members.values():
+                classic = member.classic
+                step.schedule(
+                    (SESSION, group.group_id, member.member_id),
+                    session_ms if classic is None else classic.session_timeout_ms,
+                )
+                if member.state is MemberState.UNREVOKED_PARTITIONS and classic is None:
+                    step.schedule(
+                        (REBALANCE, group.group_id, member.member_id),
+                        member.rebalance_timeout_ms,
+                    )
+
+    # The cluster
+
+    def follow(self, image: MetadataImage, found: Changes) -> None:
+        """The cluster is as `image` says, which differs by `found`: groups that read what changed
+        look again at the next heartbeat."""
+        self.topics.use(image, brought_topics=bool(found.topics_created))
+        self._broker_settings = self.settings.consumer.of_cluster(image.broker_configs(None))
+        changed = {change.topic.name for change in found.partitions}
+        changed.update(topic.name for topic in found.topics_deleted)
+        if changed:
+            for group in self.groups.all_consumer():
+                if any(group.is_subscribed(topic) for topic in changed):
+                    group.request_refresh()

@@ -1,0 +1,106 @@
+"""One member of a consumer group: a value, replaced when a record changes it.
+
+A member is on its way from its *assigned* partitions to its target. It first gives up what it must
+(`UNREVOKED_PARTITIONS`), then takes the epoch of the target and gets what is free; what others
+still hold it waits for (`UNRELEASED_PARTITIONS`). Reconciled it is `STABLE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from pk.core.errors import ProtocolError
+from pk.core.group.consumer_protocol import SUBSCRIPTION_VERSION_MAX
+from pk.core.values import NO_EPOCH, Uuid
+from pk.core.wire.versioned import version_of
+
+Current = Mapping[Uuid, Mapping[int, int]]
+"""Topic id → partition → the epoch in which the member got it. Nobody changes one."""
+
+JOIN_EPOCH: Final = 0
+"""The member epoch of a heartbeat that joins."""
+LEAVE_EPOCH: Final = -1
+"""Of one that leaves."""
+LEAVE_STATIC_EPOCH: Final = -2
+"""Of a static member that goes and means to return within its session."""
+
+
+class MemberState(IntEnum):
+    """How far a member is; the values are those of its record."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+    """Of a record that a newer broker wrote."""
+
+    @classmethod
+    def of(cls, value: int) -> MemberState:
+        """The state in a record."""
+        return cls(value) if value in _STATES else cls.UNKNOWN
+
+
+_STATES: Final = frozenset(MemberState)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """What a member that speaks the classic protocol said when it joined."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """(name, subscription), the best first."""
+
+    @property
+    def protocol(self) -> str:
+        """The protocol whose name it hears."""
+        return self.protocols[0][0]
+
+    @property
+    def subscription_version(self) -> int:
+        """The version of its subscription, in which its assignment is written too."""
+        try:
+            return max(0, min(version_of(self.protocols[0][1]), SUBSCRIPTION_VERSION_MAX))
+        except ProtocolError:
+            return 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """One member, as its records say."""
+
+    member_id: str
+    member_epoch: int = JOIN_EPOCH
+    previous_epoch: int = NO_EPOCH
+    state: MemberState = MemberState.STABLE
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topics: frozenset[str] = frozenset()
+    """Those it named."""
+    regex: str = ""
+    """An RE2 expression for the names of others."""
+    assignor: str | None = None
+    """The server-side assignor that it asked for."""
+    assigned: Current = field(default_factory=dict)
+    revoking: Current = field(default_factory=dict)
+    """What it is to give up and has not said yet that it did."""
+    classic: ClassicMember | None = None
+    """Of a member that speaks the classic protocol."""
+
+    def is_reconciled_to(self, epoch: int) -> bool:
+        """Whether it has all of the target assignment of `epoch`."""
+        return self.state is MemberState.STABLE and self.member_epoch == epoch
+
+    def epoch_of(self, topic_id: Uuid, partition: int) -> int | None:
+        """In which epoch it got a partition that it holds; None where it holds it not."""
+        for held in (self.assigned, self.revoking):
+            epoch = held.get(topic_id, {}).get(partition)
+            if epoch is not None:
+                return epoch
+        return None

@@ -1,0 +1,137 @@
+"""The next step of a member from what it holds to its target assignment.
+
+A partition goes to its next holder only when the one before has given it up, so at no time two
+members of a group hold it. A member that must give something up stays in its epoch until a
+heartbeat names none of it among its partitions; then it moves to the epoch of the target, with
+whatever of the target is free. Kafka 4.3.1 takes the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.consumer.member import ConsumerMember, Current, MemberState
+from pk.core.group.consumer.spec import Assignment
+from pk.core.values import Uuid
+
+Owned = Mapping[Uuid, Collection[int]]
+"""What a heartbeat says that its member holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a member is to have."""
+
+    epoch: int
+    assignment: Assignment
+
+
+def reconcile(
+    member: ConsumerMember,
+    target: Target,
+    subscribed: Callable[[Uuid], bool],
+    is_held: Callable[[Uuid, int], bool],
+    owned: Owned | None,
+    *,
+    subscription_changed: bool,
+) -> ConsumerMember:
+    """The member after the next step, the same object where there is none.
+
+    `subscribed` says whether the member reads a topic now, `is_held` whether some member of the
+    group holds a partition, `owned` what the member says that it holds (None: it says nothing).
+    Raises FENCED_MEMBER_EPOCH for a member in an unknown state that still holds partitions.
+    """
+    state = member.state
+    if state is MemberState.STABLE:
+        if member.member_epoch != target.epoch:
+            return _advance(member, target, subscribed, is_held, owned)
+        return _without_unsubscribed(member, subscribed, owned) if subscription_changed else member
+    if state is MemberState.UNREVOKED_PARTITIONS and _owns_any(owned, member.revoking):
+        return _without_unsubscribed(member, subscribed, owned) if subscription_changed else member
+    if state is MemberState.UNKNOWN:
+        if owned is None or owned:
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The consumer group member is in a unknown state. "
+                "The member must abandon all its partitions and rejoin.",
+            )
+        member = replace(member, member_epoch=target.epoch)
+    return _advance(member, target, subscribed, is_held, owned)
+
+
+def _advance(
+    member: ConsumerMember,
+    target: Target,
+    subscribed: Callable[[Uuid], bool],
+    is_held: Callable[[Uuid, int], bool],
+    owned: Owned | None,
+) -> ConsumerMember:
+    kept: dict[Uuid, Mapping[int, int]] = {}
+    revoking: dict[Uuid, Mapping[int, int]] = {}
+    free: dict[Uuid, list[int]] = {}
+    waits = False
+    nothing: frozenset[int] = frozenset()
+    for topic_id in dict.fromkeys((*target.assignment, *member.assigned)):
+        wanted = target.assignment.get(topic_id, nothing) if subscribed(topic_id) else nothing
+        has = member.assigned.get(topic_id, {})
+        keeps = {p: epoch for p, epoch in has.items() if p in wanted}
+        if keeps:
+            kept[topic_id] = keeps
+        if len(keeps) < len(has):
+            revoking[topic_id] = {p: epoch for p, epoch in has.items() if p not in wanted}
+        own = member.revoking.get(topic_id, {})
+        for partition in sorted(wanted - keeps.keys()):
+            # What this member itself was still giving up is nobody else's.
+            if partition in own or not is_held(topic_id, partition):
+                free.setdefault(topic_id, []).append(partition)
+            else:
+                waits = True
+    if revoking and _owns_any(owned, revoking):
+        return _moved(member, member.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    for topic_id, partitions in free.items():
+        new = dict.fromkeys(partitions, target.epoch)
+        kept[topic_id] = {**kept.get(topic_id, {}), **new}
+    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
+    return _moved(member, target.epoch, state, kept, {})
+
+
+def _without_unsubscribed(
+    member: ConsumerMember, subscribed: Callable[[Uuid], bool], owned: Owned | None
+) -> ConsumerMember:
+    """Take away the topics that the member reads no longer, without waiting for the next target."""
+    gone = [t for t in member.assigned if not subscribed(t)]
+    if not gone:
+        return member
+    kept = {t: ps for t, ps in member.assigned.items() if t not in gone}
+    revoking: dict[Uuid, Mapping[int, int]] = dict(member.revoking)
+    for topic_id in gone:
+        revoking[topic_id] = {**revoking.get(topic_id, {}), **member.assigned[topic_id]}
+    if _owns_any(owned, revoking):
+        return _moved(member, member.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    return _moved(member, member.member_epoch, member.state, kept, member.revoking)
+
+
+def _moved(
+    member: ConsumerMember, epoch: int, state: MemberState, assigned: Current, revoking: Current
+) -> ConsumerMember:
+    return replace(
+        member,
+        member_epoch=epoch,
+        previous_epoch=member.member_epoch,
+        state=state,
+        assigned=assigned,
+        revoking=revoking,
+    )
+
+
+def _owns_any(owned: Owned | None, revoking: Current) -> bool:
+    """Whether the member may still hold some of `revoking`: it says so, or says nothing."""
+    if owned is None:
+        return True
+    return any(
+        partition in revoking.get(topic_id, ())
+        for topic_id, partitions in owned.items()
+        for partition in partitions
+    )

@@ -1,0 +1,145 @@
+"""Makes a target assignment: what the assignor is to see, and the records of what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pk.core.group.consumer import records
+from pk.core.group.consumer.group import ConsumerGroup, Resolved, topics_of
+from pk.core.group.consumer.member import ConsumerMember
+from pk.core.group.consumer.metadata_hash import group_hash, topic_hash
+from pk.core.group.consumer.ranges import ServerRangeAssignor
+from pk.core.group.consumer.spec import (
+    Assignment,
+    GroupSpec,
+    MemberSpec,
+    ServerAssignor,
+)
+from pk.core.group.consumer.uniform import UniformAssignor
+from pk.core.group.records import Record
+from pk.core.meta.image import MetadataImage, TopicImage
+from pk.core.values import TopicIdPartition, Uuid
+
+SERVER_ASSIGNORS: Final[Mapping[str, ServerAssignor]] = {
+    assignor.name: assignor for assignor in (UniformAssignor(), ServerRangeAssignor())
+}
+"""All of them, by name."""
+
+
+class Topics:
+    """The topics of the cluster as groups need them; replaced with each image."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.new_topics_at = -1
+        """The offset of the newest image that brought a topic."""
+        self._hashes: dict[str, tuple[TopicImage, int]] = {}
+
+    def use(self, image: MetadataImage, *, brought_topics: bool) -> None:
+        """The cluster is now as `image` says."""
+        self.image = image
+        if brought_topics or self.new_topics_at < 0:
+            self.new_topics_at = image.offset
+        if brought_topics:
+            self._hashes = {n: h for n, h in self._hashes.items() if n in image.topics}
+
+    def hash_of(self, names: set[str]) -> int:
+        """The hash of the topics among `names` that exist (metadata_hash.py)."""
+        hashes: dict[str, int] = {}
+        for name in names:
+            topic = self.image.topics.get(name)
+            if topic is not None:
+                hashes[name] = self._hash(topic)
+        return group_hash(hashes)
+
+    def _hash(self, topic: TopicImage) -> int:
+        known = self._hashes.get(topic.name)
+        if known is not None and known[0] is topic:
+            return known[1]
+        racks = [self._racks(p.replicas) for p in topic.partitions]
+        value = topic_hash(topic.name, topic.topic_id, racks)
+        self._hashes[topic.name] = (topic, value)
+        return value
+
+    def _racks(self, replicas: tuple[int, ...]) -> list[str]:
+        brokers = self.image.brokers
+        named = (brokers[r].rack for r in replicas if r in brokers)
+        return [rack for rack in named if rack is not None]
+
+    def ids(self, names: frozenset[str]) -> frozenset[Uuid]:
+        """The ids of those that exist."""
+        topics = self.image.topics
+        return frozenset(topics[name].topic_id for name in names if name in topics)
+
+    def name(self, topic_id: Uuid) -> str | None:
+        """The name of a topic, None where it is gone."""
+        topic = self.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def partition_racks(self, topics: set[Uuid]) -> dict[TopicIdPartition, frozenset[str]]:
+        """The racks of the replicas of every partition."""
+        return {
+            TopicIdPartition(topic_id, p.partition): frozenset(self._racks(p.replicas))
+            for topic_id in topics
+            for p in self.image.topics_by_id[topic_id].partitions
+        }
+
+
+def group_spec(
+    group: ConsumerGroup,
+    topics: Topics,
+    resolved: Mapping[str, Resolved],
+    updated: ConsumerMember | None = None,
+) -> GroupSpec:
+    """What an assignor is to see, with `updated` in place of the member it was, or whom it
+    replaces."""
+    members = dict(group.members)
+    if updated is not None:
+        replaced = group.static_member(updated.instance_id)
+        if replaced is not None and replaced.member_id != updated.member_id:
+            members.pop(replaced.member_id, None)
+        members[updated.member_id] = updated
+    ids: dict[tuple[frozenset[str], str], frozenset[Uuid]] = {}
+    specs: dict[str, MemberSpec] = {}
+    for member_id, member in members.items():
+        read = (member.topics, member.regex)
+        known = ids.get(read)
+        if known is None:
+            known = ids[read] = topics.ids(topics_of(member, resolved))
+        specs[member_id] = MemberSpec(
+            known, group.target_of(member), member.instance_id, member.rack_id or None
+        )
+    read_by_any: set[Uuid] = set().union(*ids.values()) if ids else set()
+    counts = {t: len(topics.image.topics_by_id[t].partitions) for t in read_by_any}
+    racks: dict[TopicIdPartition, frozenset[str]] = {}
+    if any(spec.rack for spec in specs.values()):
+        racks = topics.partition_racks(read_by_any)
+    return GroupSpec(specs, counts, racks)
+
+
+def target_records(
+    group: ConsumerGroup, given: Mapping[str, Assignment], epoch: int, now_ms: int
+) -> list[Record]:
+    """The records that make `given` the target assignment of `epoch`: what changed, and the epoch."""
+    group_id = group.group_id
+    changed = [
+        records.target_member(group_id, member_id, assignment)
+        for member_id, assignment in given.items()
+        if group.target.get(member_id) != assignment
+    ]
+    return [*changed, records.target_epoch(group_id, epoch, now_ms)]
+
+
+def still_there(
+    group: ConsumerGroup, spec: GroupSpec, given: Mapping[str, Assignment]
+) -> dict[str, Assignment]:
+    """What of `given`, made for the members in `spec`, still has somebody to go to: a static member
+    that was replaced meanwhile hands its part on."""
+    kept: dict[str, Assignment] = {}
+    for member_id, assignment in given.items():
+        instance_id = spec.members[member_id].instance_id
+        now = group.static_members.get(instance_id) if instance_id is not None else member_id
+        if now is not None and now in group.members:
+            kept[now] = assignment
+    return kept

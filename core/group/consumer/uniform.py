@@ -1,0 +1,331 @@
+"""The server-side assignor `uniform`: everybody has as many partitions as everybody else, give or
+take one, and as few as possible move.
+
+Where all members read the same topics, each has a quota: what it has above that is taken away, and
+who is below it is filled up. Where they read different topics, the partitions nobody has go to who
+has least, and then, topic by topic, the most loaded readers hand partitions to the least loaded.
+Results and ties are those of Kafka 4.3.1.
+
+Where racks make a difference (KIP-881) a member keeps, and gets, partitions with a replica in its
+rack first; balance and stickiness come before that. Kafka 4.3.1 itself ignores racks here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pk.core.group.consumer.spec import (
+    Assignment,
+    GroupSpec,
+    copied_capacity,
+    member_order,
+    topic_order,
+    uuid_hash,
+    uuid_sort_key,
+)
+from pk.core.group.java import hash_map_order
+from pk.core.group.racks import rack_aware
+from pk.core.values import TopicIdPartition, Uuid
+
+BALANCING_ROUNDS_MAX: Final = 16
+"""Over all topics; then what is reached must do. Kafka's."""
+
+_NOBODY: Final = -1
+
+
+class UniformAssignor:
+    """`uniform`."""
+
+    name = "uniform"
+
+    def assign(self, group: GroupSpec) -> dict[str, Assignment]:
+        """See `ServerAssignor`."""
+        if not group.members or not any(m.topics for m in group.members.values()):
+            return {member_id: {} for member_id in group.members}
+        near = _nearness(group)
+        return _Alike(group, near).assign() if group.alike else _Mixed(group, near).assign()
+
+
+Near = Callable[[str, TopicIdPartition], bool]
+"""Whether the member has a rack and the partition a replica in it."""
+
+
+def _nearness(group: GroupSpec) -> Near | None:
+    """None where racks make no difference."""
+    rack_of = {m: spec.rack for m, spec in group.members.items() if spec.rack}
+    racks = group.racks
+    if not rack_of or not rack_aware(frozenset(rack_of.values()), list(racks.values())):
+        return None
+    nothing: frozenset[str] = frozenset()
+    return lambda member_id, partition: rack_of.get(member_id) in racks.get(partition, nothing)
+
+
+class _Alike:
+    """All members read the same topics."""
+
+    def __init__(self, group: GroupSpec, near: Near | None) -> None:
+        self._group = group
+        self._near = near
+        self._order = member_order(group.members)
+        self._topics = group.members[self._order[0]].topics
+        self._unassigned: list[TopicIdPartition] = []
+        self._unfilled: list[tuple[str, int]] = []
+        self._given: dict[str, dict[Uuid, set[int]]] = {}
+
+    def assign(self) -> dict[str, Assignment]:
+        members = self._group.members
+        taken: dict[Uuid, set[int]] = {}
+        for member in members.values():
+            for topic, partitions in member.target.items():
+                taken.setdefault(topic, set()).update(partitions)
+        total = 0
+        for topic in topic_order(self._topics):
+            count = self._group.partitions[topic]
+            had = taken.get(topic, set())
+            self._unassigned += [TopicIdPartition(topic, p) for p in range(count) if p not in had]
+            total += count
+        self._keep_within_quota(*divmod(total, len(members)))
+        self._fill()
+        return {m: {t: frozenset(ps) for t, ps in g.items()} for m, g in self._given.items()}
+
+    def _keep_within_quota(self, quota_min: int, extras: int) -> None:
+        """Let each member keep what it had up to its quota. `extras` members may have one more."""
+        for index, member_id in enumerate(self._order):
+            quota = quota_min + (extras > 0)
+            has_extra = extras > 0
+            kept: dict[Uuid, set[int]] = {}
+            target = self._group.members[member_id].target
+            for topic in hash_map_order(target, uuid_hash):
+                partitions = target[topic]
+                if topic not in self._topics:
+                    continue
+                if len(partitions) <= quota:
+                    quota -= len(partitions)
+                    kept[topic] = set(partitions)
+                    continue
+                ordered = self._keeping_order(member_id, topic, partitions)
+                if quota:
+                    kept[topic] = set(ordered[:quota])
+                self._unassigned += [TopicIdPartition(topic, p) for p in ordered[quota:]]
+                quota = 0
+            if quota and has_extra and len(self._order) - index > extras:
+                # Others can have the extra partition, who may hold it now.
+                quota -= 1
+                has_extra = False
+            if quota:
+                self._unfilled.append((member_id, quota))
+            extras -= has_extra
+            self._given[member_id] = kept
+
+    def _keeping_order(self, member_id: str, topic: Uuid, partitions: frozenset[int]) -> list[int]:
+        """A member's partitions of a topic, those it keeps first."""
+        ordered = hash_map_order(
+            sorted(partitions), lambda p: p, capacity=copied_capacity(len(partitions))
+        )
+        near = self._near
+        if near is not None:
+            ordered.sort(key=lambda p: not near(member_id, TopicIdPartition(topic, p)))
+        return ordered
+
+    def _fill(self) -> None:
+        unassigned = self._unassigned
+        unfilled = self._unfilled
+        near = self._near
+        if near is not None:
+            remaining = dict.fromkeys(unassigned)
+            still: list[tuple[str, int]] = []
+            for member_id, quota in unfilled:
+                fitting = [p for p in remaining if near(member_id, p)][:quota]
+                for partition in fitting:
+                    self._give(member_id, partition)
+                    del remaining[partition]
+                still.append((member_id, quota - len(fitting)))
+            unassigned, unfilled = list(remaining), still
+        position = 0
+        for member_id, quota in unfilled:
+            for partition in unassigned[position : position + quota]:
+                self._give(member_id, partition)
+            position += quota
+        assert position >= len(unassigned), "partitions were left over"
+
+    def _give(self, member_id: str, partition: TopicIdPartition) -> None:
+        self._given[member_id].setdefault(partition.topic_id, set()).add(partition.partition)
+
+
+class _Mixed:
+    """Members read different topics. Members go by their index in Java's order."""
+
+    def __init__(self, group: GroupSpec, near: Near | None) -> None:
+        self._group = group
+        self._near = near
+        self._members = member_order(group.members)
+        self._load = [0] * len(self._members)
+        self._readers: dict[Uuid, list[int]] = {}
+        for index, member_id in enumerate(self._members):
+            for topic in group.members[member_id].topics:
+                self._readers.setdefault(topic, []).append(index)
+        self._owner = {t: [_NOBODY] * group.partitions[t] for t in self._readers}
+        """Topic → partition → who has it."""
+
+    def assign(self) -> dict[str, Assignment]:
+        self._keep()
+        self._hand_out()
+        self._balance([t for t, readers in self._readers.items() if len(readers) > 1])
+        given: list[dict[Uuid, set[int]]] = [{} for _ in self._members]
+        for topic, owners in self._owner.items():
+            for partition, index in enumerate(owners):
+                given[index].setdefault(topic, set()).add(partition)
+        return {
+            member_id: {t: frozenset(ps) for t, ps in given[index].items()}
+            for index, member_id in enumerate(self._members)
+        }
+
+    def _keep(self) -> None:
+        for index, member_id in enumerate(self._members):
+            member = self._group.members[member_id]
+            for topic, partitions in member.target.items():
+                if topic in member.topics:
+                    self._load[index] += len(partitions)
+                    owners = self._owner[topic]
+                    for partition in partitions:
+                        owners[partition] = index
+
+    def _sorted(self, topics: Sequence[Uuid]) -> list[Uuid]:
+        """Those with the most partitions a reader first."""
+
+        def key(topic: Uuid) -> tuple[float, int, tuple[int, int]]:
+            readers = len(self._readers[topic])
+            return -self._group.partitions[topic] / readers, readers, uuid_sort_key(topic)
+
+        return sorted(topics, key=key)
+
+    def _hand_out(self) -> None:
+        """Give what nobody has to who has least."""
+        free = {
+            topic: [p for p, owner in enumerate(owners) if owner == _NOBODY]
+            for topic, owners in self._owner.items()
+        }
+        for topic in self._sorted([t for t, partitions in free.items() if partitions]):
+            scale = _Scale(self._load, self._readers[topic])
+            for partition in free[topic]:
+                index = scale.least_loaded(self._wanting(topic, partition))
+                self._owner[topic][partition] = index
+                self._load[index] += 1
+
+    def _wanting(self, topic: Uuid, partition: int) -> Callable[[int], bool] | None:
+        near = self._near
+        if near is None:
+            return None
+        where = TopicIdPartition(topic, partition)
+        return lambda index: near(self._members[index], where)
+
+    def _balance(self, topics: list[Uuid]) -> None:
+        ordered = self._sorted(topics)
+        last_changed = _NOBODY
+        for _ in range(BALANCING_ROUNDS_MAX):
+            for number, topic in enumerate(ordered):
+                if number == last_changed:
+                    return  # a whole round without a change
+                if self._balance_topic(topic) or last_changed == _NOBODY:
+                    last_changed = number
+
+    def _balance_topic(self, topic: Uuid) -> bool:
+        """Move partitions of `topic` from its most to its least loaded readers. Whether any moved."""
+        scale = _Scale(self._load, self._readers[topic])
+        if scale.spread <= 1:
+            return False
+        owners = self._owner[topic]
+        held: dict[int, list[int]] = {}
+        for partition, index in enumerate(owners):
+            held.setdefault(index, []).append(partition)
+        moved = False
+        while not scale.balanced:
+            most = scale.most_loaded()
+            while most != _NOBODY and not held.get(most):
+                scale.exclude_most_loaded()
+                most = scale.most_loaded()
+            if most == _NOBODY:
+                break
+            partition = held[most].pop()
+            least = scale.least_loaded(None)
+            if scale.balanced:
+                break
+            owners[partition] = least
+            self._load[most] -= 1
+            self._load[least] += 1
+            moved = True
+        return moved
+
+
+class _Scale:
+    """The readers of one topic by load, from which the least and the most loaded are taken in turn.
+
+    The least loaded are a range at the front that grows when all in it have been given one more;
+    the most loaded a range at the back that grows when all in it have given one up.
+    """
+
+    def __init__(self, load: list[int], readers: Sequence[int]) -> None:
+        self._load = load
+        self._readers = sorted(readers, key=lambda index: (load[index], index))
+        count = len(self._readers)
+        self._least_end = 0
+        self._least_load = load[self._readers[0]] - 1
+        self._next_least = 0
+        self._most_start = count
+        self._most_end = count
+        self._most_load = load[self._readers[-1]] + 1
+        self._next_most = count - 1
+        self.spread = load[self._readers[-1]] - load[self._readers[0]]
+        """How much more the most loaded has than the least loaded, at first."""
+
+    @property
+    def balanced(self) -> bool:
+        """Whether the range of the most loaded is at most one above that of the least loaded."""
+        return self._most_load - self._least_load <= 1
+
+    def least_loaded(self, wanting: Callable[[int], bool] | None) -> int:
+        """Who gets the next partition; among equals one for whom `wanting` holds."""
+        readers = self._readers
+        if self._next_least >= self._least_end:
+            self._least_load += 1
+            while (
+                self._least_end < len(readers)
+                and self._load[readers[self._least_end]] == self._least_load
+            ):
+                self._least_end += 1
+            self._next_least = 0
+        position = self._next_least
+        if wanting is not None:
+            for other in range(position, self._least_end):
+                if wanting(readers[other]):
+                    readers[position], readers[other] = readers[other], readers[position]
+                    break
+        self._next_least += 1
+        return readers[position]
+
+    def most_loaded(self) -> int:
+        """Who gives the next partition up; -1 where nobody is left."""
+        readers = self._readers
+        if self._next_most < self._most_start:
+            if self._most_end <= self._most_start and self._most_start > 0:
+                self._most_load = self._load[readers[self._most_start - 1]]
+            else:
+                self._most_load -= 1
+            while (
+                self._most_start > 0
+                and self._load[readers[self._most_start - 1]] == self._most_load
+            ):
+                self._most_start -= 1
+            self._next_most = self._most_end - 1
+        if self._next_most < 0:
+            return _NOBODY
+        self._next_most -= 1
+        return readers[self._next_most + 1]
+
+    def exclude_most_loaded(self) -> None:
+        """Whoever `most_loaded` named last has nothing to give."""
+        readers = self._readers
+        self._most_end -= 1
+        named = self._next_most + 1
+        readers[named], readers[self._most_end] = readers[self._most_end], readers[named]
