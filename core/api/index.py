@@ -13,6 +13,8 @@ from pk.core.api import (
     assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     controller_registration,
     create_acls,
     create_partitions,
@@ -101,6 +103,8 @@ _BROKER: Final = (
     describe_cluster.API,
     describe_producers.API,
     unregister_broker.API,
+    consumer_group_heartbeat.API,
+    consumer_group_describe.API,
     list_config_resources.API,
     describe_topic_partitions.API,
 )

@@ -23,12 +23,6 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "controller.quorum.fetch.timeout.",
         "metadata.",
     ),
-    "the consumer group protocol": (
-        "group.consumer.",
-        "group.coordinator.append.",
-        "group.coordinator.cached.",
-        "group.coordinator.rebalance.protocols",
-    ),
     "replication": (
         "controller.socket.",
         "replica.socket.receive.",
@@ -53,7 +47,9 @@ UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
         "delete.records.purgatory.",
         "early.start.listeners",
         "fetch.purgatory.",
+        "group.coordinator.append.",
         "group.coordinator.background.threads",
+        "group.coordinator.cached.",
         "group.coordinator.threads",
         "num.io.threads",
         "num.network.threads",

@@ -23,6 +23,9 @@ RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSe
 REPLICA_SELECTORS: Final = (RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
 """What `replica.selector.class` may name (KIP-392): Kafka's own two."""
 
+CONSUMER_ASSIGNORS: Final = ("uniform", "range")
+"""What `group.consumer.assignors` may name: Kafka's own two."""
+
 _UNIT_MS: Final = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -137,6 +140,13 @@ class BrokerConfig:
             raise ConfigError(
                 f"replica.selector.class must be one of {', '.join(REPLICA_SELECTORS)}"
             )
+        if stray := set(self.group_consumer_assignors) - set(CONSUMER_ASSIGNORS):
+            raise ConfigError(
+                f"group.consumer.assignors has {min(stray)}, which is none of "
+                f"{', '.join(CONSUMER_ASSIGNORS)}"
+            )
+        if not self.group_consumer_assignors:
+            raise ConfigError("group.consumer.assignors must name one at least")
         if self.offsets_topic_compression_codec not in range(5):
             raise ConfigError("offsets.topic.compression.codec must be between 0 and 4")
         if (
@@ -265,6 +275,31 @@ class BrokerConfig:
     producer_id_expiration_ms = Setting[int]("producer.id.expiration.ms")
 
     # Groups
+    group_consumer_assignment_interval_ms = Setting[int]("group.consumer.assignment.interval.ms")
+    group_consumer_assignors = Setting[tuple[str, ...]]("group.consumer.assignors")
+    group_consumer_heartbeat_interval_ms = Setting[int]("group.consumer.heartbeat.interval.ms")
+    group_consumer_max_assignment_interval_ms = Setting[int](
+        "group.consumer.max.assignment.interval.ms"
+    )
+    group_consumer_max_heartbeat_interval_ms = Setting[int](
+        "group.consumer.max.heartbeat.interval.ms"
+    )
+    group_consumer_max_session_timeout_ms = Setting[int]("group.consumer.max.session.timeout.ms")
+    group_consumer_max_size = Setting[int]("group.consumer.max.size")
+    group_consumer_migration_policy = Setting[str](
+        lambda c: c["group.consumer.migration.policy"].lower()
+    )
+    group_consumer_min_assignment_interval_ms = Setting[int](
+        "group.consumer.min.assignment.interval.ms"
+    )
+    group_consumer_min_heartbeat_interval_ms = Setting[int](
+        "group.consumer.min.heartbeat.interval.ms"
+    )
+    group_consumer_min_session_timeout_ms = Setting[int]("group.consumer.min.session.timeout.ms")
+    group_consumer_session_timeout_ms = Setting[int]("group.consumer.session.timeout.ms")
+    group_coordinator_rebalance_protocols = Setting[tuple[str, ...]](
+        "group.coordinator.rebalance.protocols"
+    )
     group_initial_rebalance_delay_ms = Setting[int]("group.initial.rebalance.delay.ms")
     group_max_session_timeout_ms = Setting[int]("group.max.session.timeout.ms")
     group_max_size = Setting[int]("group.max.size")

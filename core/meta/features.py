@@ -35,8 +35,12 @@ METADATA_VERSION: Final = "metadata.version"
 METADATA_4_3_IV0: Final = 30
 """The level of Apache Kafka 4.3.1, called 4.3-IV0."""
 
+GROUP_VERSION: Final = "group.version"
+"""Consumer groups of KIP-848: at level 1 clients may ask for them."""
+
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     ELR_VERSION: (1, 1),
+    GROUP_VERSION: (0, 1),
     METADATA_VERSION: (METADATA_4_3_IV0, METADATA_4_3_IV0),
 }
 """Feature → lowest and highest level that this program supports."""

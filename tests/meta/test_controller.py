@@ -17,6 +17,7 @@ def test_a_log_begins_with_its_cluster_and_every_controller_leaves_its_mark() ->
     assert decision.records == [
         ClusterCreated("c"),
         FeatureChanged("eligible.leader.replicas.version", 1),
+        FeatureChanged("group.version", 1),
         FeatureChanged("metadata.version", 30),
         ControllerElected(1, 1),
     ]

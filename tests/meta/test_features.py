@@ -120,7 +120,11 @@ def test_what_protects_acknowledged_records_cannot_be_turned_off() -> None:
 
 def test_a_new_cluster_is_at_the_level_of_apaches_release() -> None:
     image = cluster().apply(features.first_features())
-    assert image.features == {"eligible.leader.replicas.version": 1, "metadata.version": 30}
+    assert image.features == {
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "metadata.version": 30,
+    }
     supported = {
         f.name: (f.min_supported_version, f.max_supported_version)
         for f in features.supported_features()

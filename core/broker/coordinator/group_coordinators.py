@@ -11,7 +11,8 @@ from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, C
 from pk.core.broker.requests.auto_topic_creation import create_missing
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
-from pk.core.group.settings import GroupSettings
+from pk.core.group.settings import ConsumerGroupSettings, GroupSettings, MigrationPolicy
+from pk.core.meta.features import GROUP_VERSION
 from pk.core.record.compress import Codec
 from pk.core.values import OFFSETS_TOPIC
 
@@ -38,6 +39,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
             offset_metadata_max_bytes=config.offset_metadata_max_bytes,
             offsets_retention_ms=config.offsets_retention_minutes * 60_000,
             offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+            consumer=_consumer_settings(config),
         )
         return GroupMachine(settings, self._new_id)
 
@@ -51,6 +53,14 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
             config.offsets_load_buffer_size,
             Codec(config.offsets_topic_compression_codec),
         )
+
+    def check_consumer_protocol(self) -> None:
+        """Raise UNSUPPORTED_VERSION where the cluster does not offer the consumer protocol: its
+        `group.version` is 0, or `group.coordinator.rebalance.protocols` leaves it out."""
+        broker = self._broker
+        protocols = broker.config.group_coordinator_rebalance_protocols
+        if not broker.image.features.get(GROUP_VERSION, 0) or "consumer" not in protocols:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
     def check_loaded(self) -> None:
         """Raise COORDINATOR_LOAD_IN_PROGRESS where some groups are not known yet."""
@@ -66,3 +76,26 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
             return
         for _, message in refused.values():
             logger.warning("%s was not created: %s", OFFSETS_TOPIC, message)
+
+
+def _consumer_settings(config: BrokerConfig) -> ConsumerGroupSettings:
+    return ConsumerGroupSettings(
+        session_timeout_ms=config.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        session_timeout_bounds_ms=(
+            config.group_consumer_min_session_timeout_ms,
+            config.group_consumer_max_session_timeout_ms,
+        ),
+        heartbeat_interval_bounds_ms=(
+            config.group_consumer_min_heartbeat_interval_ms,
+            config.group_consumer_max_heartbeat_interval_ms,
+        ),
+        assignment_interval_bounds_ms=(
+            config.group_consumer_min_assignment_interval_ms,
+            config.group_consumer_max_assignment_interval_ms,
+        ),
+        max_size=config.group_consumer_max_size,
+        assignors=config.group_consumer_assignors,
+        migration_policy=MigrationPolicy(config.group_consumer_migration_policy),
+    )

@@ -1,0 +1,31 @@
+"""ConsumerGroupHeartbeat (68), versions 0–1: a member of a consumer group joins, says what it reads
+and holds, is told what it may read, and leaves (KIP-848).
+
+KIP-1082 (v1: the client makes its member id) and regular expressions (v1). Every heartbeat is
+answered at once (core/group/consumer/groups.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.requests.context import Context
+from pk.core.group.settings import Client
+from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Any:
+    """Let the group's coordinator decide."""
+    client = Client(context.client_id or "", context.client_host)
+    coordinators = context.broker.coordinators
+    coordinators.check_consumer_protocol()
+    return coordinators.submit(
+        request.group_id,
+        lambda machine, _, now_ms: machine.consumer_heartbeat(
+            request, context.api_version, client, now_ms
+        ),
+    )
+
+
+API = Api(key=68, versions=(0, 1), handle=handle, operation=Operation.READ, parks=True)
