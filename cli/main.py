@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # `typing` takes longer to import than all that is import
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pk.cli.grammar import UsageError
+    from pk.cli.command_line.errors import UsageError
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
@@ -39,11 +39,11 @@ def _run(words: list[str]) -> int:
         from pk.cli.command_line.completion.name_refresh import refresh
 
         return refresh()
-    from pk.cli.grammar import UsageError, parse
-    from pk.cli.tree import ROOT
+    from pk.cli.command_line.errors import UsageError
+    from pk.cli.command_line.parse import parse
 
     try:
-        parsed = parse(ROOT, words)
+        parsed = parse(words)
     except UsageError as e:
         return usage(e)
     if not parsed.path and parsed.args.version:

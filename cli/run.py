@@ -1,20 +1,14 @@
 """Runs a parsed command: finds its function, runs it, and turns whatever it raises into a sentence and an exit code."""
 
-import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from pk.cli.grammar import Command, Parsed
+from pk.cli.command_line.parsed import Parsed
+from pk.cli.command_line.tree import Command
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.interruption import RaisingInterrupts
-
-
-def load(command: Command) -> Callable[[Context], Any]:
-    """The function that runs `command`."""
-    module, _, name = command.handler.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
@@ -29,7 +23,8 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
         from pk.cli.output.output_options import check_look
 
         check_look(parsed)
-    handler = once = load(parsed.node)
+    assert parsed.work is not None
+    handler = once = parsed.work
     seconds, how = values.get("watch_s"), values.get("trace")
     if seconds is not None:
         from pk.cli.output.watch import watch

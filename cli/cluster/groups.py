@@ -9,7 +9,7 @@ from typing import Any
 
 from pk.cli.cluster.topics import check_partitions, existing_topics, topic_partitions
 from pk.cli.command_line.completion.name_cache import remember, remember_members
-from pk.cli.grammar import nearest
+from pk.cli.command_line.nearest import nearest
 from pk.cli.output.formats import Row
 from pk.cli.positions.resolve import bounds_of, now_ms
 from pk.cli.runtime.context import Context, join, place_name

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.grammar import nearest
+from pk.cli.command_line.nearest import nearest
 from pk.cli.output.formats import Listing, Row, render
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable

@@ -158,7 +158,7 @@ class ErrorHelp(NamedTuple):
 
 def error_help() -> list[ErrorHelp]:
     """Every error, in the order of the codes."""
-    found = []
+    found: list[ErrorHelp] = []
     for line in _TABLE.strip().splitlines():
         name, meaning, step = (part.strip() for part in line.split(" | "))
         code = ErrorCode[name]

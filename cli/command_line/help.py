@@ -5,7 +5,7 @@ import sys
 import textwrap
 from collections.abc import Iterable
 
-from pk.cli.grammar import HELP, Argument, Command, Group, Option
+from pk.cli.command_line.tree import CONNECTION, HELP, OUTPUT, Argument, Command, Group, Option
 
 _WIDTH = 100
 _NARROW = 90
@@ -52,8 +52,6 @@ def _options(options: Iterable[Option], title: str, width: int) -> list[str]:
 
 
 def _command(command: Command, path: tuple[str, ...], width: int) -> list[str]:
-    from pk.cli.specs.common import CONNECTION, LISTING
-
     words = " ".join(("pk", *path, "[OPTIONS]", *map(usage_word, command.arguments)))
     lines = [f"Usage: {words}", "", *textwrap.wrap(command.help, width)]
     others = command.names[1:]
@@ -63,14 +61,10 @@ def _command(command: Command, path: tuple[str, ...], width: int) -> list[str]:
         lines.append("\nArguments:")
         for argument in command.arguments:
             lines += _entry(argument.name, argument.help, width)
-    own = [o for o in command.options if o not in CONNECTION and o not in LISTING]
-    lines += _options(own, "Options", width)
-    lines += _options([o for o in command.options if o in LISTING], "Output", width)
-    lines += _options(
-        [*(o for o in command.options if o in CONNECTION), HELP],
-        "Connection" if CONNECTION[0] in command.options else "General",
-        width,
-    )
+    lines += _options(command.under(""), "Options", width)
+    lines += _options(command.under(OUTPUT), OUTPUT, width)
+    general = CONNECTION if command.connects else "General"
+    lines += _options([*command.under(CONNECTION), HELP], general, width)
     lines += _columns(command, width)
     if command.examples:
         lines += ["\nExamples:", *(f"  {example}" for example in command.examples)]
@@ -82,9 +76,8 @@ def _command(command: Command, path: tuple[str, ...], width: int) -> list[str]:
 def _columns(command: Command, width: int) -> list[str]:
     """The columns that the options of a list know."""
     from pk.cli.output.schema import columns_of
-    from pk.cli.specs.common import LISTING
 
-    names = columns_of(command) if LISTING[1] in command.options else []
+    names = columns_of(command) if command.lists else []
     if not names:
         return []
     text = ", ".join(names)
@@ -97,7 +90,7 @@ def _sections(group: Group, path: tuple[str, ...]) -> Iterable[tuple[str, list[C
     shown = [child for child in group.children if not child.hidden]
     if path:
         return [("Commands", shown)]
-    from pk.cli.tree import SECTIONS
+    from pk.cli.command_line.nouns import SECTIONS
 
     named = {name for _, names in SECTIONS for name in names}
     found = [(title, [c for c in shown if c.name in names]) for title, names in SECTIONS]

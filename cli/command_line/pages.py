@@ -235,7 +235,7 @@ def _errors(words: Sequence[str], width: int) -> str:
 
 
 def _nothing(words: Sequence[str], known: Sequence[str]) -> None:
-    from pk.cli.grammar import nearest
+    from pk.cli.command_line.nearest import nearest
     from pk.cli.runtime.exits import Unusable
 
     near = nearest(words[-1].upper(), known)

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from pk.cli.command_line.nearest import nearest
 from pk.cli.config_keys.docs import allowed, in_units
-from pk.cli.grammar import nearest
 from pk.cli.runtime.exits import Unusable
 from pk.core.config import (
     BROKER_KEYS,

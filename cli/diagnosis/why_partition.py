@@ -33,9 +33,6 @@ class ReplicaFacts(NamedTuple):
     answers: bool = True
     """Whether the broker answered what it was asked."""
 
-    full_directory: str | None = None
-    """The log directory that holds the replica, or would, where its disk has no room left."""
-
 
 class PartitionFacts(NamedTuple):
     """What is known of one partition."""
@@ -59,11 +56,9 @@ class PartitionFacts(NamedTuple):
 
 
 def state_of(p: PartitionFacts) -> str:
-    """`offline`, `unwritable`, `under-min-isr`, `under-replicated`, `moving`, `silent`, `led-by-another`, or `healthy`."""
+    """`offline`, `under-min-isr`, `under-replicated`, `moving`, `silent`, `led-by-another`, or `healthy`."""
     if p.leader < 0:
         return "offline"
-    if _disk_trouble(p):
-        return "unwritable"
     if len(p.isr) < p.min_isr:
         return "under-min-isr"
     if any(b not in p.isr and b not in p.adding for b in p.replicas):
@@ -73,18 +68,6 @@ def state_of(p: PartitionFacts) -> str:
     if _silent(p):
         return "silent"
     return "led-by-another" if p.replicas and p.leader != p.replicas[0] else "healthy"
-
-
-def _disk_trouble(p: PartitionFacts) -> str:
-    """Why the leader's disk takes no records; empty where it does, or where the leader does not say."""
-    leader = p.by_broker.get(p.leader)
-    if leader is None or leader.state != "up" or not leader.answers:
-        return ""
-    if leader.full_directory is not None:
-        return f"the disk of broker {p.leader} is full ({leader.full_directory})"
-    if leader.directory_error:
-        return f"a log directory of broker {p.leader} failed ({leader.directory_error})"
-    return ""
 
 
 def _silent(p: PartitionFacts) -> list[int]:
@@ -102,9 +85,6 @@ def _verdict(p: PartitionFacts, state: str) -> str:
     match state:
         case "offline":
             return f"{p.name} has no leader, so nobody can write or read it{cause}."
-        case "unwritable":
-            without = "" if p.by_broker[p.leader].held else ", and holds no log of it"
-            return f"{p.name} cannot be written: {_disk_trouble(p)}{without}."
         case "under-min-isr":
             return (
                 f"{p.name} has {in_sync}, fewer than min.insync.replicas={p.min_isr}, so producers with acks=all "
@@ -191,8 +171,6 @@ def _replica(p: PartitionFacts, broker: int) -> Evidence:
     end = f", log end {replica.end:,}" if replica.end is not None else ""
     if replica.state == "up" and not replica.answers:
         end = f"; broker {broker} does not answer{_seen(p, replica)}"
-    if broker == p.leader and not replica.held:
-        return Evidence(about, f"leader (epoch {p.leader_epoch}), but its broker has no log of it")
     if broker == p.leader:
         return Evidence(about, f"leader (epoch {p.leader_epoch}), in sync{end}")
     if broker in p.isr:
@@ -285,8 +263,6 @@ def _next(p: PartitionFacts, state: str) -> Iterator[str]:
     if any(p.by_broker[b].directory_error for b in _missing(p)):
         failed = [b for b in _missing(p) if p.by_broker[b].directory_error]
         yield f"pk brokers logdirs {' '.join(map(str, failed))}"
-    if state == "unwritable":
-        yield f"pk brokers logdirs {p.leader}"
     topic, _, number = p.name.rpartition("/")
     if state == "offline" and any(p.by_broker[b].state == "up" for b in p.replicas):
         yield f"pk partitions elect-leaders {p.name} --unclean --dry-run"

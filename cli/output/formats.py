@@ -9,9 +9,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pk.cli.grammar import nearest
+from pk.cli.command_line.known_values import FORMATS
+from pk.cli.command_line.nearest import nearest
 from pk.cli.runtime.exits import Unusable
-from pk.cli.specs.common import FORMATS
 from pk.cli.terminal.escapes import escaped, escaped_lines
 
 Row = Mapping[str, Any]

@@ -3,7 +3,8 @@ is done yet, and not after a topic was deleted."""
 
 from typing import Any
 
-from pk.cli.grammar import Command, Parsed
+from pk.cli.command_line.parsed import Parsed
+from pk.cli.command_line.tree import Command
 from pk.cli.output.formats import Column, Listing, Look, check_format, narrow, template
 from pk.cli.output.schema import read_shape, shape_of
 

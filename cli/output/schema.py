@@ -14,7 +14,8 @@ Nothing is imported here: completion reads this while somebody holds the Tab key
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from pk.cli.grammar import Command, Parsed
+from pk.cli.command_line.parsed import Parsed
+from pk.cli.command_line.tree import Command
 
 _TYPES: Final[dict[str, dict[str, Any]]] = {
     "str": {"type": "string"},

@@ -249,7 +249,7 @@ class _Parser:
             raise WhereError(f"--where: a field is expected before {token.text!r}")
         path = tuple(token.text.split(".")) if token.kind == "word" else (token.text,)
         if self.fields is not None and path[0] not in self.fields:
-            from pk.cli.grammar import nearest
+            from pk.cli.command_line.nearest import nearest
 
             near = nearest(path[0], self.fields)
             hint = (
@@ -343,7 +343,7 @@ _VALUES_MAX = 8
 def why_nothing(text: str, rows: Sequence[Mapping[str, Any]], *, all_values: bool) -> str | None:
     """Why no row of `rows` meets the condition, where it wants a field to be what it is in none of them: a sentence with
     what may have been meant, and with `all_values`, else, with what there is. None where there is nothing to say."""
-    from pk.cli.grammar import nearest
+    from pk.cli.command_line.nearest import nearest
 
     parser = _Parser(text, frozenset(key for row in rows[:1] for key in row))
     parser.either()

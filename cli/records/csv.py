@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pk.cli.grammar import nearest
+from pk.cli.command_line.nearest import nearest
 from pk.cli.records.row import RECORD_FIELDS
 
 _QUOTED: Final = re.compile(r'[",\r\n]')

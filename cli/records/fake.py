@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from pk.cli.grammar import nearest
+from pk.cli.command_line.nearest import nearest
 from pk.cli.runtime.exits import Unusable
 
 _FIELD = re.compile(r"\{\{([^{}]*)\}\}")

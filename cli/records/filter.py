@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from pk.cli.grammar import Args
+from pk.cli.command_line.bridge import Args
 from pk.cli.output.where import WhereError, parse_where
 from pk.cli.records.row import ROW_FIELDS, RecordRow
 from pk.cli.records.source import Source

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from pk.cli.grammar import nearest
+from pk.cli.command_line.nearest import nearest
 from pk.cli.output.formats import unescape
 from pk.cli.positions.times import TIME_MAX_MS
 from pk.cli.records.csv import CsvRows

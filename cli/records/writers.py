@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Protocol
 
+from pk.cli.command_line.known_values import FORMATS
 from pk.cli.output.formats import check_format, template, yaml
 from pk.cli.positions.times import show_time
 from pk.cli.records.csv import csv_line
@@ -23,7 +24,6 @@ from pk.cli.records.row import (
 )
 from pk.cli.records.source import Source
 from pk.cli.runtime.exits import Unusable
-from pk.cli.specs.common import FORMATS
 from pk.cli.terminal.table import cut, width_of
 from pk.core.record.batch import Record
 
@@ -363,7 +363,7 @@ def _integer(data: bytes, size: int, name: str) -> bytes:
 
 def apache_writer(pairs: Iterable[tuple[str, str]]) -> Writer:
     """The writer that Apache's DefaultMessageFormatter is with these properties. Raises Unusable."""
-    from pk.cli.grammar import nearest
+    from pk.cli.command_line.nearest import nearest
     from pk.cli.output.formats import unescape
 
     given = dict(pairs)

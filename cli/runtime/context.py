@@ -7,9 +7,9 @@ import errno
 import os
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
 
-from pk.cli.grammar import Args
+from pk.cli.command_line.bridge import Args
 from pk.cli.output.formats import (
     Column,
     Document,
@@ -26,10 +26,15 @@ from pk.cli.terminal.escapes import escaped, escaped_bytes, escaped_lines
 from pk.cli.terminal.table import cut
 
 if TYPE_CHECKING:
+    from pk.cli.command_line.option_sets import Change, Reach, Watch
+    from pk.cli.command_line.option_sets import Listing as ListingOptions
     from pk.cli.runtime.session import Session
     from pk.core.values import TopicPartition
     from pk.net.client.admin import Admin
     from pk.net.client.config import ClientConfig
+
+OptionSet = TypeVar("OptionSet")
+"""A set of options: a dataclass of `pk.cli.command_line.option_sets`."""
 
 _ANSI = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
 
@@ -151,6 +156,44 @@ class Context:
     def assume(self, dest: str, value: object) -> None:
         """Gives an option a value that was not typed, such as one from a file."""
         self.args.__dict__[dest] = value
+
+    @property
+    def connection(self) -> "Reach":
+        """Which cluster to talk to, as the command line says it."""
+        from pk.cli.command_line.option_sets import Connection
+
+        return self._set(Connection)
+
+    @property
+    def listing(self) -> "ListingOptions":
+        """How the command line says that a list is to look."""
+        from pk.cli.command_line.option_sets import Listing
+
+        return self._set(Listing)
+
+    @property
+    def change(self) -> "Change":
+        """Whether the change is only tried, and whether it is made without asking."""
+        from pk.cli.command_line.option_sets import Change
+
+        return self._set(Change)
+
+    @property
+    def watch(self) -> "Watch":
+        """Whether the command looks again and again."""
+        from pk.cli.command_line.option_sets import Watch
+
+        return self._set(Watch)
+
+    def _set(self, kind: type[OptionSet]) -> OptionSet:
+        """A set of options, with its defaults for a command that does not take it."""
+        from pk.cli.command_line.declare import gathered
+
+        return gathered(kind, self.args.values())
+
+    def given(self, name: str) -> bool:
+        """Whether an option was on the command line, for what differs from its default even where that was typed."""
+        return self.args.given(name)
 
     @property
     def look(self) -> Look:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from pk.cli.grammar import UsageError
+from pk.cli.command_line.errors import UsageError
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.errors import (

@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from pk.cli.grammar import Args, nearest
+from pk.cli.command_line.bridge import Args
+from pk.cli.command_line.nearest import nearest
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.paths import user_dir
 
@@ -13,6 +14,9 @@ GUARDS = ("none", "confirm", "type-name", "readonly")
 COLOURS = ("red", "yellow", "green", "blue", "magenta", "cyan")
 KEYS = ("bootstrap", "guard", "colour", "cluster_id", "properties", "secrets")
 """What the table of a profile may hold."""
+
+if TYPE_CHECKING:
+    from pk.cli.command_line.option_sets import Reach
 
 
 class Profile(NamedTuple):
@@ -199,7 +203,7 @@ def check_security(keys: Mapping[str, str], source: str) -> None:
             )
 
 
-def settings_of(args: Args) -> Settings:
+def settings_of(args: "Args | Reach") -> Settings:
     """The settings for a parsed command line. Raises CommandError."""
     typed = check_address(args.bootstrap_server, "-b")
     if args.profile is not None and not args.profile.strip():

@@ -11,7 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from pk.cli.command_line.completion.candidates import Candidate, matching
-from pk.cli.grammar import Group
+from pk.cli.command_line.tree import Group
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.shell_commands import NOT_HERE
 from pk.cli.shell.words import is_after_output, parted, quoted

@@ -7,7 +7,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.lexers import Lexer
 
-from pk.cli.grammar import Command, Group
+from pk.cli.command_line.tree import Command, Group
 
 _TOKENS = re.compile(r"""\s+|(?:'[^']*'?|"[^"]*"?|[^\s'"])+""")
 _OWN = frozenset(("use", "exit", "quit", "clear", "pk"))

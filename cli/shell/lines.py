@@ -15,8 +15,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from pk.cli.command_line.completion.name_refresh import CONNECTING
+from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.help import help_text
-from pk.cli.grammar import Command, Parsed, UsageError, nearest, parse
+from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.option_sets import Reach
+from pk.cli.command_line.parse import parse
+from pk.cli.command_line.parsed import Parsed
+from pk.cli.command_line.tree import Command, tree
 from pk.cli.main import usage
 from pk.cli.run import handler_of
 from pk.cli.runtime.context import Context, Streams
@@ -29,7 +34,6 @@ from pk.cli.shell.shell_commands import HELP, NOT_HERE
 from pk.cli.shell.words import Line, split_commands, split_line
 from pk.cli.terminal.escapes import escaped_lines
 from pk.cli.terminal.suspend import heeding
-from pk.cli.tree import ROOT
 from pk.net.endings import drop_dead_terminal, ending_signals
 
 _NOT_FILLED = frozenset(("create", "delete", "cp"))
@@ -189,7 +193,7 @@ class Shell:
     def _switch(self, profile: str) -> None:
         """Turns to the cluster of another profile. Raises CommandError."""
         with self.on_interrupt(raise_interrupt):  # it may ask for a secret
-            self.settings = settings_of(parse(ROOT, ["--profile", profile]).args)
+            self.settings = settings_of(Reach(profile=profile))
         settings = self.settings
         self.engine.soon(lambda: self.cache.switch(settings))
 
@@ -199,7 +203,7 @@ class Shell:
             if not self.last:
                 raise UsageError("There is no last command yet", ("shell",))
             words = self.last
-        parsed = parse(ROOT, self.filled(words))
+        parsed = parse(self.filled(words))
         self.last = words
         self._check(parsed, line)
         with _redirected(line) as (out, terminal):
@@ -318,7 +322,7 @@ class Shell:
         """`words` with the topic or group of `use` where the command takes one and none is named."""
         from pk.cli.command_line.completion.candidates import locate
 
-        place = locate(ROOT, words)
+        place = locate(tree(), words)
         node = place.node
         if not isinstance(node, Command) or node.name in _NOT_FILLED or place.plain:
             return words

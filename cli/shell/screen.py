@@ -148,10 +148,10 @@ def _read_with_editor(shell: "Shell") -> None:
     from prompt_toolkit.history import History, InMemoryHistory
     from prompt_toolkit.styles import Style
 
+    from pk.cli.command_line.tree import tree
     from pk.cli.shell.completer import ShellCompleter
     from pk.cli.shell.history import History as KeptHistory
     from pk.cli.shell.lexer import LineLexer
-    from pk.cli.tree import ROOT
 
     history: History
     try:
@@ -172,8 +172,8 @@ def _read_with_editor(shell: "Shell") -> None:
 
     prompts: PromptSession[str] = PromptSession(
         history=history,
-        completer=ShellCompleter(ROOT, shell.cache),
-        lexer=LineLexer(ROOT),
+        completer=ShellCompleter(tree(), shell.cache),
+        lexer=LineLexer(tree()),
         complete_while_typing=True,
         multiline=Condition(lambda: get_app().current_buffer.text.endswith("\\")),
         prompt_continuation="> ",

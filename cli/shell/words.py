@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pk.cli.grammar import UsageError
+from pk.cli.command_line.errors import UsageError
 
 WATCH_S = 2.0
 """`\\w` without a number."""

@@ -206,7 +206,6 @@ class PartitionQueue:
         "next_sequence",
         "partition",
         "producer_epoch",
-        "refused",
         "unresolved",
     )
 
@@ -224,9 +223,6 @@ class PartitionQueue:
         self.last_acked_sequence = -1
         self.needs_epoch = False
         """The broker's memory of our sequences and ours differ: go on with a new epoch, once nothing is in flight."""
-
-        self.refused: KafkaError | None = None
-        """Why the leader's disk refused the last batch (KAFKA_STORAGE_ERROR); None once it has taken one."""
 
         self.unresolved = False
         """A batch was given up, and whether the broker appended it is not known."""

@@ -11,7 +11,6 @@ Without idempotence, batches may overtake each other on a retry unless max.in.fl
 Java's client.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -32,8 +31,6 @@ from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ProducerConfig
 from pk.net.client.connection import Connection, Pending
 from pk.net.client.errors import ClientError, RequestTimedOut
-
-logger = logging.getLogger("pk.client")
 
 PRODUCE: Final = 0
 _EPOCH_MAX: Final = 32_767
@@ -167,9 +164,7 @@ class Sender:
             )
             while queue.batches and (final or self.expired(queue.batches[0], now)):
                 batch = queue.batches.popleft()
-                error = (
-                    KafkaError(code, str(queue.partition)) if code else self.timed_out(queue, batch)
-                )
+                error = KafkaError(code, str(queue.partition)) if code else self.timed_out(batch)
                 self.give_up(queue, batch, error)
             if not queue.batches:
                 self._leaderless.pop(queue, None)
@@ -178,10 +173,7 @@ class Sender:
         """Whether `delivery.timeout.ms` has passed for a batch."""
         return now - batch.created >= self.config.delivery_timeout_ms / 1000
 
-    def timed_out(self, queue: PartitionQueue, batch: Batch) -> Exception:
-        """What a batch fails with when its time is over: the disk's error, where that is known to be the cause."""
-        if queue.refused is not None:
-            return queue.refused
+    def timed_out(self, batch: Batch) -> Exception:
         return RequestTimedOut(
             f"{batch.count} records for {batch.partition} were not acknowledged within"
             f" delivery.timeout.ms ({self.config.delivery_timeout_ms} ms)"
@@ -237,7 +229,7 @@ class Sender:
         for queue in self.accumulator.queues.values():
             while queue.batches and self.expired(queue.batches[0], now):
                 batch = queue.batches.popleft()
-                self.give_up(queue, batch, self.timed_out(queue, batch))
+                self.give_up(queue, batch, self.timed_out(batch))
 
     def _fail(self, error: Exception) -> None:
         self.fatal = error
@@ -319,7 +311,7 @@ class BrokerSender:
         for queue in list(self.queues):
             while queue.batches and sender.expired(queue.batches[0], now):
                 batch = queue.batches.popleft()
-                sender.give_up(queue, batch, sender.timed_out(queue, batch))
+                sender.give_up(queue, batch, sender.timed_out(batch))
 
     def _next_due(self, now: float) -> float:
         """When the first batch is to be sent. Queues that ran empty are let go."""
@@ -512,7 +504,6 @@ class BrokerSender:
     def _acknowledged(
         self, queue: PartitionQueue, batch: Batch, answer: PartitionProduceResponse
     ) -> None:
-        queue.refused = None
         if batch.base_sequence >= 0 and batch.producer_epoch == queue.producer_epoch:
             queue.last_acked_sequence = batch.last_sequence
         self.sender.settle(
@@ -539,15 +530,6 @@ class BrokerSender:
         if not error.retriable:
             sender.give_up(queue, batch, error)
             return
-        if code == ErrorCode.KAFKA_STORAGE_ERROR:
-            if queue.refused is None:
-                logger.warning(
-                    "%s: broker %d cannot store records (%s); trying again until delivery.timeout.ms",
-                    queue.partition,
-                    queue.leader_id,
-                    error,
-                )
-            queue.refused = error
         moved = False
         if code in _STALE_METADATA:
             leader = answer.current_leader

@@ -28,11 +28,11 @@ from rich.cells import cell_len
 from shapes import check_json
 from terminal import ESCAPE, SIZES, Shown, Terminal, on_terminal, size_name
 
-from pk.cli.grammar import Command, UsageError, commands, parse
+from pk.cli.command_line.errors import UsageError
+from pk.cli.command_line.parse import parse
+from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.main import main
 from pk.cli.output.schema import columns_of
-from pk.cli.specs.common import CONNECTION, DRY_RUN, LISTING
-from pk.cli.tree import ROOT
 
 Run = Callable[..., Any]
 Start = Callable[..., Terminal]
@@ -146,14 +146,14 @@ def driven() -> set[tuple[str, ...]]:
     for case in CASES:
         names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
         try:
-            found.add(parse(ROOT, shlex.split(case.words.format(**names))).path)
+            found.add(parse(shlex.split(case.words.format(**names))).path)
         except UsageError:
             assert case.code == 2, case.words
     return found
 
 
 def test_no_command_is_missing() -> None:
-    assert {path for path, _ in commands(ROOT)} - driven() == set()
+    assert {path for path, _ in commands(tree())} - driven() == set()
 
 
 def test_what_is_said_to_be_driven_elsewhere_is() -> None:
@@ -198,7 +198,7 @@ def at_world(world: World, pk: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 def command_of(case: Case) -> Command | None:
     names = dict.fromkeys(re.findall(r"{(\w+)}", case.words), "1")
     try:
-        node = parse(ROOT, shlex.split(case.words.format(**names))).node
+        node = parse(shlex.split(case.words.format(**names))).node
     except UsageError:
         return None
     return node if isinstance(node, Command) else None
@@ -227,9 +227,7 @@ def firsts() -> list[tuple[str, Case]]:
         if command is None or not command.shows or case.stdin or case.typed or " -f " in case.words:
             continue
         if case.code == 0 and not re.search(r"nowhere|--columns|--where", case.words):
-            found.setdefault(
-                " ".join(parse(ROOT, shlex.split(case.words.format(**names))).path), case
-            )
+            found.setdefault(" ".join(parse(shlex.split(case.words.format(**names))).path), case)
     return list(found.items())
 
 
@@ -264,12 +262,12 @@ def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Pa
         command = command_of(case)
         assert command is not None
         words = shlex.join(world.words(case, tmp_path))
-        if DRY_RUN in command.options and " -d" not in words:
+        if command.takes("dry_run") and " -d" not in words:
             words += " --dry-run"
         file = tmp_path / path.replace(" ", "-")
         lines += [f"{words} -f {form} > {file}.{form}" for form in FORMATS]
-        if set(LISTING) <= set(command.options):
-            known = columns_of(command, parse(ROOT, shlex.split(words)).args.values())
+        if command.lists:
+            known = columns_of(command, parse(shlex.split(words)).args.values())
             first = (known or ["base_offset"])[0]
             how = f"--columns {first} --sort -{first} --where \"{first} != 'of no row'\" --limit 1"
             lines.append(f"{words} {how} -f csv > {file}.narrowed")
@@ -283,7 +281,7 @@ def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Pa
             assert (one[0], len(one)) == (narrowed[path][0], min(rows, 1) + 1), path
             head = (tmp_path / f"{path.replace(' ', '-')}.csv").read_text().splitlines()[0]
             assert set(head.split(",")) <= set(narrowed[path]) or path == "log dump", path
-    left_out = {" ".join(path) for path, c in commands(ROOT) if c.shows} - asked.keys()
+    left_out = {" ".join(path) for path, c in commands(tree()) if c.shows} - asked.keys()
     assert left_out <= NOT_IN_FORMATS.keys(), left_out - NOT_IN_FORMATS.keys()
 
 
@@ -341,7 +339,7 @@ def first_cases() -> dict[tuple[str, ...], Case]:
             continue
         if any(option.dest == "bootstrap_server" for option in command.options):
             words = shlex.split(case.words.format(**names))
-            found.setdefault(parse(ROOT, words).path, case)
+            found.setdefault(parse(words).path, case)
     return {path: case for path, case in found.items() if path not in ASKS_NOBODY}
 
 
@@ -376,10 +374,10 @@ def test_what_cannot_be_shown_is_said_before_anything_is_done(
     for path, case in firsts():
         command = command_of(case)
         assert command is not None
-        if path == "log dump" or not set(LISTING) <= set(command.options):
+        if path == "log dump" or not command.lists:
             continue
         words = shlex.split(case.words.format(**world.names, tmp=tmp_path, new="new", edited="e"))
-        at = ("-b", world.bootstrap) if CONNECTION[0] in command.options else ()
+        at = ("-b", world.bootstrap) if command.connects else ()
         ran = pk(*words, *shlex.split(wrong), *at)
         assert (ran.code, ran.out) == (2, b""), (words, ran.err)
         assert "no_such" in ran.err or "did you mean json" in ran.err, ran.err

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pk.cli.cluster.partition_selection import ailing
-from pk.cli.grammar import Args
+from pk.cli.command_line.bridge import Args
 from pk.cli.nouns.isr.isr import isr_row
 from pk.core.values import TopicPartition
 from pk.net.client.results import PartitionDescription

@@ -14,12 +14,10 @@ from pk.cli.command_line.completion.name_cache import (
     remember_members,
 )
 from pk.cli.command_line.completion.outside_shell import answer
+from pk.cli.command_line.tree import Group, Option, commands, tree
 from pk.cli.config_keys.words import about
-from pk.cli.grammar import Option, commands
 from pk.cli.output.schema import columns_of
 from pk.cli.records.fake import NAMED
-from pk.cli.specs.process import BROKER
-from pk.cli.tree import ROOT
 from pk.cli.up.cluster_files import PAUSED, ClusterState, NodeState, enlist, hold, write_state
 from pk.net.client.results import MemberDescription
 
@@ -55,7 +53,9 @@ def test_values_of_options() -> None:
 
 def test_what_may_follow_is_offered_only_where_it_may() -> None:
     assert words("brokers", "sta") == words("broker", "sta") == ["start", "status"]
-    assert words("broker", "") == [c.name for c in BROKER.children]
+    broker = tree().child("broker")
+    assert isinstance(broker, Group)
+    assert words("broker", "") == [c.name for c in broker.children]
     assert words("produce", "t", "-z", "zs") == ["zstd"]
     assert words("topics", "offsets", "t", "--time", "max") == ["max-timestamp"]
     assert "checkpoint" in words("log", "dump", "--show", "index,ch")[0]
@@ -135,7 +135,8 @@ def test_words_that_make_no_sense_are_passed_over() -> None:
 
 def test_what_is_generated_is_fresh() -> None:
     files = runpy.run_path(str(HERE / "scripts" / "generate_completions.py"))["files"]()
-    assert {path.name for path in files} == {"pk.bash", "pk.zsh", "pk.fish", "words.tsv"}
+    names = {"pk.bash", "pk.zsh", "pk.fish", "words.tsv", "tree.json"}
+    assert {path.name for path in files} == names
     for path, text in files.items():
         assert path.read_text(encoding="utf-8") == text, "run scripts/generate_completions.py"
 
@@ -246,7 +247,7 @@ def test_every_word_that_names_a_completion_is_known() -> None:
         remember("127.0.0.1:9092", kind, {"1": "one"})
     # Those of a group that the command names: test_members_of_the_group_meant.
     files = {"member", "instance", "file", "directory", "profile", "change", "entity-name", "node"}
-    for path, command in commands(ROOT):
+    for path, command in commands(tree()):
         for what in (*command.options, *command.arguments):
             if what.complete is None or what.complete in files:
                 continue

@@ -23,10 +23,9 @@ from listeners import scripted
 from terminal import Terminal
 from two_partitions import KNOWN, Two
 
-from pk.cli.grammar import parse
+from pk.cli.command_line.parse import parse
 from pk.cli.nouns.consume import consume
 from pk.cli.runtime.context import Context, Streams
-from pk.cli.tree import ROOT
 from pk.core.values import TopicPartition
 from pk.net.client.partitioner import partition_for_key
 
@@ -235,7 +234,7 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
 def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read(
     led: tuple[bool, ...], endless: bool, read: list[int], code: int, said: str
 ) -> None:
-    parsed = parse(ROOT, ("consume", "t"))
+    parsed = parse(("consume", "t"))
     err = io.StringIO()
     context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), err))
     found = {TopicPartition("t", i): consume.Lead(each) for i, each in enumerate(led)}
@@ -419,7 +418,7 @@ def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
     source = """
 import signal, threading
 from pk.cli.runtime.context import Context, Streams
-from pk.cli.grammar import Args
+from pk.cli.command_line.bridge import Args
 from pk.cli.terminal.progress import Progress
 told = threading.Event()
 signal.signal(signal.SIGUSR1, lambda *_: told.set())

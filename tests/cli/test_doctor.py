@@ -2,13 +2,14 @@
 
 import shlex
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 import trio
 from clients.fixtures import Kafka
 from terminal import SIZES, Terminal, size_name
 
+from pk.cli.command_line.parse import parse
 from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.picture import (
@@ -29,11 +30,9 @@ from pk.cli.diagnosis.picture import (
     Topic,
 )
 from pk.cli.diagnosis.readers import duration
-from pk.cli.grammar import parse
+from pk.cli.nouns.doctor.commands import CheckName
 from pk.cli.nouns.doctor.doctor import cards
 from pk.cli.output.output_options import check_look
-from pk.cli.specs.doctor import CHECK_NAMES
-from pk.cli.tree import ROOT
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin, open_admin
 
@@ -324,14 +323,14 @@ def test_what_mends_it_is_a_command_line(case: str) -> None:
         assert finding.fix is not None and finding.why.endswith((".", ")."))
         program, *words = shlex.split(finding.fix)
         assert program == "pk"
-        parsed = parse(ROOT, words)
+        parsed = parse(words)
         assert not parsed.wants_help, finding.fix
         check_look(parsed)
 
 
 def test_every_check_is_tried_and_known_to_help() -> None:
     assert {case.partition(" ")[0] for case in SICK} == {check.name for check in CHECKS}
-    assert tuple(check.name for check in CHECKS) == CHECK_NAMES
+    assert tuple(check.name for check in CHECKS) == get_args(CheckName)
 
 
 def test_a_replica_that_is_being_added_is_not_missing() -> None:
@@ -484,7 +483,7 @@ def test_what_is_deleted_while_it_is_looked_at_is_nothing_unseen(
 
 def test_the_checks_are_listed_without_a_cluster(pk: Run) -> None:
     ran = pk("doctor", "--list", "-b", "127.0.0.1:1", "-f", "name")
-    assert (ran.code, tuple(ran.lines)) == (0, CHECK_NAMES)
+    assert (ran.code, tuple(ran.lines)) == (0, get_args(CheckName))
 
 
 def test_a_command_to_copy_names_the_cluster_it_was_found_on(pk: Run, kafka: Kafka) -> None:

@@ -11,14 +11,14 @@ from clients.fixtures import Kafka
 from terminal import ESCAPE, Terminal
 from trio.testing import MockClock
 
-from pk.cli.grammar import Args, parse
+from pk.cli.command_line.bridge import Args
+from pk.cli.command_line.parse import parse
 from pk.cli.nouns.wait.wait import group_empty
 from pk.cli.output.formats import Column, Listing
 from pk.cli.run import report
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.exits import CommandError
 from pk.cli.terminal.escapes import escaped, escaped_bytes, escaped_lines
-from pk.cli.tree import ROOT
 from pk.cli.up.node import InertFormatter
 from pk.net.client.results import GroupDescription, MemberDescription
 
@@ -108,7 +108,7 @@ def test_what_is_waited_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "TERM"):
         monkeypatch.delenv(name, raising=False)
     said = Tty()
-    parsed = parse(ROOT, ("wait", "group-empty", "g", "--timeout", "1"))
+    parsed = parse(("wait", "group-empty", "g", "--timeout", "1"))
     session: Any = Peopled()
     context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), said), session)
     with pytest.raises(CommandError):

@@ -20,10 +20,10 @@ from clients.pk_broker import pk_command, pk_environment
 from clients.pk_cluster import PkCluster
 from shapes import check_json
 
-from pk.cli.grammar import Command, commands, parse
+from pk.cli.command_line.parse import parse
+from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.main import main
 from pk.cli.shell.words import split_line
-from pk.cli.tree import ROOT
 
 NOT_RUN = {
     "up": "starts brokers: test_up.py",
@@ -91,7 +91,7 @@ class Example:
 
 EXAMPLES = [
     Example(" ".join(path), line)
-    for path, command in commands(ROOT)
+    for path, command in commands(tree())
     for line in command.examples
     if " ".join(path) not in NOT_RUN
 ]
@@ -215,7 +215,7 @@ def _lines(example: Example) -> list[list[str]]:
     for part in re.split(r" \| (?=pk )", line):
         words = split_line(part.replace("$(date +%F)", "2026-01-01")).words
         assert words[0] == "pk", example.line
-        parsed = parse(ROOT, words[1:])
+        parsed = parse(words[1:])
         values = parsed.args.values()
         lists = values.get("id", "") is None  # `pk undo`
         asks = "yes" in values and not values["yes"] and not values.get("dry_run") and not lists
@@ -238,7 +238,7 @@ def test_an_example_runs(world: World, example: Example) -> None:
             allowed = (1,)
         assert code in allowed, (example.line, code, err, out)
         assert "Traceback" not in err and "mistake in pk" not in err
-    last = parse(ROOT, lines[-1])
+    last = parse(lines[-1])
     assert isinstance(last.node, Command)
     if last.node.shows and last.args.values().get("format") in ("json", "jsonl"):
         check_json(lines[-1], out)
@@ -280,7 +280,7 @@ def test_an_endless_example_shows_something_and_ends(world: World, example: Exam
 CHANGES = {
     path: e
     for path, e in FIRST.items()
-    if isinstance(node := parse(ROOT, _lines(e)[0]).node, Command)
+    if isinstance(node := parse(_lines(e)[0]).node, Command)
     and {"dry_run", "profile"} <= {option.dest for option in node.options}
 }
 CHANGES |= {
@@ -322,7 +322,7 @@ def test_nothing_is_changed_under_a_read_only_profile(world: World) -> None:
     for path, example in CHANGES.items():
         (words,) = _lines(example)
         words = [word for word in words if word not in ("--dry-run", "-d")]
-        asks = any(option.dest == "yes" for option in parse(ROOT, words).node.options)
+        asks = any(option.dest == "yes" for option in parse(words).node.options)
         words += ["-y"] if asks and "-y" not in words else []
         code, out, err = world.run(*words, "--profile", "eu", stdin=b"x\n")
         if path not in NOT_THAT_FAR and (code != 5 or "read-only" not in err):

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from pk.cli.grammar import Args
+from pk.cli.command_line.bridge import Args
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, leaf, sentence

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from shapes import check_json
 
 from pk.cli.cluster.groups import longest_lag, offset_rows
-from pk.cli.grammar import parse
+from pk.cli.command_line.parse import parse
 from pk.cli.nouns.groups.lag import lag, outlook
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.session import open_session
-from pk.cli.tree import ROOT
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
@@ -93,7 +92,7 @@ class Refusing:
 
 
 def test_why_a_row_lacks_its_lag_is_a_code() -> None:
-    parsed = parse(ROOT, ("groups", "lag", "g"))
+    parsed = parse(("groups", "lag", "g"))
     context = Context(parsed.args, parsed.path, Streams(out=io.BytesIO(), err=io.StringIO()))
     group = GroupDescription("g", "Classic", "Empty", "consumer", "", (), Node(1, "h", 1))
 
@@ -253,7 +252,7 @@ def test_rates_come_from_two_looks_of_a_session(at: Run, group: str, timed_topic
 
     async def look(session: Any) -> bytes:
         out = io.BytesIO()
-        parsed = parse(ROOT, words)
+        parsed = parse(words)
         await lag(Context(parsed.args, parsed.path, Streams(out=out), session))
         return out.getvalue()
 

@@ -13,10 +13,9 @@ from group_parts import Fresh, Reader, Run
 from shapes import check_json
 from trio.testing import MockClock
 
-from pk.cli.grammar import parse
+from pk.cli.command_line.parse import parse
 from pk.cli.nouns.groups.watch import Recorder, watch
 from pk.cli.runtime.context import Context, Streams
-from pk.cli.tree import ROOT
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.errors import ConnectFailed
@@ -63,7 +62,7 @@ class Restless:
 
 def test_a_coordinator_that_moves_does_not_end_the_watch() -> None:
     out, said, session = io.BytesIO(), io.StringIO(), Restless()
-    parsed = parse(ROOT, ("groups", "watch", "g", "-n", "1", "-f", "jsonl"))
+    parsed = parse(("groups", "watch", "g", "-n", "1", "-f", "jsonl"))
     context = Context(parsed.args, parsed.path, Streams(out, said), cast("Any", session))
     assert trio.run(watch, context, clock=MockClock(autojump_threshold=0)) == 0
     rows = [json.loads(line) for line in out.getvalue().splitlines()]

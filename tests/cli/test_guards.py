@@ -15,9 +15,8 @@ from clients.fixtures import Kafka, fresh_name
 from clients.pk_cluster import PkCluster
 from terminal import on_terminal
 
-from pk.cli.grammar import commands
+from pk.cli.command_line.tree import commands, tree
 from pk.cli.main import main
-from pk.cli.tree import ROOT
 
 Run = Callable[..., Any]
 
@@ -93,7 +92,7 @@ ELSEWHERE = {
 def test_no_change_is_missing() -> None:
     changing = {
         " ".join(path)
-        for path, command in commands(ROOT)
+        for path, command in commands(tree())
         if "dry_run" in {option.dest for option in command.options}
     }
     assert changing == set(CHANGES) | set(OF_TWO_BROKERS) | set(ELSEWHERE)

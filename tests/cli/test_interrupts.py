@@ -19,12 +19,11 @@ import trio.lowlevel
 from clients.fixtures import Kafka
 from clients.pk_broker import pk_environment
 
-from pk.cli.grammar import parse
+from pk.cli.command_line.parse import parse
 from pk.cli.runtime.connect import run
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.failures import leaf
-from pk.cli.tree import ROOT
 
 _HANGS_S = 10.0
 
@@ -81,7 +80,7 @@ def interrupted(pk_kafka: Kafka, where: str, *words: str) -> tuple[int, str, str
 
 
 @pytest.mark.parametrize(
-    "where", ["import=pk.cli.grammar", "import=trio", "socket.connect=", "end="]
+    "where", ["import=pk.cli.command_line.parse", "import=trio", "socket.connect=", "end="]
 )
 def test_no_traceback_before_and_after_the_command(pk_kafka: Kafka, where: str) -> None:
     code, out, err = interrupted(pk_kafka, where, "topics", "list", "-f", "jsonl")
@@ -147,7 +146,7 @@ def on_interrupts() -> Iterator[None]:
 
 def _what_ends(handler: Callable[[Context], Any]) -> BaseException:
     """What a command ends with that is run as from the command line."""
-    parsed = parse(ROOT, ["topics", "list"])
+    parsed = parse(["topics", "list"])
     with pytest.raises(BaseException) as caught:
         run(handler, Context(parsed.args, parsed.path, Streams()))
     return leaf(caught.value)

@@ -14,14 +14,14 @@ from trio.testing import MockClock
 
 from pk.cli.cluster.out_of_sync_since import Witness
 from pk.cli.cluster.partition_selection import ailing
-from pk.cli.grammar import Args, parse
+from pk.cli.command_line.bridge import Args
+from pk.cli.command_line.parse import parse
 from pk.cli.nouns.isr.isr import isr_row, show_behind, show_since
 from pk.cli.nouns.isr.watch import History, changes, watch
 from pk.cli.nouns.partitions.partitions import partition_row, state_of
 from pk.cli.output.formats import Column
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.terminal.event_table import Cell, EventTable
-from pk.cli.tree import ROOT
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import PartitionDescription, TopicDescription
@@ -33,7 +33,7 @@ A, B, C = (TopicPartition("t", n) for n in range(3))
 
 def test_what_must_be_whole_moves_what_stands_behind_it() -> None:
     out = io.BytesIO()
-    parsed = parse(ROOT, ("isr", "-w"))
+    parsed = parse(("isr", "-w"))
     cells = (
         Cell("TOPIC", 5, lambda row: row["topic"]),
         Cell("ISR", 3, lambda row: row["isr"], cut=False),
@@ -92,7 +92,7 @@ class Fading:
 
 
 def test_a_silence_at_any_question_does_not_end_the_watch() -> None:
-    parsed, said, admin = parse(ROOT, ("isr", "-w", "--at-min-isr")), io.StringIO(), Fading()
+    parsed, said, admin = parse(("isr", "-w", "--at-min-isr")), io.StringIO(), Fading()
     context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), said))
     with pytest.RaisesGroup(SeenEnough):
         trio.run(watch, context, cast("Any", admin), clock=MockClock(autojump_threshold=0))

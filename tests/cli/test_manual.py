@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from pk.cli.command_line.error_help import error_help
+from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.help import help_text
 from pk.cli.command_line.manual import man_pages, reference
+from pk.cli.command_line.nouns import SECTIONS
 from pk.cli.command_line.pages import PAGES, folded, page
-from pk.cli.grammar import UsageError, commands, parse
+from pk.cli.command_line.parse import parse
+from pk.cli.command_line.tree import commands, tree
 from pk.cli.shell.words import split_line
-from pk.cli.tree import ROOT, SECTIONS
 from pk.core.errors import ErrorCode
 
 Run = Callable[..., Any]
@@ -37,7 +39,7 @@ def check_commands(lines: Iterable[str]) -> None:
     """Each is a command line, but for what it leaves out."""
     for line in lines:
         try:
-            parse(ROOT, split_line(line).words)
+            parse(split_line(line).words)
         except UsageError as e:
             assert "wants" in str(e), f"pk {line}: {e}"
 
@@ -64,13 +66,13 @@ def test_commands_shown_in_the_documents_are_there() -> None:
 
 def test_every_command_stands_under_one_heading() -> None:
     named = [name for _, names in SECTIONS for name in names]
-    assert sorted(named) == sorted(child.name for child in ROOT.children if not child.hidden)
-    assert "Others:" not in help_text(ROOT, ())
+    assert sorted(named) == sorted(child.name for child in tree().children if not child.hidden)
+    assert "Others:" not in help_text(tree(), ())
 
 
 @pytest.mark.parametrize("width", [80, 100])
 def test_help_fits(width: int) -> None:
-    for path, command in commands(ROOT):
+    for path, command in commands(tree()):
         for line in help_text(command, path, width).splitlines():
             fits = (
                 len(line) <= width or line.startswith(("  pk ", "Usage: ")) or " " not in line[34:]

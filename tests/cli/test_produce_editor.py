@@ -12,11 +12,10 @@ from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker
 from terminal import SIZES, Terminal, on_terminal
 
-from pk.cli.grammar import parse
+from pk.cli.command_line.parse import parse
 from pk.cli.nouns.produce.editor import Screen
 from pk.cli.nouns.produce.plan import Plan
 from pk.cli.runtime.context import Context, Streams
-from pk.cli.tree import ROOT
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -181,7 +180,7 @@ def test_ctrl_c_before_the_editor_has_opened_keeps_it_from_opening() -> None:
     found: list[object] = []
 
     async def ask() -> None:
-        context = Context(parse(ROOT, ["produce", "t"]).args, (), Streams())
+        context = Context(parse(["produce", "t"]).args, (), Streams())
         with trio.CancelScope() as scope:
             scope.cancel()
             found.append(await Screen(context, Plan(context), str).ask(""))

@@ -4,15 +4,14 @@ from typing import Any
 
 import pytest
 
-from pk.cli.grammar import parse
+from pk.cli.command_line.parse import parse
 from pk.cli.nouns.produce.editor_text import Typed, read
 from pk.cli.nouns.produce.plan import Plan
 from pk.cli.runtime.context import Context, Streams
-from pk.cli.tree import ROOT
 
 
 def plan(*words: str) -> Plan:
-    parsed = parse(ROOT, ["produce", "orders", *words])
+    parsed = parse(["produce", "orders", *words])
     return Plan(Context(parsed.args, parsed.path, Streams()))
 
 

@@ -27,7 +27,7 @@ from pk.cli.cluster.throttles import (
     remove_throttles,
     throttles_for,
 )
-from pk.cli.grammar import parse
+from pk.cli.command_line.parse import parse
 from pk.cli.main import main
 from pk.cli.nouns.partitions.elect_leaders import elect_leaders
 from pk.cli.nouns.reassign import files
@@ -36,7 +36,6 @@ from pk.cli.nouns.reassign.run import restore_order
 from pk.cli.nouns.reassign.view import LiveView
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.exits import Refused, Unusable
-from pk.cli.tree import ROOT
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import (
@@ -247,7 +246,7 @@ def test_a_cluster_silent_from_the_start_of_the_watch_is_told_of(
     stderr: type[io.StringIO],
 ) -> None:
     said = stderr()
-    parsed = parse(ROOT, ("reassign", "status"))
+    parsed = parse(("reassign", "status"))
     with LiveView(Context(parsed.args, parsed.path, Streams(io.BytesIO(), said)), None) as view:
         view.note = "(no answer for 3 s: refused)"
         view.update(Tracker())
@@ -417,7 +416,7 @@ class ManyToElect:
 
 
 def test_a_question_about_many_elections_says_what_shows_the_rest(tmp_path: Path) -> None:
-    parsed = parse(ROOT, ("partitions", "elect-leaders", "t"))
+    parsed = parse(("partitions", "elect-leaders", "t"))
     said = io.StringIO()
     with (tmp_path / "stdin").open("w+b") as nobody:
         session: Any = ManyToElect()

@@ -13,7 +13,9 @@ from prompt_toolkit.document import Document
 
 from pk.cli.command_line.completion.candidates import Candidate
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.grammar import UsageError, parse
+from pk.cli.command_line.errors import UsageError
+from pk.cli.command_line.parse import parse
+from pk.cli.command_line.tree import tree
 from pk.cli.output.formats import Column, Listing, Look
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.exits import Exit
@@ -29,7 +31,6 @@ from pk.cli.shell.screen import cut, prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
 from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_commands, split_line
 from pk.cli.terminal.signals import listen_for_interrupts
-from pk.cli.tree import ROOT
 from pk.net.client.errors import Disconnected
 
 HERE = Settings("127.0.0.1:9092", {}, {}, None)
@@ -141,10 +142,12 @@ def test_a_key_goes_once_through_the_names_and_makes_few_things_of_them() -> Non
     ):
         counted = Counted(cache.names(kind))
         cache._lists[kind] = counted
-        found = list(ShellCompleter(ROOT, cache).get_completions(Document(typed), CompleteEvent()))
+        found = list(
+            ShellCompleter(tree(), cache).get_completions(Document(typed), CompleteEvent())
+        )
         assert 0 < len(found) <= completer.SHOWN_MAX
         assert counted.walks == 1, typed
-    words = ShellCompleter(ROOT, cache).matches(["reassign", "cancel"], "orders-0001/")
+    words = ShellCompleter(tree(), cache).matches(["reassign", "cancel"], "orders-0001/")
     assert [c.word for c in words] == ["orders-0001/0", "orders-0001/1"]
 
 
@@ -152,7 +155,7 @@ def test_completion_asks_for_the_configs_it_lacks_and_does_not_wait() -> None:
     cache = Cache(HERE)
     asked: list[object] = []
     cache.soon = asked.append
-    found = ShellCompleter(ROOT, cache).matches(
+    found = ShellCompleter(tree(), cache).matches(
         ["configs", "alter", "topic", "orders", "-c"], "retention.ms"
     )
     assert found[0].word == "retention.ms=" and found[0].meaning.startswith("default 604800000")
@@ -160,7 +163,7 @@ def test_completion_asks_for_the_configs_it_lacks_and_does_not_wait() -> None:
 
 
 def test_the_menu_of_the_shells_own_words() -> None:
-    complete = ShellCompleter(ROOT, Cache(HERE))
+    complete = ShellCompleter(tree(), Cache(HERE))
     assert [c.word for c in complete.matches([], "\\t")] == ["\\timing"]
     assert [c.word for c in complete.matches(["topics", "list"], "\\")] == ["\\w", "\\G"]
     assert [c.word for c in complete.matches(["use"], "to")] == ["topic"]
@@ -184,7 +187,7 @@ def test_the_menu_of_the_shells_own_words() -> None:
     ],
 )
 def test_the_line_is_coloured_as_it_is_understood(line: str, styles: str) -> None:
-    pieces = LineLexer(ROOT).styled(line)
+    pieces = LineLexer(tree()).styled(line)
     assert "".join(piece[1] for piece in pieces) == line
     shown = [piece[0].removeprefix("class:") or "-" for piece in pieces if not piece[1].isspace()]
     assert " ".join(shown) == styles
@@ -360,7 +363,7 @@ def test_no_thread_is_left_by_a_shell_that_was_not_started() -> None:
 
 
 def _context() -> Context:
-    parsed = parse(ROOT, ["topics", "list"])
+    parsed = parse(["topics", "list"])
     return Context(parsed.args, parsed.path, Streams())
 
 

@@ -9,6 +9,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
+ROOMS = {
+    "pk." + ".".join(path.relative_to(ROOT).parent.parts)
+    for path in (ROOT / "cli").rglob("__init__.py")
+}
+
 _HEAVY = frozenset(
     {
         "asyncio",
@@ -21,6 +26,7 @@ _HEAVY = frozenset(
         "platformdirs",
         "prompt_toolkit",
         "pyarrow",
+        "pydantic",
         "pyspark",
         "rich",
         "socket",
@@ -33,6 +39,9 @@ _HEAVY = frozenset(
         "pk.net",
     }
 )
+
+_OF_TYPER = frozenset({"dataclasses", "inspect", "subprocess", "typer"})
+"""What typer costs. It is paid for help and for every command, but not while somebody holds the Tab key."""
 
 _PROGRAM = """
 import sys
@@ -58,14 +67,23 @@ def imported(*words: str, code: int = 0) -> set[str]:
     return set(ran.stderr.splitlines())
 
 
-ROOMS = {
-    "pk." + ".".join(path.relative_to(ROOT).parent.parts)
-    for path in (ROOT / "cli").rglob("__init__.py")
-}
-
-
 def heavy(modules: set[str]) -> set[str]:
     return {m for m in modules if m in _HEAVY or m.partition(".")[0] in _HEAVY}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("__complete", "topics", "cr"),
+        ("__complete", "topics", "describe", ""),
+        ("__complete", "consume", "-o", "@"),
+    ],
+)
+def test_completion_imports_next_to_nothing(words: tuple[str, ...]) -> None:
+    modules = imported(*words)
+    assert not heavy(modules)
+    rooms = modules & ROOMS  # packages: a sentence each
+    assert len(modules - rooms) < 80, sorted(modules)
 
 
 @pytest.mark.parametrize(
@@ -74,20 +92,23 @@ def heavy(modules: set[str]) -> set[str]:
         ("--help",),
         ("topics", "create", "--help"),
         ("--version",),
-        ("__complete", "topics", "cr"),
-        ("__complete", "topics", "describe", ""),
-        ("__complete", "consume", "-o", "@"),
         ("help", "positions"),
         ("help", "errors"),
     ],
 )
-def test_help_and_completion_import_next_to_nothing(words: tuple[str, ...]) -> None:
+def test_help_imports_typer_and_next_to_nothing_else(words: tuple[str, ...]) -> None:
     modules = imported(*words)
-    assert not heavy(modules)
-    rooms = {
-        m for m in modules if m.startswith("pk.cli.") and m in ROOMS
-    }  # packages: a sentence each
-    assert len(modules - rooms) < 80, sorted(modules)
+    assert {m.partition(".")[0] for m in heavy(modules)} <= _OF_TYPER
+    assert len(modules) < 170, sorted(modules)
+
+
+def test_help_imports_the_noun_that_is_named_and_no_other() -> None:
+    nouns = lambda *words: {m for m in imported(*words) if m.startswith("pk.cli.nouns.")}
+    assert nouns("--help") == set()
+    assert nouns("topics", "create", "--help") == {
+        "pk.cli.nouns.topics",
+        "pk.cli.nouns.topics.commands",
+    }
 
 
 def test_a_command_imports_what_it_needs_and_no_more() -> None:
@@ -95,8 +116,8 @@ def test_a_command_imports_what_it_needs_and_no_more() -> None:
     assert "trio" in modules
     never = (
         "rich",
+        "pydantic",
         "prompt_toolkit",
-        "typer",
         "numpy",
         "pyarrow",
         "pyspark",

@@ -3,13 +3,12 @@
 import jsonschema
 import pytest
 
-from pk.cli.grammar import Command, Group, commands, parse
+from pk.cli.command_line.parse import parse
+from pk.cli.command_line.tree import CONNECTION, OUTPUT, Command, Group, commands, tree
 from pk.cli.output.schema import columns_of, read_shape, schema_of, shape_of
-from pk.cli.specs.common import CONNECTION, DRY_RUN, LISTING, UNTRACED
-from pk.cli.tree import ROOT
 
-ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(ROOT)]
-BY_PATH = dict(commands(ROOT))
+ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(tree())]
+BY_PATH = dict(commands(tree()))
 
 STARTS = frozenset(
     (
@@ -67,6 +66,10 @@ LOOKS = frozenset(
 """Commands that look and change nothing; what is not here, and in none of the sets above, changes something."""
 
 
+LISTING = ["format", "columns", "sort", "where", "limit"]
+REACHING = {"bootstrap_server", "profile", "client_properties", "config_file", "debug", "trace"}
+
+
 def name(path: tuple[str, ...]) -> str:
     return " ".join(path)
 
@@ -76,7 +79,7 @@ def test_a_change_can_be_tried_first_and_need_not_ask(
     path: tuple[str, ...], command: Command
 ) -> None:
     if name(path) in STARTS | OWN | LOOKS:
-        assert DRY_RUN not in command.options
+        assert not command.takes("dry_run")
         return
     dests = {option.dest for option in command.options}
     assert "dry_run" in dests, f"{name(path)} changes something: where is -d? Or does it only look?"
@@ -94,24 +97,25 @@ def test_the_sets_above_name_nothing_that_is_gone() -> None:
 def test_what_takes_one_option_of_a_set_takes_them_all(
     path: tuple[str, ...], command: Command
 ) -> None:
-    options = set(command.options)
-    if LISTING[0] in options and len(options & set(LISTING)) > 1:
-        assert set(LISTING) <= options, name(path)
-    if CONNECTION[0] in options:
-        wanted = set(UNTRACED if command.blocking else CONNECTION)
-        assert options & set(CONNECTION) == wanted, name(path)
+    output = [option.dest for option in command.under(OUTPUT)]
+    assert output in ([], ["format"], LISTING), name(path)
+    connection = {option.dest for option in command.under(CONNECTION)}
+    if command.connects:
+        assert connection == REACHING - ({"trace"} if command.blocking else set()), name(path)
+    else:
+        assert connection <= {"debug"}, name(path)
 
 
 @pytest.mark.parametrize(("path", "command"), ALL)
 def test_every_list_can_be_filtered(path: tuple[str, ...], command: Command) -> None:
     if path[-1] in ("list", "describe", "status", "health", "history") and path[0] != "broker":
-        assert set(LISTING) <= set(command.options), name(path)
+        assert command.lists, name(path)
 
 
 @pytest.mark.parametrize(("path", "command"), ALL)
 def test_json_has_a_shape(path: tuple[str, ...], command: Command) -> None:
     """Whatever takes -f says what its JSON looks like, in a schema that is one."""
-    if LISTING[0] not in command.options:
+    if not command.under(OUTPUT):
         assert not command.shows
         return
     shapes = command.shows if isinstance(command.shows, dict) else {"": command.shows}
@@ -123,19 +127,19 @@ def test_json_has_a_shape(path: tuple[str, ...], command: Command) -> None:
 
 
 def test_names_are_singular_and_plural() -> None:
-    for child in ROOT.children:
+    for child in tree().children:
         if isinstance(child, Group) and child.name.endswith("s") and child.name not in ("acls",):
-            singular = ROOT.child(child.name.removesuffix("s"))
+            singular = tree().child(child.name.removesuffix("s"))
             assert isinstance(singular, Group), child.name
             for each in child.children:
                 assert singular.child(each.name) is each, (child.name, each.name)
                 assert child.child(each.name) is each
     for noun in ("topic", "group", "partition", "config", "broker", "cluster", "producer", "log"):
-        one, many = ROOT.child(noun), ROOT.child(f"{noun}s")
+        one, many = tree().child(noun), tree().child(f"{noun}s")
         assert isinstance(one, Group) and isinstance(many, Group), noun
         for each in (*one.children, *many.children):
             assert one.child(each.name) is many.child(each.name) is each, (noun, each.name)
-    for path, command in commands(ROOT):
+    for path, command in commands(tree()):
         for verb, alias in (("list", "ls"), ("delete", "rm")):
             if path[-1] == verb:
                 assert alias in command.names, name(path)
@@ -148,13 +152,13 @@ def test_every_command_has_an_example(path: tuple[str, ...], command: Command) -
 
 
 def test_a_schema_follows_the_columns_and_the_options() -> None:
-    described = parse(ROOT, ["topics", "describe", "orders", "-f", "schema"])
+    described = parse(["topics", "describe", "orders", "-f", "schema"])
     assert "partitions" in schema_of(described)["items"]["properties"]
-    narrowed = parse(ROOT, ["topics", "describe", "orders", "--where", "leader = 1"])
+    narrowed = parse(["topics", "describe", "orders", "--where", "leader = 1"])
     assert "partition" in schema_of(narrowed)["items"]["properties"]
-    some = parse(ROOT, ["topics", "list", "--columns", "topic,-topic_id"])
+    some = parse(["topics", "list", "--columns", "topic,-topic_id"])
     assert list(schema_of(some)["items"]["properties"]) == ["topic"]
-    without = parse(ROOT, ["topics", "list", "--columns", "-topic-id"])
+    without = parse(["topics", "list", "--columns", "-topic-id"])
     assert list(schema_of(without)["items"]["properties"])[-1] == "internal"
 
 

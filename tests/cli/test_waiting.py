@@ -5,17 +5,16 @@ import io
 import trio
 import trio.testing
 
-from pk.cli.grammar import parse
+from pk.cli.command_line.parse import parse
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.session import open_session
 from pk.cli.runtime.slow_answer import telling
-from pk.cli.tree import ROOT
 
 
 def shown(line: str, for_s: float) -> str:
     """What `line` shows on standard error, a terminal, while it works for so long."""
     said = io.StringIO()
-    parsed = parse(ROOT, line.split())
+    parsed = parse(line.split())
 
     async def work(context: Context) -> None:
         await trio.sleep(for_s)

@@ -13,10 +13,11 @@ from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, running
 from terminal import Terminal
 
-from pk.cli.grammar import Command, UsageError, commands, parse
+from pk.cli.command_line.errors import UsageError
+from pk.cli.command_line.parse import parse
+from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.output.formats import Column, Document, Listing, Look, Section
 from pk.cli.output.watch import Picture, lit_cells, painted_lines
-from pk.cli.tree import ROOT
 
 Open = Callable[..., Terminal]
 Run = Callable[..., Any]
@@ -103,7 +104,7 @@ def test_other_formats_light_the_lines_that_are_new() -> None:
     ],
 )
 def test_the_seconds_may_be_left_out(words: list[str], seconds: float | None) -> None:
-    parsed = parse(ROOT, words)
+    parsed = parse(words)
     assert parsed.args.watch_s == seconds
     assert parsed.args.pattern == ("orders" if "orders" in words else None)
 
@@ -111,20 +112,20 @@ def test_the_seconds_may_be_left_out(words: list[str], seconds: float | None) ->
 @pytest.mark.parametrize("value", ["0", "0.01", "x", "-1", "", "86401"])
 def test_what_is_no_time_or_no_pause_is_refused(value: str) -> None:
     with pytest.raises(UsageError, match="wants seconds from 0.1 to 86400"):
-        parse(ROOT, ["topics", "list", f"--watch={value}"])
+        parse(["topics", "list", f"--watch={value}"])
 
 
 @pytest.mark.parametrize("command", ["topics list", "isr", "reassign status"])
 def test_nobody_looks_without_a_pause(command: str) -> None:
     with pytest.raises(UsageError, match="-w wants seconds from 0.1 to 86400, .* not '0'"):
-        parse(ROOT, [*command.split(), "-w", "0"])
+        parse([*command.split(), "-w", "0"])
 
 
 def test_what_shows_and_changes_nothing_can_be_watched() -> None:
     """Every list and description there is; those that change something, or stream, cannot."""
     watched = {
         " ".join(path)
-        for path, command in commands(ROOT)
+        for path, command in commands(tree())
         if isinstance(command, Command)
         and any(o.dest in ("watch_s", "watch") for o in command.options)
     }
@@ -148,7 +149,7 @@ def test_what_shows_and_changes_nothing_can_be_watched() -> None:
         "configs describe",
         "producers describe",
     }
-    for path, command in commands(ROOT):
+    for path, command in commands(tree()):
         if " ".join(path) in watched:
             assert not any(o.dest in ("dry_run", "yes") for o in command.options), path
 

@@ -11,12 +11,11 @@ from clients.fixtures import Kafka
 from clients.pk_cluster import PkCluster
 from terminal import SIZES, Terminal, size_name
 
+from pk.cli.command_line.parse import parse
 from pk.cli.diagnosis.explain import Evidence, Explanation, prose
 from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
 from pk.cli.diagnosis.why_lag import LagFacts, Member, Read, explain_lag
 from pk.cli.diagnosis.why_partition import PartitionFacts, ReplicaFacts, explain_partition
-from pk.cli.grammar import parse
-from pk.cli.tree import ROOT
 from pk.core.values import TopicPartition
 
 Run = Callable[..., Any]
@@ -30,7 +29,7 @@ def commands_parse(explanation: Explanation) -> None:
     for step in explanation.next:
         program, *words = shlex.split(step)
         assert program == "pk"
-        assert not parse(ROOT, words).wants_help, step
+        assert not parse(words).wants_help, step
 
 
 # Partitions
@@ -98,18 +97,6 @@ PARTITIONS: dict[str, tuple[PartitionFacts, str, str]] = {
         partition(by_broker=hanging(1)),
         "silent",
         "broker 1, which leads it, does not answer",
-    ),
-    "full disk": (
-        partition(by_broker=replicas() | {1: replicas()[1]._replace(full_directory="/d1")}),
-        "unwritable",
-        "the disk of broker 1 is full (/d1).",
-    ),
-    "full disk, no log": (
-        partition(
-            by_broker=replicas() | {1: replicas()[1]._replace(full_directory="/d1", held=False)}
-        ),
-        "unwritable",
-        "the disk of broker 1 is full (/d1), and holds no log of it.",
     ),
     "led by another": (partition(leader=2), "led-by-another", "its preferred replica, 1"),
     "behind": (

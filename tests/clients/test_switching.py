@@ -16,9 +16,8 @@ from _pytest.mark.structures import ParameterSet
 from clients import apache_kafka
 from clients.fixtures import Kafka, fresh_name
 from clients.pk_broker import PkBroker
-from pk.cli.grammar import parse
+from pk.cli.command_line.parse import parse
 from pk.cli.main import main
-from pk.cli.tree import ROOT
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "switching.md").read_text()
 
@@ -203,7 +202,7 @@ def ours_on_both() -> Iterator[ParameterSet]:
 def test_ours(line: Line, world: World) -> None:
     words, stdin = world.words(line.command)
     assert words[0] == "pk"
-    values = parse(ROOT, words[1:]).args.values()
+    values = parse(words[1:]).args.values()
     world.changed = not values.get("dry_run", True)
     lists = values.get("id", "") is None  # `pk groups undo`
     asks = "yes" in values and not values["yes"] and not values.get("dry_run") and not lists

@@ -146,36 +146,3 @@ def _check_others(broker: BrokerInside, partition: int, numbers: range) -> None:
         assert _try(broker.bootstrap, TOPIC, b"%d" % n, partition) == 0
     found = [int(value) for _, value in read_all(broker.bootstrap, TOPIC, partition)]
     assert found == list(range(1, numbers.stop))
-
-
-def _pk(broker: BrokerInside, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        pk_command(*words, "-b", broker.bootstrap),
-        env=pk_environment(),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_pk_says_that_the_disk_is_full(tmp_path: Path) -> None:
-    """A partition whose log could not be made once looked healthy, and producing to it was silent until its time-out."""
-    data = tmp_path / "disk" / "data"
-    with SmallDisk(tmp_path / "disk", 12) as disk, BrokerInside(disk, data, {}) as broker:
-        create_topic(Kafka("pk", broker.bootstrap, data), TOPIC, 1)
-        assert _try(broker.bootstrap, TOPIC, b"1") == 0
-        disk.fill(leave_bytes=0)
-        create_topic(Kafka("pk", broker.bootstrap, data), "late", 1)
-        limits = ("-X", "delivery.timeout.ms=3000", "-X", "request.timeout.ms=2000")
-        produced = _pk(broker, "produce", "late", *limits, stdin="hi\n")
-        first, last = produced.stderr.splitlines()
-        assert produced.returncode == 1
-        assert first.startswith("late-0: broker 1 cannot store records (KAFKA_STORAGE_ERROR")
-        assert "KAFKA_STORAGE_ERROR" in last and "No answer" not in produced.stderr
-        for topic in ("late", TOPIC):
-            why = _pk(broker, "why", "partition", f"{topic}/0")
-            assert f"the disk of broker 1 is full ({data})" in " ".join(why.stdout.split())
-        disk.make_room()
-        wait_until("room", lambda: _try(broker.bootstrap, "late", b"2") == 0)
-        assert _pk(broker, "why", "partition", "late/0", "-f", "json").stdout.count("healthy") == 1

@@ -8,10 +8,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from pk.cli.command_line.known_values import GROUP_STATES, GROUP_TYPES, SHOWN
+from pk.cli.command_line.tree import Argument, Command, Group, Option
 from pk.cli.config_keys.words import KINDS, about, config_words, values_of
-from pk.cli.grammar import Argument, Command, Group, Option
-from pk.cli.specs.groups import GROUP_STATES, GROUP_TYPES
-from pk.cli.specs.log import SHOWN
 
 
 class Candidate(NamedTuple):
@@ -295,7 +294,7 @@ def _of_kind(kind: str, place: Place, typed: str, names: Names) -> Iterable[Cand
     if kind in _VALUES:
         return _VALUES[kind]
     if kind == "format":
-        from pk.cli.specs.common import FORMATS
+        from pk.cli.command_line.known_values import FORMATS
 
         return [Candidate(name) for name in FORMATS]
     if kind == "profile":

@@ -96,7 +96,7 @@ def refresh() -> int:
     """`pk __refresh`: fetches the names once. An exit code, which nobody reads."""
     import signal
 
-    from pk.cli.grammar import Args
+    from pk.cli.command_line.bridge import Args
     from pk.cli.runtime.settings import settings_of
 
     try:

@@ -54,11 +54,11 @@ class CachedNames:
 
     def _given(self) -> dict[str, object]:
         from pk.cli.command_line.completion.name_refresh import CONNECTING
-        from pk.cli.tree import ROOT
+        from pk.cli.command_line.tree import tree
 
         given: dict[str, object] = {}
         pairs: list[list[str]] = []
-        for option, text in locate(ROOT, self.words).given:
+        for option, text in locate(tree(), self.words).given:
             if option.dest == "client_properties" and text and "=" in text:
                 pairs.append(text.split("=", 1))
             elif option.dest in CONNECTING and text:
@@ -87,10 +87,10 @@ def answer(words: Sequence[str], *, fetch: bool = False) -> str:
 
     With `fetch`, names that are old are fetched anew for the next time, by a process of its own.
     """
-    from pk.cli.tree import ROOT
+    from pk.cli.command_line.tree import tree
 
     *before, typed = words or [""]
-    found = matching(ROOT, before, typed, CachedNames(before, fetch=fetch))
+    found = matching(tree(), before, typed, CachedNames(before, fetch=fetch))
     return "".join(f"{_line(c.word)}\t{_line(c.meaning)}\n" for c in found if c.word)
 
 

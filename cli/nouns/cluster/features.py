@@ -6,7 +6,7 @@ from typing import Any, Final
 import trio
 
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.grammar import nearest
+from pk.cli.command_line.nearest import nearest
 from pk.cli.output.formats import Column, Listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable

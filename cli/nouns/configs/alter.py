@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from pk.cli.cluster.propagation import until_configs
 from pk.cli.cluster.topics import is_unknown, unknown_topic
+from pk.cli.command_line.nearest import nearest
 from pk.cli.config_keys.units import both_ways, config_value
-from pk.cli.grammar import nearest
 from pk.cli.nouns.configs.configs import (
     altered_listing,
     remember_keys,

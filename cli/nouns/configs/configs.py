@@ -5,9 +5,9 @@ from typing import Any
 
 from pk.cli.cluster.topics import describe_topics
 from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.command_line.nearest import nearest
 from pk.cli.config_keys.docs import documentation, in_units, keys_of
 from pk.cli.config_keys.units import both_ways
-from pk.cli.grammar import nearest
 from pk.cli.output.formats import Column, Listing, Row, narrow
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable

@@ -20,12 +20,12 @@ from pk.cli.cluster.groups import (
     wanted_groups,
 )
 from pk.cli.cluster.topics import say_no_match, whole, words_of
+from pk.cli.command_line.known_values import GROUP_STATES, GROUP_TYPES
 from pk.cli.output.formats import Column, Document, Listing, Section
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context, count, join, place_name
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase
-from pk.cli.specs.groups import GROUP_STATES, GROUP_TYPES
 from pk.cli.undo import log as undo
 from pk.cli.undo.offsets import Kept, remember
 from pk.core.values import TopicPartition

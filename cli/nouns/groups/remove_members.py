@@ -8,7 +8,7 @@ import shlex
 from typing import Any
 
 from pk.cli.cluster.groups import describe_existing, member_name, wanted_groups
-from pk.cli.grammar import nearest
+from pk.cli.command_line.nearest import nearest
 from pk.cli.output.formats import Column, Listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Unusable

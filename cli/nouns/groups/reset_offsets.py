@@ -22,7 +22,7 @@ from pk.cli.cluster.groups import (
     wanted_groups,
 )
 from pk.cli.cluster.topics import check_partitions, existing_topics
-from pk.cli.grammar import nearest
+from pk.cli.command_line.nearest import nearest
 from pk.cli.nouns.groups.reset_targets import Target, target_of
 from pk.cli.positions.grammar import Anchor, Position, Positions, Range
 from pk.cli.positions.resolve import Place, now_ms, resolve

@@ -1,15 +1,16 @@
 """`pk help`: help on a command, the pages that belong to none, and the manual written out."""
 
 from pk.cli.command_line.help import help_text, text_width
+from pk.cli.command_line.nearest import nearest
 from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
-from pk.cli.grammar import Command, Group, nearest
+from pk.cli.command_line.tree import Command, Group
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 
 
 def show_help(context: Context) -> None:
     """`pk help`."""
-    from pk.cli.tree import ROOT
+    from pk.cli.command_line.tree import tree
 
     words = context.args.word
     if context.args.man is not None:
@@ -18,7 +19,7 @@ def show_help(context: Context) -> None:
     if words and words[0] in PAGES and (len(words) == 1 or words[0] in SEARCHABLE):
         context.write(page(words[0], words[1:], text_width()).encode())
         return
-    node: Command | Group = ROOT
+    node: Command | Group = tree()
     path: list[str] = []
     for word in words:
         child = node.child(word) if isinstance(node, Group) else None

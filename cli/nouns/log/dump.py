@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from pk.cli.grammar import nearest
+from pk.cli.command_line.known_values import SHOWN
+from pk.cli.command_line.nearest import nearest
 from pk.cli.nouns.log.files import (
     BATCHES,
     LESS_ROOM,
@@ -21,7 +22,6 @@ from pk.cli.output.formats import Column, Listing, Look, Row, narrow, render
 from pk.cli.output.formats import dump as dump_rows
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
-from pk.cli.specs.log import SHOWN
 from pk.core.log.disk import RealDisk
 from pk.core.log.tools.inspect import Kind, base_of, kind_of, partition_of, survey
 

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from pk.cli.cluster.topics import existing_topics, is_unknown
-from pk.cli.grammar import Command
+from pk.cli.command_line.tree import Command, Group, tree
 from pk.cli.nouns.perf import measure
 from pk.cli.nouns.perf.measure import Outcome
 from pk.cli.nouns.perf.plan import FILL, Spec, Target, spec_of
@@ -22,7 +22,6 @@ from pk.cli.output.schema import columns_of
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.failures import exit_code, sentence
-from pk.cli.specs.perf import PERF
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core import __version__
 from pk.net.client.admin import Admin
@@ -70,7 +69,8 @@ async def _delete(context: Context, admin: Admin, name: str) -> None:
 
 def _plan_shown(context: Context, spec: Spec) -> None:
     """What --dry-run says; to programs, that there is no result."""
-    command = PERF.child(spec.test)
+    perf = tree().child("perf")
+    command = perf.child(spec.test) if isinstance(perf, Group) else None
     assert isinstance(command, Command)
     context.show_nothing([Column(name) for name in columns_of(command)])
     args, work = context.args, spec.work

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from pk.cli.cluster.topics import is_unknown, topic_names, unknown_topic
-from pk.cli.grammar import nearest
+from pk.cli.command_line.nearest import nearest
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import time_ms
 from pk.cli.records.csv import CsvRows

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from pk.cli.cluster.topics import existing_topics
+from pk.cli.command_line.nearest import nearest
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
-from pk.cli.grammar import nearest
 from pk.cli.nouns.why.why import answer
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable

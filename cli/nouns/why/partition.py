@@ -30,8 +30,6 @@ from pk.net.client.errors import ClientError, ControllerSilent
 _BETWEEN_S = 1.5
 """How long a replica that is behind is looked at, to tell whether it catches up."""
 _ANSWER_S = 3.0
-_ROOM_BYTES = 64 << 10
-"""A disk with less room than this counts as full: a new log needs its indexes."""
 
 Partitions = dict[TopicPartition, r.PartitionDescription]
 Dirs = Mapping[int, "tuple[r.LogDirDescription, ...] | Exception"]
@@ -178,7 +176,7 @@ def _replica(
     node = nodes.get(broker)
     state = "absent" if node is None else "fenced" if node.fenced else "up"
     answers = dirs is not None or broker in ends.get(tp, {})
-    size, error, held, full = None, None, True, None
+    size, error, held = None, None, True
     if isinstance(dirs, tuple):
         sizes = [
             s.size_bytes for d in dirs for s in d.replicas if s.partition == tp and not s.future
@@ -187,7 +185,6 @@ def _replica(
         size, held = (sizes[0], True) if sizes else (None, False)
         if not sizes and failed:
             error = f"{failed[0].path}: {phrase(KafkaError(failed[0].error_code))}"
-        full = _full_directory(tp, dirs)
     return ReplicaFacts(
         broker,
         state,
@@ -198,16 +195,7 @@ def _replica(
         error,
         held,
         answers,
-        full,
     )
-
-
-def _full_directory(tp: TopicPartition, dirs: tuple[r.LogDirDescription, ...]) -> str | None:
-    """The directory without room that holds the partition. Where none holds it: one of them, if all are without room."""
-    holding = [d for d in dirs if any(s.partition == tp and not s.future for s in d.replicas)]
-    possible = holding or [d for d in dirs if not d.error_code]
-    full = [d.path for d in possible if 0 <= d.usable_bytes < _ROOM_BYTES and d.total_bytes > 0]
-    return full[0] if full and len(full) == len(possible) else None
 
 
 async def _unclean(admin: Admin, topics: Iterable[str]) -> dict[str, bool]:

@@ -1,0 +1,261 @@
+"""typer's group and command, as `pk` needs them: lazy nouns, other names, options before and after a command's words, our
+sentences for mistakes, and values read without pydantic.
+
+Invoking a command does not run it: it returns what is to be run (`Parsed`), since `pk` and `pk shell` run it differently.
+"""
+
+from typing import TYPE_CHECKING, Any, cast, get_args
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from pk.cli.command_line.bridge import Args
+from pk.cli.command_line.nearest import meant
+from pk.cli.command_line.nouns import NOUNS
+from pk.cli.command_line.parsed import Parsed
+from pk.cli.command_line.values import READERS, ConfigValueError
+from pk.cli.command_line.words import NAMED, Words, choices_of, info_of, long_name
+
+if TYPE_CHECKING:
+    from typer._click.core import Context
+
+    from pk.cli.command_line.declare import Declared
+
+
+class Reader:
+    """Reads the values of one parameter, in place of typer's pydantic adapter: that takes longer to import than typer."""
+
+    def __init__(self, param: TyperOption | TyperArgument) -> None:
+        descriptor = param.type_descriptor
+        self.many = descriptor.is_list
+        self.kind = get_args(descriptor.annotation)[0] if self.many else descriptor.annotation
+        self.choices = choices_of(param)
+        self.read = descriptor.parameter_info.parser or READERS.get(self.kind, str)
+
+    def coerce(self, value: Any, param: TyperOption | TyperArgument, ctx: "Context") -> Any:
+        """What the words that were given stand for. Raises UsageError."""
+        source = ctx.get_parameter_source(param.name)
+        if source is None or source.name != "COMMANDLINE":
+            return tuple(value or ()) if self.many else value
+        if not self.many:
+            return self._value(value, param, ctx)
+        texts = cast(list[str], value)
+        if isinstance(param, TyperOption) and info_of(param).separated:
+            parts = (part.strip() for text in texts for part in text.split(","))
+            texts = [part for part in parts if part]
+        return tuple(self._value(text, param, ctx) for text in texts)
+
+    def _value(self, text: str, param: TyperOption | TyperArgument, ctx: "Context") -> Any:
+        name = _typed_name(param, ctx)
+        if self.choices:
+            if text in self.choices:
+                return text
+            near = meant(text, self.choices)
+            said = f"{name} is one of {', '.join(self.choices)}; not {text!r}{near}"
+            raise _words(ctx).refuse(said)
+        try:
+            return self.read(text)
+        except ConfigValueError as e:
+            raise _words(ctx).refuse(str(e)) from None
+        except ValueError as e:
+            raise _words(ctx).refuse(f"{name} {e}") from None
+
+
+def _typed_name(param: TyperOption | TyperArgument, ctx: "Context") -> str:
+    """A parameter by the name it was given by, last of all."""
+    if isinstance(param, TyperArgument):
+        return param.metavar or param.name
+    names = [name for option, name, _ in _words(ctx).taken if option.name == param.name]
+    return names[-1] if names else long_name(param)
+
+
+def _words(ctx: "Context") -> Words:
+    return ctx.find_root().obj
+
+
+def options_of(command: TyperCommand | TyperGroup) -> list[TyperOption]:
+    """The options that a command declares."""
+    return [p for p in command.params if isinstance(p, TyperOption)]
+
+
+def arguments_of(command: TyperCommand) -> list[TyperArgument]:
+    """The arguments that a command declares."""
+    return [p for p in command.params if isinstance(p, TyperArgument)]
+
+
+class _Reading:
+    """A command whose parameters are read by `Reader`."""
+
+    params: list[Any]
+
+    def __init__(self, **more: Any) -> None:
+        super().__init__(**more)
+        for param in self.params:
+            param._runtime_param = Reader(param)  # the one private name of typer's that is needed
+
+    def get_help_option(self, ctx: "Context") -> None:
+        """No option of typer's: `Words` knows -h and --help, which end the line wherever they stand."""
+
+
+class Command(_Reading, TyperCommand):
+    """A command of ours."""
+
+    @property
+    def declared(self) -> "Declared":
+        """What typer has no place for."""
+        return self.callback.declared  # pyright: ignore
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Part of typer's Command."""
+        words = _words(ctx)
+        words.enter(ctx.info_name or "", args)
+        words.know(options_of(self))
+        bound = words.bound(options_of(self), arguments_of(self))
+        if words.help:
+            return []
+        try:
+            return super().parse_args(ctx, bound)
+        except typer.BadParameter as e:
+            assert e.param is not None
+            raise words.refuse(f"{words.where} wants {e.param.metavar}") from None
+
+    def invoke(self, ctx: "Context") -> Parsed:
+        """What is to be run."""
+        from pk.cli.command_line.describe import described
+
+        words = _words(ctx)
+        node = described(cast(Any, self))
+        if words.help:
+            return Parsed(node, words.path, Args({}, frozenset()), words.typed)
+        values: dict[str, Any] = {**_root_values(ctx), **ctx.params}
+        given = {name for name in ctx.params if _is_given(ctx, name)}
+        args = Args({k: v for k, v in values.items() if not k.endswith(NAMED)}, frozenset(given))
+        return Parsed(node, words.path, args, words.typed, self.declared.call(ctx.params))
+
+
+def _is_given(ctx: "Context", name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _root_values(ctx: "Context") -> dict[str, Any]:
+    """The values of the options that every command line knows, for commands that do not take them all."""
+    return ctx.find_root().params
+
+
+class Group(_Reading, TyperGroup):
+    """A noun of ours: the root's options may stand before the command's words, and `--create` is the command `create`."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What each name of a command stands for."""
+        found: dict[str, str] = {}
+        for name, command in self.commands.items():
+            assert isinstance(command, Command)
+            found.update(dict.fromkeys(command.declared.names, name))
+        return found
+
+    def also(self, ctx: "Context") -> "Group | None":
+        """The noun whose commands may be written under this one too."""
+        root = ctx.find_root().command
+        name = NOUNS[ctx.info_name].also if ctx.info_name in NOUNS else ""
+        found = root.get_command(ctx, name) if name and isinstance(root, Group) else None
+        return found if isinstance(found, Group) else None
+
+    def named(self, ctx: "Context", word: str) -> str | None:
+        """The command that a word names, by the name that help shows."""
+        other = self.also(ctx)
+        return self.names.get(word) or (other.names.get(word) if other else None)
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> Any:
+        """Part of typer's Group."""
+        other = self.also(ctx)
+        return self.commands.get(cmd_name) or (other.commands.get(cmd_name) if other else None)
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Takes the options that stand here; what comes next is the command's name."""
+        words = _words(ctx)
+        if ctx.parent is not None:
+            words.enter(ctx.info_name or "", args)
+        while words.next_is_option() and not words.only_plain:
+            word = words.rest[-1]
+            name = word.partition("=")[0]
+            if words.path and name not in words.options and self.named(ctx, word[2:]):
+                words.rest[-1] = word[2:]  # kafka-topics.sh --create
+                break
+            under = self.first_with(name) if name not in words.options else None
+            if words.path and under is not None:
+                said = f"{name} stands after a command, as in `{words.where} {under} {name}`"
+                raise words.refuse(said)
+            words.take_option()
+        return super().parse_args(ctx, ["--", *reversed(words.rest)])
+
+    def first_with(self, option: str) -> str | None:
+        """The first command that takes this option."""
+        found = (n for n, c in self.commands.items() if any(option in p.opts for p in c.params))
+        return next(found, None)
+
+    def resolve_command(self, ctx: "Context", args: list[str]) -> tuple[str, Any, list[str]]:
+        """Part of typer's Group. Raises UsageError."""
+        name = self.named(ctx, args[0])
+        if name is None:
+            words = _words(ctx)
+            raise words.refuse(f"{words.where} has no command {args[0]!r}{self.hint(args[0])}")
+        _words(ctx).typed += (args[0],)
+        return name, self.get_command(ctx, name), args[1:]
+
+    def hint(self, word: str) -> str:
+        """What a word that names no command may have meant."""
+        return meant(word, self.names)
+
+    def invoke(self, ctx: "Context") -> Parsed:
+        """What is to be run; help, where no command is named."""
+        if ctx._protected_args:  # pyright: ignore
+            return super().invoke(ctx)
+        from pk.cli.command_line.describe import described_noun
+
+        words = _words(ctx)
+        taken = {option.name: True for option, _, _ in words.taken}
+        node = described_noun(cast(Any, self), ctx.info_name or "")
+        args = Args({"version": False, **taken}, frozenset(taken))
+        return Parsed(node, words.path, args, words.typed)
+
+
+class Root(Group):
+    """`pk` itself: its nouns are imported when they are named."""
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What each name of a noun stands for."""
+        return {name: noun for noun, entry in NOUNS.items() for name in entry.names}
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> Any:
+        """Part of typer's Group."""
+        if cmd_name not in self.commands and cmd_name in NOUNS:
+            self.commands[cmd_name] = load_noun(cmd_name)
+        return self.commands.get(cmd_name)
+
+    def parse_args(self, ctx: "Context", args: list[str]) -> list[str]:
+        """Part of typer's Group."""
+        ctx.obj = words = Words(args)
+        words.know(options_of(self))
+        return super().parse_args(ctx, args)
+
+    def hint(self, word: str) -> str:
+        """A script of Apache's, or what is nearest."""
+        from pk.cli.command_line.apache_scripts import here
+
+        found = here(word)
+        return f"; here that is `pk {found}`" if found else meant(word, self.names)
+
+
+def load_noun(name: str) -> Command | Group:
+    """The typer command of a noun, imported now."""
+    from importlib import import_module
+
+    from pk.cli.command_line.declare import Noun
+
+    module, _, variable = NOUNS[name].declared.partition(":")
+    noun = getattr(import_module(module), variable)
+    assert isinstance(noun, Noun)
+    return cast(Any, noun.for_typer())

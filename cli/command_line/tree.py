@@ -1,0 +1,226 @@
+"""The command tree as help, completion, the manual and the shell's prompt read it: plain data without typer.
+
+`pk.cli.command_line.describe` makes this data out of typer's parameters. For completion, which must answer while somebody
+holds the Tab key, `scripts/generate_completions.py` writes the whole tree to `tree.json` beside this file; a test keeps
+that file fresh. So this module imports nothing that takes time.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+CONNECTION: Final = "Connection"
+OUTPUT: Final = "Output"
+"""Headings of help, by which the sets of options are known that many commands share."""
+
+
+class Option:
+    """An option. `value` is the word that help shows for its value; a flag has none.
+
+    `kind` says how the value is read: text, int, count, number, seconds, pause, pair, list (comma separated) or choice.
+    `complete` names what completes it. An option with `assumed` may stand without its value; if it `takes_next`, it
+    takes the next word unless that is an option. `panel` is the heading that help shows it under.
+    """
+
+    __slots__ = (
+        "assumed",
+        "choices",
+        "complete",
+        "dest",
+        "help",
+        "hidden",
+        "kind",
+        "names",
+        "panel",
+        "repeat",
+        "takes_next",
+        "value",
+    )
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.names: tuple[str, ...] = tuple(data["names"])
+        self.dest: str = data["dest"]
+        self.help: str = data["help"]
+        self.value: str | None = data.get("value")
+        self.kind: str = data.get("kind", "text")
+        self.choices: tuple[str, ...] = tuple(data.get("choices", ()))
+        self.complete: str | None = data.get("complete")
+        self.assumed: str | None = data.get("assumed")
+        self.takes_next: bool = data.get("takes_next", False)
+        self.repeat: bool = data.get("repeat", False)
+        self.hidden: bool = data.get("hidden", False)
+        self.panel: str = data.get("panel", "")
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it takes no value."""
+        return self.value is None
+
+    @property
+    def long_name(self) -> str:
+        """The name to show where one is enough."""
+        return next((name for name in self.names if name.startswith("--")), self.names[0])
+
+    @property
+    def wait_for_value(self) -> bool:
+        """Whether the next word is this option's value."""
+        return self.value is not None and self.assumed is None
+
+
+HELP = Option({"names": ["-h", "--help"], "dest": "help", "help": "Show this and stop."})
+
+
+class Argument:
+    """A word without a dash. `many` takes all that are left; `optional` lets it be absent."""
+
+    __slots__ = ("complete", "dest", "help", "many", "name", "optional")
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.name: str = data["name"]
+        self.dest: str = data["dest"]
+        self.help: str = data["help"]
+        self.many: bool = data.get("many", False)
+        self.optional: bool = data.get("optional", False)
+        self.complete: str | None = data.get("complete")
+
+
+class Command:
+    """A leaf: what it takes. `shows` and `rows` are the shapes of its JSON (see `pk.cli.output.schema`)."""
+
+    __slots__ = (
+        "arguments",
+        "blocking",
+        "examples",
+        "help",
+        "hidden",
+        "names",
+        "notes",
+        "options",
+        "rows",
+        "shows",
+    )
+
+    def __init__(self, data: Mapping[str, Any], options: "list[Mapping[str, Any]]") -> None:
+        self.names: tuple[str, ...] = tuple(data["names"])
+        self.help: str = data["help"]
+        self.options = tuple(Option(options[int(number)]) for number in data["options"])
+        self.arguments = tuple(Argument(each) for each in data.get("arguments", ()))
+        self.examples: tuple[str, ...] = tuple(data.get("examples", ()))
+        self.notes: str = data.get("notes", "")
+        self.blocking: bool = data.get("blocking", False)
+        self.hidden: bool = False
+        self.shows: str | dict[str, str] = data.get("shows", "")
+        self.rows: str | dict[str, str] = data.get("rows", "")
+
+    @property
+    def name(self) -> str:
+        """The name that help shows first."""
+        return self.names[0]
+
+    def takes(self, dest: str) -> bool:
+        """Whether it has an option that is called `dest` in Python."""
+        return any(option.dest == dest for option in self.options)
+
+    def under(self, panel: str) -> list[Option]:
+        """Its options under one heading of help."""
+        return [option for option in self.options if option.panel == panel]
+
+    @property
+    def lists(self) -> bool:
+        """Whether it shows a list whose rows can be filtered and sorted."""
+        return len(self.under(OUTPUT)) > 1
+
+    @property
+    def connects(self) -> bool:
+        """Whether it talks to a cluster."""
+        return any(option.dest == "bootstrap_server" for option in self.under(CONNECTION))
+
+
+class Group:
+    """A noun: the commands under it. Those of `also` may be written under it too (`pk broker list`), and are not shown."""
+
+    __slots__ = ("_also", "_children", "_data", "_options", "_root", "help", "hidden", "names")
+
+    def __init__(
+        self,
+        data: Mapping[str, Any],
+        options: "list[Mapping[str, Any]]",
+        root: "Group | None" = None,
+    ) -> None:
+        self.names: tuple[str, ...] = tuple(data["names"])
+        self.help: str = data["help"]
+        self.hidden: bool = False
+        self._also: str | None = data.get("also")
+        self._data = data
+        self._options = options
+        self._root = root
+        self._children: dict[str, Command | Group] = {}
+
+    @property
+    def name(self) -> str:
+        """The name that help shows first."""
+        return self.names[0]
+
+    @property
+    def options(self) -> tuple[Option, ...]:
+        """The options that may stand before a command's words."""
+        return tuple(Option(self._options[int(number)]) for number in self._data.get("options", ()))
+
+    @property
+    def children(self) -> "tuple[Command | Group, ...]":
+        """What stands under it, in the order of help."""
+        return tuple(self._child(each) for each in self._data["children"])
+
+    @property
+    def also(self) -> "Group | None":
+        """The noun whose commands may be written under this one too."""
+        found = self._root.child(self._also) if self._root and self._also else None
+        return found if isinstance(found, Group) else None
+
+    def child(self, word: str) -> "Command | Group | None":
+        """The command or noun of that name."""
+        for each in self._data["children"]:
+            if word in each["names"]:
+                return self._child(each)
+        other = self.also
+        return other._own(word) if other else None
+
+    def _own(self, word: str) -> "Command | Group | None":
+        found = (each for each in self._data["children"] if word in each["names"])
+        return next((self._child(each) for each in found), None)
+
+    def _child(self, data: Mapping[str, Any]) -> "Command | Group":
+        """The child that the data is about: made when it is first asked for, since completion needs but one noun."""
+        name = data["names"][0]
+        if name not in self._children:
+            made = (
+                Group(data, self._options, self._root or self)
+                if "children" in data
+                else Command(data, self._options)
+            )
+            self._children[name] = made
+        return self._children[name]
+
+
+_loaded: Group | None = None
+
+
+def tree() -> Group:
+    """The whole tree, from the generated file."""
+    global _loaded
+    if _loaded is None:
+        import json
+        import os
+
+        with open(os.path.join(os.path.dirname(__file__), "tree.json"), encoding="utf-8") as file:
+            data = json.load(file)
+        _loaded = Group(data["root"], data["options"])
+    return _loaded
+
+
+def commands(root: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Command]]:
+    """Every command of the tree with its path."""
+    for child in root.children:
+        if isinstance(child, Group):
+            yield from commands(child, (*path, child.name))
+        else:
+            yield (*path, child.name), child

@@ -1,0 +1,195 @@
+"""`pk broker`: its commands and their options."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pk.cli.command_line.declare import Argument, Noun, Option
+from pk.cli.command_line.option_sets import Debug, Format, Yes
+from pk.cli.command_line.values import Pair, config_pair
+
+if TYPE_CHECKING:
+    from pk.cli.runtime.context import Context
+
+BROKER = Noun("broker")
+
+NodeOrNone = Annotated[
+    int | None,
+    Argument(
+        "NODE",
+        help="A node of a running cluster of `pk up --brokers N`; 0 is its controller.",
+        complete="node",
+    ),
+]
+
+PropertiesFile = Annotated[
+    str | None,
+    Option("--config-file", value="FILE", help="Kafka's server.properties.", complete="file"),
+]
+
+BrokerProperties = Annotated[
+    tuple[Pair, ...],
+    Option(
+        "-X",
+        value="KEY=VALUE",
+        parser=config_pair,
+        help="A config key of the broker, by Kafka's name; may be given again.",
+        complete="broker-config",
+    ),
+]
+
+DataDirectory = Annotated[
+    str | None, Option("--data", value="DIR", help="Where the data lies.", complete="directory")
+]
+
+TimeoutSeconds = Annotated[
+    float, Option("--timeout-s", value="S", help="How long to wait until it is done (default: 60).")
+]
+
+NodeNumber = Annotated[
+    int,
+    Argument("NODE", help="A node of a cluster of pk up; 0 is its controller.", complete="node"),
+]
+
+ClusterDirectory = Annotated[
+    str | None,
+    Option(
+        "--data",
+        value="DIR",
+        help="The cluster's directory (default: the only cluster that runs here).",
+        complete="directory",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartBroker:
+    """What `pk broker start` takes."""
+
+    node: NodeOrNone = None
+    config_file: PropertiesFile = None
+    properties: BrokerProperties = ()
+    data: DataDirectory = None
+    timeout_s: TimeoutSeconds = 60.0
+    port: Annotated[
+        int | None, Option("--port", value="PORT", help="The port to listen on; 0 is any free one.")
+    ] = None
+    detach: Annotated[
+        bool, Option("--detach", help="Go on in the background; writes DIR/pk.pid and DIR/pk.log.")
+    ] = False
+
+
+@BROKER.command(
+    "start",
+    takes=(Debug,),
+    examples=(
+        "pk broker start --config-file server.properties",
+        "pk broker start --data /var/lib/pk -X node.id=1 --detach",
+        "pk broker start 2",
+    ),
+    blocking=True,
+)
+def start(context: "Context", options: StartBroker) -> int | None:
+    """Start a broker; in the foreground unless --detach is given."""
+    from pk.cli.nouns.broker.broker import start
+
+    return start(context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StopBroker:
+    """What `pk broker stop` takes."""
+
+    node: NodeOrNone = None
+    config_file: PropertiesFile = None
+    properties: BrokerProperties = ()
+    data: DataDirectory = None
+    timeout_s: Annotated[
+        float, Option("--timeout-s", value="S", help="How long to wait for its end (default: 30).")
+    ] = 30.0
+
+
+@BROKER.command(
+    "stop",
+    takes=(Yes, Debug),
+    examples=("pk broker stop --data /var/lib/pk", "pk broker stop 2"),
+    blocking=True,
+)
+def stop(context: "Context", options: StopBroker) -> int | None:
+    """Drain and stop a detached broker, or one of a cluster."""
+    from pk.cli.nouns.broker.broker import stop
+
+    return stop(context)
+
+
+@BROKER.command(
+    "status",
+    takes=(Format, Debug),
+    examples=("pk broker status --data /var/lib/pk", "pk broker status"),
+    shows=(
+        "directory running:bool~ pid:int? log:str?~ node:int~ role~ state~ address:str?~ "
+        "starts:int~"
+    ),
+    blocking=True,
+)
+def status(
+    context: "Context",
+    config_file: PropertiesFile = None,
+    properties: BrokerProperties = (),
+    data: DataDirectory = None,
+) -> int | None:
+    """Whether a detached broker runs; without options, how the nodes of the running cluster are."""
+    from pk.cli.nouns.broker.broker import status
+
+    return status(context)
+
+
+@BROKER.command("kill", takes=(Yes, Debug), examples=("pk broker kill 2",), blocking=True)
+def kill(
+    context: "Context",
+    node: NodeNumber,
+    data: ClusterDirectory = None,
+    timeout_s: TimeoutSeconds = 60.0,
+) -> int | None:
+    """End a node of a cluster at once, as kill -9 does."""
+    from pk.cli.nouns.broker.broker import kill
+
+    return kill(context)
+
+
+@BROKER.command("restart", takes=(Yes, Debug), examples=("pk broker restart 2",), blocking=True)
+def restart(
+    context: "Context",
+    node: NodeNumber,
+    data: ClusterDirectory = None,
+    timeout_s: TimeoutSeconds = 60.0,
+) -> int | None:
+    """Stop a node of a cluster if it runs, and start it."""
+    from pk.cli.nouns.broker.broker import restart
+
+    return restart(context)
+
+
+@BROKER.command("pause", takes=(Yes, Debug), examples=("pk broker pause 2",), blocking=True)
+def pause(
+    context: "Context",
+    node: NodeNumber,
+    data: ClusterDirectory = None,
+    timeout_s: TimeoutSeconds = 60.0,
+) -> int | None:
+    """Stop a node of a cluster from running on (SIGSTOP): alive, and silent."""
+    from pk.cli.nouns.broker.broker import pause
+
+    return pause(context)
+
+
+@BROKER.command("resume", takes=(Yes, Debug), examples=("pk broker resume 2",), blocking=True)
+def resume(
+    context: "Context",
+    node: NodeNumber,
+    data: ClusterDirectory = None,
+    timeout_s: TimeoutSeconds = 60.0,
+) -> int | None:
+    """Let a node that is paused go on."""
+    from pk.cli.nouns.broker.broker import resume
+
+    return resume(context)

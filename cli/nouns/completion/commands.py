@@ -1,0 +1,31 @@
+"""`pk completion`: its commands and their options."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from pk.cli.command_line.declare import Argument, Noun
+
+if TYPE_CHECKING:
+    from pk.cli.runtime.context import Context
+
+COMPLETION = Noun("completion")
+
+
+@COMPLETION.command(
+    examples=("source <(pk completion bash)",),
+    notes=(
+        "A Tab never asks a cluster: names of topics, groups, brokers and configs come from "
+        "files in the cache directory, which a process in the background refreshes after a "
+        "command at a terminal and when a Tab finds them older than half a minute. "
+        "PK_COMPLETION_REFRESH=never starts none; then they are as the last listings left "
+        "them."
+    ),
+    blocking=True,
+)
+def completion(
+    context: "Context",
+    shell: Annotated[str, Argument("SHELL", help="bash, zsh or fish.", complete="shell")],
+) -> int | None:
+    """Print the completion script for a shell."""
+    from pk.cli.nouns.completion.completion import completion
+
+    return completion(context)

@@ -1,0 +1,426 @@
+"""`pk topics`: its commands and their options."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.command_line.option_sets import (
+    TOPICS_BY_OPTION,
+    Ailing,
+    Change,
+    CommitsOf,
+    Connection,
+    Listing,
+    PartitionNumbers,
+    Watch,
+)
+from pk.cli.command_line.values import Pair, config_pair, count
+
+if TYPE_CHECKING:
+    from pk.cli.runtime.context import Context
+
+TOPICS = Noun("topics")
+
+TopicConfigs = Annotated[
+    tuple[Pair, ...],
+    Option(
+        "-c",
+        "--config",
+        value="KEY=VALUE",
+        parser=config_pair,
+        help="A config of the topic, such as retention.ms=7d; may be given again.",
+        complete="topic-config",
+    ),
+]
+
+
+@TOPICS.command(
+    "list",
+    "ls",
+    takes=(Listing, Watch, Connection),
+    examples=("pk topics list", "pk topics list 'orders.*' --sort -partitions -f json"),
+    shows="topic partitions:int replication_factor:int internal:bool topic_id?",
+)
+def list_topics(
+    context: "Context",
+    pattern: Annotated[
+        str | None,
+        Argument(
+            "PATTERN",
+            help="Only topics whose whole name matches this regular expression.",
+            complete="topic",
+            named=Option(
+                "-t",
+                "--topic",
+                value="PATTERN",
+                help="The same, as Apache's tool has it.",
+                complete="topic",
+            ),
+        ),
+    ] = None,
+    internal: Annotated[
+        bool, Option("-i", "--internal", help="Internal topics (__consumer_offsets, …) too.")
+    ] = False,
+    exclude_internal: Annotated[
+        bool,
+        Option(
+            "--exclude-internal", help="No internal topics; they are left out anyway.", hidden=True
+        ),
+    ] = False,
+) -> Running:
+    """The topics of the cluster."""
+    from pk.cli.nouns.topics.topics import list_topics
+
+    return list_topics(context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTopics(Ailing):
+    """What `pk topics describe` takes."""
+
+    topic: Annotated[
+        tuple[str, ...],
+        Argument(
+            "TOPIC", help="The topics (default: all).", complete="topic", named=TOPICS_BY_OPTION
+        ),
+    ] = ()
+    internal: Annotated[
+        bool, Option("-i", "--internal", help="Internal topics too, where no topic is named.")
+    ] = False
+    all_configs: Annotated[
+        bool, Option("-a", "--all-configs", help="Every config, not only those that were set.")
+    ] = False
+
+
+@TOPICS.command(
+    "describe",
+    takes=(Listing, Watch, Connection),
+    examples=("pk topics describe orders", "pk topics describe --under-replicated"),
+    shows={
+        "": (
+            "topic topic_id? internal:bool partition_count:int replication_factor:int "
+            "partitions:[{partition:int leader:int? replicas:[int] isr:[int] "
+            "under_replicated:bool leader_epoch:int elr:[int]? last_known_elr:[int]? "
+            "offline_replicas:[int]}] configs:[{name value? source}]"
+        ),
+        "under_replicated": (
+            "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+            "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+        ),
+        "offline": (
+            "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+            "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+        ),
+        "under_min_isr": (
+            "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+            "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+        ),
+        "at_min_isr": (
+            "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+            "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+        ),
+    },
+    rows=(
+        "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
+        "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
+    ),
+)
+def describe(context: "Context", options: DescribeTopics) -> Running:
+    """Partitions, replicas, in-sync replicas and configs of topics."""
+    from pk.cli.nouns.topics.topics import describe_topics_command
+
+    return describe_topics_command(context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTopics:
+    """What `pk topics create` takes."""
+
+    topic: Annotated[
+        tuple[str, ...], Argument("TOPIC", help="Their names.", named=TOPICS_BY_OPTION)
+    ]
+    partitions: Annotated[
+        int | None,
+        Option(
+            "-p",
+            "--partitions",
+            value="N",
+            parser=count,
+            help="How many partitions (default: the broker's num.partitions).",
+        ),
+    ] = None
+    replication_factor: Annotated[
+        int | None,
+        Option(
+            "-r",
+            "--replication-factor",
+            value="N",
+            parser=count,
+            help="How many replicas (default: the broker's).",
+        ),
+    ] = None
+    config: TopicConfigs = ()
+    replica_assignment: Annotated[
+        str | None,
+        Option(
+            "--replica-assignment",
+            value="1:2,2:3",
+            help="The brokers of each partition, its preferred leader first, instead of numbers.",
+        ),
+    ] = None
+    if_not_exists: Annotated[
+        bool, Option("--if-not-exists", help="A topic that is there already is no failure.")
+    ] = False
+
+
+@TOPICS.command(
+    "create",
+    takes=(Change, Listing, Connection),
+    examples=(
+        "pk topics create orders -p 12 -r 3 -c cleanup.policy=compact",
+        "pk topics create a b c --dry-run",
+    ),
+    shows="topic partitions:int? replication_factor:int? result topic_id? error?",
+)
+def create(context: "Context", options: CreateTopics) -> Running:
+    """Create topics."""
+    from pk.cli.nouns.topics.changes import create
+
+    return create(context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlterTopics:
+    """What `pk topics alter` takes."""
+
+    topic: Annotated[
+        tuple[str, ...],
+        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
+    ]
+    config: TopicConfigs = ()
+    delete_config: Annotated[
+        tuple[str, ...],
+        Option(
+            "--delete-config",
+            value="KEY",
+            separated=True,
+            help="Go back to the default of a config.",
+            complete="topic-config",
+        ),
+    ] = ()
+    partitions: Annotated[
+        int | None,
+        Option(
+            "-p", "--partitions", value="TOTAL", parser=count, help="Grow to so many partitions."
+        ),
+    ] = None
+
+
+@TOPICS.command(
+    "alter",
+    takes=(Change, Listing, Connection),
+    examples=("pk topics alter orders -c retention.ms=86400000 --delete-config cleanup.policy",),
+    shows="topic name from? to? result error?",
+)
+def alter(context: "Context", options: AlterTopics) -> Running:
+    """Change configs of topics, or grow them to a number of partitions."""
+    from pk.cli.nouns.topics.changes import alter
+
+    return alter(context)
+
+
+@TOPICS.command(
+    "delete",
+    "rm",
+    takes=(Change, Listing, Connection),
+    examples=("pk topics delete orders", "pk topics delete --regex 'test-.*' --dry-run"),
+    shows="topic result error?",
+)
+def delete(
+    context: "Context",
+    topic: Annotated[
+        tuple[str, ...],
+        Argument(
+            "TOPIC", help="Their names, to the letter.", complete="topic", named=TOPICS_BY_OPTION
+        ),
+    ],
+    regex: Annotated[
+        bool,
+        Option(
+            "--regex",
+            help="The names are regular expressions over whole names; the list is shown first.",
+        ),
+    ] = False,
+    if_exists: Annotated[
+        bool, Option("--if-exists", help="A topic that is not there is no failure.")
+    ] = False,
+) -> Running:
+    """Delete topics and all their records."""
+    from pk.cli.nouns.topics.changes import delete
+
+    return delete(context)
+
+
+@TOPICS.command(
+    "add-partitions",
+    takes=(Change, Listing, Connection),
+    examples=("pk topics add-partitions orders -n 4",),
+    shows="topic from:int to:int result error?",
+)
+def add_partitions(
+    context: "Context",
+    topic: Annotated[
+        tuple[str, ...],
+        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
+    ],
+    num: Annotated[
+        int | None, Option("-n", "--num", value="N", parser=count, help="How many more.")
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        Option(
+            "-p",
+            "--partitions",
+            "--total",
+            value="TOTAL",
+            parser=count,
+            help="How many there shall be in all.",
+        ),
+    ] = None,
+) -> Running:
+    """Add partitions to topics."""
+    from pk.cli.nouns.topics.changes import add_partitions
+
+    return add_partitions(context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrimTopics:
+    """What `pk topics trim` takes."""
+
+    topic: Annotated[
+        tuple[str, ...],
+        Argument(
+            "TOPIC",
+            help="The topics, or partitions of them such as orders:0,1.",
+            complete="topic",
+            named=TOPICS_BY_OPTION,
+        ),
+    ] = ()
+    offset: Annotated[
+        str | None,
+        Option(
+            "-o",
+            "--offset",
+            value="POSITION",
+            help=(
+                "Where what is kept begins: an offset, -N, @TIME, committed, 0=5,1=9; end keeps "
+                "nothing."
+            ),
+            complete="place",
+        ),
+    ] = None
+    group: CommitsOf = None
+    partitions: PartitionNumbers = ()
+    offset_json_file: Annotated[
+        str | None,
+        Option(
+            "--offset-json-file",
+            value="FILE",
+            help="What Apache's file for kafka-delete-records says, instead.",
+            complete="file",
+        ),
+    ] = None
+
+
+@TOPICS.command(
+    "trim",
+    "trim-prefix",
+    "delete-records",
+    takes=(Change, Listing, Connection),
+    examples=(
+        "pk topics trim orders -o @-7d --dry-run",
+        "pk topics trim orders -p 0 -o 1000",
+        "pk topics trim orders -o end",
+        "pk topics trim orders -g billing -o committed --dry-run",
+    ),
+    notes=(
+        "Positions: `pk help positions`. What is trimmed is gone; groups that have not read "
+        "it begin after it. A partition in which the group of -g has committed nothing keeps "
+        "all it has."
+    ),
+    shows="topic partition:int start:int? target:int? end:int? records:int? note? result error?",
+)
+def trim(context: "Context", options: TrimTopics) -> Running:
+    """Delete the records at the beginning of partitions, up to a position; shown before it is done."""
+    from pk.cli.nouns.topics.trim import trim
+
+    return trim(context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicOffsets:
+    """What `pk topics offsets` takes."""
+
+    topic: Annotated[
+        tuple[str, ...],
+        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
+    ]
+    offset: Annotated[
+        str | None,
+        Option(
+            "-o",
+            "--offset",
+            value="POSITION",
+            help="Also this position: start, end, N, -N, +N, committed, @TIME, or a range.",
+            complete="position",
+        ),
+    ] = None
+    time: Annotated[
+        str | None,
+        Option(
+            "--time",
+            value="TIME",
+            help=(
+                "Apache's word: earliest, latest, max-timestamp, … (-1 to -6), or milliseconds since "
+                "1970."
+            ),
+        ),
+    ] = None
+    group: CommitsOf = None
+    partitions: PartitionNumbers = ()
+    isolation_level: Annotated[
+        Literal["read_uncommitted", "read_committed"],
+        Option(
+            "--isolation-level",
+            value="LEVEL",
+            help="Whether the end is the high watermark or the last stable offset.",
+        ),
+    ] = "read_uncommitted"
+
+
+@TOPICS.command(
+    "offsets",
+    takes=(Listing, Watch, Connection),
+    examples=(
+        "pk topics offsets orders",
+        "pk topics offsets orders -o @-1h..end",
+        "pk topics offsets orders -g billing -o committed",
+    ),
+    shows={
+        "": "topic partition:int start:int end:int records:int leader_epoch:int?",
+        "offset": (
+            "topic partition:int start:int end:int records:int begin:int? until:int? "
+            "leader_epoch:int?"
+        ),
+        "time": (
+            "topic partition:int start:int end:int records:int begin:int? until:int? "
+            "leader_epoch:int?"
+        ),
+    },
+)
+def offsets(context: "Context", options: TopicOffsets) -> Running:
+    """Start, end and any other position of each partition, as offsets."""
+    from pk.cli.nouns.topics.offsets import offsets
+
+    return offsets(context)

@@ -1,0 +1,99 @@
+"""`pk up`: its commands and their options."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from pk.cli.command_line.declare import Noun, Option, Running
+from pk.cli.command_line.option_sets import Debug
+from pk.cli.command_line.values import Pair, config_pair
+
+if TYPE_CHECKING:
+    from pk.cli.runtime.context import Context
+
+UP = Noun("up")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Up:
+    """What `pk up` takes."""
+
+    brokers: Annotated[
+        int | None,
+        Option(
+            "--brokers",
+            value="N",
+            help=(
+                "How many brokers, a process and a directory each (default: 1, or as many as --data "
+                "has)."
+            ),
+        ),
+    ] = None
+    data: Annotated[
+        str | None,
+        Option(
+            "--data",
+            value="DIR",
+            help="Where the data lies (default: a temporary directory, removed at the end).",
+            complete="directory",
+        ),
+    ] = None
+    port: Annotated[
+        int,
+        Option(
+            "--port",
+            value="PORT",
+            help=(
+                "The port to listen on, of several brokers the first one's; 0 is any free one "
+                "(default: 9092)."
+            ),
+        ),
+    ] = 9092
+    memory: Annotated[
+        bool, Option("--memory", help="Keep everything in memory, nothing on disk.")
+    ] = False
+    store: Annotated[
+        str | None,
+        Option(
+            "--store",
+            value="STORE",
+            help=(
+                "Where the metadata lies: embedded, or zookeeper://HOST:PORT,.../PATH (default: "
+                "embedded)."
+            ),
+        ),
+    ] = None
+    config_file: Annotated[
+        str | None,
+        Option("--config-file", value="FILE", help="Kafka's server.properties.", complete="file"),
+    ] = None
+    properties: Annotated[
+        tuple[Pair, ...],
+        Option(
+            "-X",
+            value="KEY=VALUE",
+            parser=config_pair,
+            help="A config key of the broker, by Kafka's name; may be given again.",
+            complete="broker-config",
+        ),
+    ] = ()
+
+
+@UP.command(
+    takes=(Debug,),
+    examples=(
+        "pk up",
+        "pk up --port 0 --memory",
+        "pk up --data ./data -X num.partitions=3",
+        "pk up --brokers 3",
+    ),
+    notes=(
+        "When the broker is ready it prints one line, whose last word is its host:port (of "
+        "several brokers: all, with commas). With --brokers, `pk broker stop 2`, `kill 2`, "
+        "`restart 2`, `pause 2` and `pk broker status` work on what runs."
+    ),
+)
+def up(context: "Context", options: Up) -> Running:
+    """Start one broker or several on this machine, in the foreground; Ctrl-C drains them."""
+    from pk.cli.up.up import up
+
+    return up(context)

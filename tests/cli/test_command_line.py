@@ -1,0 +1,469 @@
+"""The command line: words become values, mistakes become sentences, and the rules that the whole tree keeps."""
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import pytest
+from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer.core import TyperCommand as BaseCommand
+
+from pk.cli.command_line.apache_scripts import TOOLS
+from pk.cli.command_line.declare import Argument, Noun, Option
+from pk.cli.command_line.describe import described
+from pk.cli.command_line.errors import UsageError
+from pk.cli.command_line.kit import Command as TyperCommand
+from pk.cli.command_line.kit import load_noun
+from pk.cli.command_line.nouns import NOUNS, Entry
+from pk.cli.command_line.parse import parse, root
+from pk.cli.command_line.tree import Command, commands, tree
+from pk.cli.command_line.values import Pair, count
+from pk.cli.runtime.context import Context, Streams
+from pk.cli.shell.words import split_line
+
+CLI = Path(__file__).resolve().parents[2] / "cli"
+
+
+@dataclass(frozen=True, kw_only=True)
+class One:
+    topic: Annotated[tuple[str, ...], Argument("TOPIC", help="")] = ()
+    bootstrap_server: Annotated[
+        str | None, Option("-b", "--bootstrap-server", value="X", help="")
+    ] = None
+    offset: Annotated[str | None, Option("-o", "--offset", value="POS", help="")] = None
+    num: Annotated[int | None, Option("-n", "--num", value="N", parser=count, help="")] = None
+    yes: Annotated[bool, Option("-y", "--yes", help="")] = False
+    dry_run: Annotated[bool, Option("-d", "--dry-run", help="")] = False
+    rate: Annotated[float | None, Option("--rate", value="R", help="")] = None
+    config: Annotated[tuple[Pair, ...], Option("-c", "--config", value="K=V", help="")] = ()
+    columns: Annotated[
+        tuple[str, ...], Option("--columns", value="A,B", separated=True, help="")
+    ] = ()
+    codec: Annotated[
+        Literal["gzip", "none"] | None,
+        Option("-z", "--codec", value="C", assumed="gzip", help=""),
+    ] = None
+    pack: Annotated[
+        Literal["gzip"] | None,
+        Option("--pack", value="C", assumed="gzip", takes_next=True, help=""),
+    ] = None
+    decoder: Annotated[
+        Literal["auto", "offsets"],
+        Option("--decoder", value="D", shorthands={"--offsets-decoder": "offsets"}, help=""),
+    ] = "auto"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _noun() -> Iterator[None]:
+    """A noun `t` with two commands, beside those of `pk`."""
+    NOUNS["t"] = Entry(("t",), "", "")
+    noun = Noun("t")
+
+    @noun.command("one", "uno", examples=())
+    def one(context: Any, options: One) -> None: ...
+
+    @noun.command("two", examples=())
+    def two(
+        context: Any,
+        name: Annotated[str, Argument("NAME", help="")],
+        rest: Annotated[tuple[str, ...], Argument("REST", help="")] = (),
+    ) -> None: ...
+
+    root().commands["t"] = noun.for_typer()
+    yield
+    del NOUNS["t"], root().commands["t"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("one a b", {"topic": ("a", "b")}),
+        ("uno", {"topic": ()}),
+        ("one -o -10", {"offset": "-10"}),
+        ("one -o -10..end", {"offset": "-10..end"}),
+        ("one --offset=-10 a", {"offset": "-10", "topic": ("a",)}),
+        ("one -n5 a", {"num": 5}),
+        ("one -yd", {"yes": True, "dry_run": True}),
+        ("one -yn5", {"yes": True, "num": 5}),
+        ("one a -- -y", {"topic": ("a", "-y"), "yes": False}),
+        ("-b h one", {"bootstrap_server": "h"}),
+        ("one -b h", {"bootstrap_server": "h"}),
+        ("one -c a=1 -c b=x=y", {"config": (("a", "1"), ("b", "x=y"))}),
+        ("one --columns a,b --columns -lag", {"columns": ("a", "b", "-lag")}),
+        ("one --codec a", {"codec": "gzip", "topic": ("a",)}),
+        ("one --codec=none", {"codec": "none"}),
+        ("one -z none a", {"codec": "none", "topic": ("a",)}),
+        ("one -znone a", {"codec": "none", "topic": ("a",)}),
+        ("one a -z", {"codec": "gzip", "topic": ("a",)}),
+        ("one -zy none", {"codec": "gzip", "yes": True, "topic": ("none",)}),
+        ("one --codec none -y", {"codec": "none", "yes": True}),
+        ("one --pack -y a", {"pack": "gzip", "yes": True, "topic": ("a",)}),
+        ("one a --pack", {"pack": "gzip", "topic": ("a",)}),
+        ("one -", {"topic": ("-",)}),
+        ("two n a b", {"name": "n", "rest": ("a", "b")}),
+        ("one --offsets-decoder", {"decoder": "offsets"}),
+        ("one", {"decoder": "auto", "num": None, "config": (), "yes": False}),
+    ],
+)
+def test_words_become_values(words: str, expected: dict[str, object]) -> None:
+    args = parse(["t", *words.split()]).args
+    assert {name: getattr(args, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("oen", "did you mean one"),
+        ("one --ofset x", "did you mean --offset"),
+        ("one -o", "-o wants a value"),
+        ("one -o -n 5", "-o wants a value"),
+        ("one -n x", "whole number"),
+        ("one -n 0", "above 0"),
+        ("one --rate inf", "--rate wants a number, not 'inf'"),
+        ("one --rate nan", "--rate wants a number, not 'nan'"),
+        ("one --rate fast", "--rate wants a number, not 'fast'"),
+        ("one -c a", "KEY=VALUE"),
+        ("one --yes=1", "takes no value"),
+        ("one --codec=gzpi", "did you mean gzip"),
+        ("one a --pack gzpi", "did you mean gzip"),
+        ("one a --pack lzma", "--pack is one of gzip; not 'lzma'"),
+        ("-b h two n", "takes no --bootstrap-server"),
+        ("two", "wants NAME"),
+    ],
+)
+def test_what_is_no_command_line_is_said(words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        parse(["t", *words.split()])
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        ("topics --list", ("topics", "list")),
+        ("topics --bootstrap-server h --create --topic x --partitions 3", ("topics", "create")),
+        ("groups --describe --group g --bootstrap-server h", ("groups", "describe")),
+        (
+            "groups --reset-offsets --group g --all-topics --to-earliest",
+            ("groups", "reset-offsets"),
+        ),
+        ("configs --alter --entity-type topics --entity-name t", ("configs", "alter")),
+    ],
+)
+def test_a_command_may_be_written_as_apache_s_option(words: str, path: tuple[str, ...]) -> None:
+    assert parse(words.split()).path == path
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "topics --topic x --list",
+            "--topic stands after a command, as in `pk topics list --topic`",
+        ),
+        ("topics --lsit", "pk topics has no option --lsit"),
+        ("topics --list=1", "pk topics has no option --list"),
+        ("--topics", "pk has no option --topics"),
+        ("kafka-topics.sh --list", "pk has no command 'kafka-topics.sh'; here that is `pk topics`"),
+        ("get-offsets", "'get-offsets'; here that is `pk topics offsets`"),
+        ("topics get-offsets", "pk topics has no command 'get-offsets'; did you mean offsets?"),
+    ],
+)
+def test_what_is_no_option_of_a_noun_is_said(words: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)):
+        parse(words.split())
+
+
+@pytest.mark.parametrize("words", sorted(set(TOOLS.values())))
+def test_what_a_script_of_apache_s_is_here_is_there(words: str) -> None:
+    assert parse([*words.split(), "--help"]).path == tuple(words.split())
+
+
+@pytest.mark.parametrize("words", ["", "one --help", "--help", "one -h a"])
+def test_help_is_asked_for(words: str) -> None:
+    assert parse(["t", *words.split()]).wants_help
+
+
+ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(tree())]
+
+
+def imported_by(file: Path) -> Iterator[tuple[str, str, str]]:
+    """For each command of a file of commands: its function, and the module and name of the work that it hands over to."""
+    for function in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(function, ast.FunctionDef):
+            for node in function.body:
+                if isinstance(node, ast.ImportFrom):
+                    assert node.module is not None
+                    yield function.name, node.module, node.names[0].name
+
+
+DECLARED = sorted(CLI.glob("nouns/*/commands.py"))
+
+
+@pytest.mark.parametrize("file", [pytest.param(file, id=file.parent.name) for file in DECLARED])
+def test_every_command_has_its_function(file: Path) -> None:
+    found = list(imported_by(file))
+    assert found
+    for function, module, name in found:
+        assert callable(getattr(importlib.import_module(module), name)), function
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_every_command_says_what_it_does(path: tuple[str, ...], command: Command) -> None:
+    assert command.help.endswith(".")
+
+
+def test_a_noun_of_one_word_says_of_itself_what_its_command_does() -> None:
+    for path, command in commands(tree()):
+        if len(path) == 1:
+            assert NOUNS[path[0]].help == command.help, path
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_names_of_options_are_told_apart(path: tuple[str, ...], command: Command) -> None:
+    names = [name for option in command.options for name in option.names]
+    assert len(names) == len(set(names))
+    assert all(option.help for option in command.options)
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_examples_parse(path: tuple[str, ...], command: Command) -> None:
+    for example in command.examples:
+        for part in re.split(r" \| (?=pk )", example):
+            words = split_line(part).words
+            if words[0] == "pk":
+                assert not parse(words[1:]).wants_help, example
+
+
+LETTERS = {
+    "-b": {"--bootstrap-server"},
+    "-t": {"--topic"},
+    "-p": {"--partitions"},
+    "-g": {"--group"},
+    "-k": {"--key"},
+    "-H": {"--header"},
+    "-o": {"--offset", "--to"},
+    "-n": {"--num"},
+    "-f": {"--format"},
+    "-c": {
+        "--config",
+        "--command",
+    },  # `sh -c`, `psql -c`, `pk shell -c`: too well known to be another
+    "-r": {"--replication-factor"},
+    "-z": {"--compression"},
+    "-d": {"--dry-run"},
+    "-y": {"--yes"},
+    "-w": {"--watch"},
+}
+
+
+OWN_LETTERS = {
+    "-a": {"--all", "--all-configs"},
+    "-e": {"--exit"},
+    "-F": {"--file"},
+    "-i": {"--internal"},
+    "-m": {"--member", "--members"},
+    "-s": {"--state"},
+    "-v": {"--docs"},
+    "-X": {"--command-property", "-X"},
+    "-Z": {"--tombstone"},
+}
+"""The letters that only some commands have. They, too, mean one thing."""
+
+LONG = {
+    "--key": {"spark-export"},  # what keys become
+    "--header": set(),
+    "--offset": set(),
+    "--num": set(),
+    "--format": set(),
+    "--compression": set(),
+    "--partitions": set(),
+    "--replication-factor": set(),
+    "--topic": set(),
+    "--group": set(),
+    "--yes": set(),
+    "--dry-run": set(),
+    "--watch": set(),
+    "--bootstrap-server": set(),
+    "--config": set(),
+}
+"""Long names that have their letter wherever they are, but for the commands named."""
+
+
+def test_a_letter_means_the_same_everywhere() -> None:
+    letters = LETTERS | OWN_LETTERS
+    for path, command in commands(tree()):
+        for option in command.options:
+            for name in option.names:
+                if len(name) == 2:
+                    assert option.long_name in letters[name], (path, name)
+
+
+def test_what_has_a_letter_has_it_everywhere() -> None:
+    letter = {long: name for name, longs in LETTERS.items() for long in longs}
+    for path, command in commands(tree()):
+        for option in command.options:
+            for name in option.names:
+                if name in LONG and " ".join(path) not in LONG[name]:
+                    assert letter[name] in option.names, (path, name)
+
+
+NOT_BY_OPTION = {
+    "cp": "two kinds of topics: where from, where to",
+    "why config": "a topic, a broker or a group, by --type",
+}
+
+
+def test_what_names_a_topic_or_a_group_may_do_so_by_its_letter() -> None:
+    for path, command in commands(tree()):
+        names = {name for option in command.options for name in option.names}
+        for argument in command.arguments:
+            letter = {"topic": "-t", "group": "-g"}.get(argument.complete or "")
+            pattern = argument.name == "PATTERN"
+            if letter and not pattern and " ".join(path) not in NOT_BY_OPTION:
+                assert letter in names, (path, letter)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(f"topics {verb}" for verb in ("describe", "create", "alter", "delete", "offsets")),
+        *("topics add-partitions", "topics trim", "partitions list", "isr"),
+    ],
+)
+def test_a_topic_is_named_by_a_word_or_as_apache_s_tools_do(command: str) -> None:
+    def topics(*words: str) -> object:
+        return parse([*command.split(), *words]).args.topic
+
+    assert topics("a", "b") == topics("-t", "a", "--topic", "b") == topics("-t", "a", "b")
+    assert topics("--topic=a") == ("a",)
+    with pytest.raises(UsageError, match="wants a value"):
+        topics("-t")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("wait lag -g g <=5", {"group": "g", "condition": "<=5"}),
+        ("wait lag g <=5", {"group": "g", "condition": "<=5"}),
+        ("why lag --group g", {"group": "g"}),
+        ("wait group-empty -g a -g b", {"group": ("a", "b")}),
+        ("wait topic -t a b", {"topic": ("a", "b")}),
+        ("wait isr -t a", {"topic": ("a",)}),
+        ("spark-export -t a --to x -z zstd", {"topic": "a", "compression": "zstd"}),
+    ],
+)
+def test_a_name_may_be_an_option_s_value(words: str, expected: dict[str, object]) -> None:
+    args = parse(words.split()).args
+    assert {name: getattr(args, name) for name in expected} == expected
+
+
+def test_a_name_that_is_given_twice_is_refused() -> None:
+    with pytest.raises(UsageError, match="takes no further word, got 'h'"):
+        parse(["why", "lag", "-g", "g", "h"])
+
+
+def test_a_topic_is_wanted_however_it_is_named() -> None:
+    with pytest.raises(UsageError, match="pk topics delete wants TOPIC"):
+        parse(["topics", "delete"])
+    assert parse(["topics", "list", "-t", "a.*"]).args.pattern == "a.*"
+    with pytest.raises(UsageError, match="takes no further word, got 'b'"):
+        parse(["topics", "list", "-t", "a.*", "b"])
+
+
+def test_no_option_is_accepted_and_ignored() -> None:
+    """Every value a command takes is looked at somewhere outside its declaration."""
+    words: set[str] = set()
+    for file in CLI.rglob("*.py"):
+        if file in DECLARED or file.parent.name == "command_line":
+            continue
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute):
+                words.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words.add(node.value)
+            elif isinstance(node, ast.arg):
+                words.add(node.arg)
+    for path, command in commands(tree()):
+        dests = {o.dest for o in command.options} | {a.dest for a in command.arguments}
+        assert dests <= words, (path, dests - words)
+
+
+def test_every_value_looked_at_is_declared() -> None:
+    """`args.name` in a module of commands names something that one of its commands takes."""
+    declared: dict[str, set[str]] = {}
+    by_function: dict[tuple[str, str], Command] = {}
+    for noun in NOUNS:
+        for command in typer_commands(noun):
+            function = command.declared.function
+            by_function[function.__module__, function.__name__] = described(command)
+    for file in DECLARED:
+        for function, module, _ in imported_by(file):
+            command = by_function[f"pk.cli.nouns.{file.parent.name}.commands", function]
+            known = declared.setdefault(module, set())
+            known |= {o.dest for o in command.options} | {a.dest for a in command.arguments}
+    for module, known in declared.items():
+        file = CLI / (module.removeprefix("pk.cli.").replace(".", "/") + ".py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Attribute):
+                continue
+            of = node.value
+            if (isinstance(of, ast.Name) and of.id == "args") or (
+                isinstance(of, ast.Attribute) and of.attr == "args"
+            ):
+                assert node.attr in known | {"values", "given"}, f"{module}: args.{node.attr}"
+
+
+def typer_commands(noun: str) -> list[TyperCommand]:
+    """The commands of a noun as typer knows them."""
+    node = load_noun(noun) if NOUNS[noun].declared else root().commands[noun]
+    return [node] if isinstance(node, TyperCommand) else list(node.commands.values())  # pyright: ignore
+
+
+def test_the_parser_is_typer_s() -> None:
+    assert isinstance(root(), TyperGroup)
+    for noun in NOUNS:
+        for command in typer_commands(noun):
+            assert isinstance(command, BaseCommand)
+            assert all(isinstance(p, TyperOption | TyperArgument) for p in command.params)
+
+
+def test_the_context_carries_the_sets_of_options() -> None:
+    words = "-b h:1 topics list --where partitions=1 --columns topic,partitions -w 3 -X client.id=x"
+    parsed = parse(words.split())
+    context = Context(parsed.args, parsed.path, Streams())
+    assert context.connection.bootstrap_server == "h:1"
+    assert context.connection.client_properties == (Pair("client.id", "x"),)
+    assert (context.listing.where, context.listing.limit) == ("partitions=1", None)
+    assert context.listing.columns == ("topic", "partitions")
+    assert context.watch.watch_s == 3
+    assert not context.change.dry_run
+
+
+def test_the_work_gets_its_options_typed() -> None:
+    got: list[object] = []
+    noun = Noun("t")
+
+    @noun.command("one", examples=())
+    def one(context: Any, options: One, name: Annotated[str, Argument("NAME", help="")]) -> None:
+        got.extend((context, options, name))
+
+    before, root().commands["t"] = root().commands["t"], noun.for_typer()
+    try:
+        parsed = parse(["t", "one", "-n", "3", "-c", "a=b", "x", "-z", "y"])
+    finally:
+        root().commands["t"] = before
+    assert parsed.work is not None
+    parsed.work(cast(Any, "the context"))
+    options = One(topic=("x",), num=3, config=(Pair("a", "b"),), codec="gzip")
+    assert got == ["the context", options, "y"]
+
+
+def test_the_example_of_adding_an_option_is_a_line_of_a_command() -> None:
+    text = (CLI.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (file,) = re.findall(r"`cli/(nouns/\w+/commands\.py)` says so", text)
+    (line,) = re.findall(r"^    \w+: Annotated\[.*$", text, re.MULTILINE)
+    assert line in (CLI / file).read_text(encoding="utf-8").splitlines()
