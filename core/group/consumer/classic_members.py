@@ -126,7 +126,7 @@ class ClassicMembers:
             _check_generation(member, request.generation_id)
             _check_protocol(classic, request)
             if (
-                group.epoch > member.member_epoch
+                group.assignment_epoch > member.member_epoch
                 and member.state is not MemberState.UNREVOKED_PARTITIONS
             ):
                 self._expect_join(group, member, step)
@@ -154,6 +154,7 @@ class ClassicMembers:
         step.reply = HeartbeatResponse()
         if (
             member.member_epoch < group.assignment_epoch
+            or self._consumer.target_is_due(group, group.epoch, step.now_ms)
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or (
                 member.state is MemberState.UNRELEASED_PARTITIONS

@@ -403,6 +403,14 @@ class ConsumerGroups:
             group.refreshed(now_ms + NEVER_MS, epoch)
         return step
 
+    def target_is_due(self, group: ConsumerGroup, epoch: int, now_ms: int) -> bool:
+        """Whether the target assignment of `epoch` is to be made now: it is missing, nobody makes it,
+        and the last one is old enough."""
+        if group.assignment_epoch >= epoch or group.group_id in self._computing:
+            return False
+        interval_ms = self.settings_of(group.group_id).assignment_interval_ms
+        return not group.assigned_at_ms or now_ms >= group.assigned_at_ms + interval_ms
+
     def _target(
         self,
         group: ConsumerGroup,
@@ -412,13 +420,7 @@ class ConsumerGroups:
         resolved: Mapping[str, Resolved],
         step: Step,
     ) -> Target:
-        own = self.settings_of(group.group_id)
-        due_ms = group.assigned_at_ms + own.assignment_interval_ms
-        if (
-            group.assignment_epoch >= epoch
-            or (group.assigned_at_ms and step.now_ms < due_ms)
-            or group.group_id in self._computing
-        ):
+        if not self.target_is_due(group, epoch, step.now_ms):
             return Target(group.assignment_epoch, group.target_of(updated))
         spec = group_spec(group, self.topics, resolved, updated)
         default = self.settings.consumer.assignors[0]
