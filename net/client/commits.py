@@ -10,6 +10,7 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin_base import by_topic
 from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ConsumerConfig
+from pk.net.client.consumer_group import ConsumerProtocolGroup
 from pk.net.client.errors import ClientError
 from pk.net.client.group import Group
 from pk.net.client.results import OffsetAndMetadata
@@ -35,7 +36,7 @@ class Commits:
         cluster: Cluster,
         config: ConsumerConfig,
         states: Mapping[TopicPartition, PartitionState],
-        group: Group | None,
+        group: Group | ConsumerProtocolGroup | None,
         nursery: trio.Nursery,
     ) -> None:
         self.cluster = cluster
@@ -131,18 +132,26 @@ class Commits:
         backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
         deadline = trio.current_time() + self.config.default_api_timeout_ms / 1000
         while True:
+            before = self._group.membership
             try:
                 await self._commit_once(self._group, offsets)
                 return
             except (KafkaError, ClientError) as e:
                 late = trio.current_time() >= deadline
+                if isinstance(e, KafkaError) and e.code == ErrorCode.STALE_MEMBER_EPOCH:
+                    # The epoch may have moved on while the commit was under way.
+                    if late or self._group.membership == before:
+                        raise
+                    continue
                 if late or (isinstance(e, KafkaError) and not _worth_retrying(e)):
                     raise
                 self.cluster.forget_coordinator(self._group.group_id)
             await trio.sleep(backoff.next_ms() / 1000)
 
     async def _commit_once(
-        self, group: Group, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        group: Group | ConsumerProtocolGroup,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         from pk.core.wire.messages.offset_commit import (
             OffsetCommitRequest,

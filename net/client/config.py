@@ -70,9 +70,7 @@ def _offset_reset(value: str) -> str | None:
 
 
 def _group_protocol(value: str) -> str | None:
-    if value.lower() == "consumer":
-        return "joining by the KIP-848 protocol comes later; only classic is built"
-    return None if value.lower() == "classic" else "must be classic or consumer"
+    return None if value.lower() in ("classic", "consumer") else "must be classic or consumer"
 
 
 ASSIGNORS: Final = {
@@ -189,6 +187,7 @@ class ConsumerConfig(ClientConfig):
     group_id: str | None = _key(None)
     group_instance_id: str | None = _key(None)
     group_protocol: str = _key("classic", check=_group_protocol)
+    group_remote_assignor: str | None = _key(None)
     heartbeat_interval_ms: int = _key(3_000, low=1, high=INT_MAX)
     isolation_level: str = _key("read_uncommitted", one_of=("read_committed", "read_uncommitted"))
     max_partition_fetch_bytes: int = _key(1_048_576, low=0, high=INT_MAX)
@@ -198,6 +197,11 @@ class ConsumerConfig(ClientConfig):
         ("range", "cooperative-sticky"), check=_assignors
     )
     session_timeout_ms: int = _key(45_000, low=1, high=INT_MAX)
+
+    @property
+    def joins_by_consumer_protocol(self) -> bool:
+        """Whether the coordinator assigns partitions (KIP-848)."""
+        return self.group_protocol.lower() == "consumer"
 
     @property
     def assignors(self) -> tuple[str, ...]:
@@ -231,7 +235,6 @@ _REFUSED: Final[dict[str, tuple[str | None, str]]] = {
     "interceptor.classes": ("", _CLASSES),
     "config.providers": ("", _CLASSES),
     "security.providers": ("", _CLASSES),
-    "group.remote.assignor": (None, "belongs to the KIP-848 protocol, which comes later"),
     "share.acknowledgement.mode": (None, "share groups come later"),
     "share.acquire.mode": (None, "share groups come later"),
     "bootstrap.controllers": (None, "give a broker's address instead"),
@@ -264,6 +267,8 @@ def parse(cls: type[C], config: Mapping[str, object] | None) -> C:
             _refuse(cls, name, value)
     parsed = cls(**values)
     _check_together(parsed)
+    if isinstance(parsed, ConsumerConfig):
+        _check_protocol(parsed, config or {})
     return parsed
 
 
@@ -351,6 +356,24 @@ def _check_together(config: ClientConfig) -> None:
             raise ConfigError("heartbeat.interval.ms: must be less than session.timeout.ms")
         if config.fetch_max_wait_ms >= config.request_timeout_ms:
             raise ConfigError("fetch.max.wait.ms: must be less than request.timeout.ms")
+
+
+_CLASSIC_KEYS: Final = (
+    "heartbeat.interval.ms",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+)
+"""With the consumer protocol the broker says how often and how long, and assigns."""
+
+
+def _check_protocol(config: ConsumerConfig, given: Mapping[str, object]) -> None:
+    """Refuse keys of the other group protocol, as Java does."""
+    if config.joins_by_consumer_protocol:
+        stray = [name for name in _CLASSIC_KEYS if name in given]
+        if stray:
+            raise ConfigError(f"{stray[0]} cannot be set when group.protocol=consumer")
+    elif config.group_remote_assignor is not None:
+        raise ConfigError("group.remote.assignor cannot be set when group.protocol=classic")
 
 
 def idempotence(config: ProducerConfig, given: Mapping[str, object] | None) -> bool:

@@ -27,6 +27,7 @@ from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.commits import Commits
 from pk.net.client.config import ConsumerConfig, parse
 from pk.net.client.connection import OnRequest
+from pk.net.client.consumer_group import ConsumerProtocolGroup
 from pk.net.client.errors import Closed, NoOffset
 from pk.net.client.fetcher import Fetcher
 from pk.net.client.group import Group, Step, StepKind
@@ -72,9 +73,10 @@ class Consumer:
             on_out_of_range=lambda s: self._positions.out_of_range(s, "the offset is out of range"),
             want_metadata=self._watch.want,
         )
-        self._group: Group | None = None
+        self._group: Group | ConsumerProtocolGroup | None = None
         if config.group_id is not None:
-            self._group = Group(
+            member = ConsumerProtocolGroup if config.joins_by_consumer_protocol else Group
+            self._group = member(
                 cluster,
                 config,
                 on_news=self._news,

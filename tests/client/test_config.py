@@ -58,7 +58,8 @@ def test_values_may_be_text_or_typed() -> None:
         (ConsumerConfig, "auto.offset.reset", "sooner", "latest, earliest, none"),
         (ConsumerConfig, "auto.offset.reset", "by_duration:tomorrow", "not a duration"),
         (ConsumerConfig, "partition.assignment.strategy", "mine", "none of"),
-        (ConsumerConfig, "group.protocol", "consumer", "comes later"),
+        (ConsumerConfig, "group.protocol", "share", "must be classic or consumer"),
+        (ConsumerConfig, "group.remote.assignor", "range", "when group.protocol=classic"),
         (ConsumerConfig, "group.id", "", "must not be empty"),
         (ConsumerConfig, "heartbeat.interval.ms", 45_000, "less than session.timeout.ms"),
         (ConsumerConfig, "security.protocol", "SASL_SSL", "come later"),
@@ -108,3 +109,14 @@ def test_durations(text: str, ms: int) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
         duration_ms(text)
+
+
+@pytest.mark.parametrize(
+    "key", ["session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"]
+)
+def test_the_broker_says_it_with_the_consumer_protocol(key: str) -> None:
+    values = {"session.timeout.ms": 60_000, "heartbeat.interval.ms": 100}
+    given = {"group.protocol": "consumer", key: values.get(key, "range")}
+    with pytest.raises(ConfigError, match=f"{key} cannot be set when group.protocol=consumer"):
+        parse(ConsumerConfig, given)
+    assert parse(ConsumerConfig, {"group.protocol": "CONSUMER"}).joins_by_consumer_protocol

@@ -21,9 +21,13 @@ import pytest
 from clients import apache_kafka
 from clients.pk_broker import PkBroker
 
-# Both brokers get these, so that a test of a dead group member need not wait six seconds, and retention comes upon no
-# records of long ago in the middle of a test.
+# Both brokers get these, so that a test of a dead group member need not wait six seconds, nor one of a consumer group for
+# a heartbeat every five, and retention comes upon no records of long ago in the middle of a test.
 SETTINGS = {
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.min.session.timeout.ms": "1000",
     "group.min.session.timeout.ms": "1000",
     "log.retention.check.interval.ms": "86400000",
 }

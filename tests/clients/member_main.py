@@ -53,10 +53,15 @@ def run_confluent(options: Options, stop: Stop) -> None:
         "group.id": options.group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
-        "session.timeout.ms": options.session_ms,
-        "heartbeat.interval.ms": 300,
-        "partition.assignment.strategy": options.assignor,
     }
+    if options.assignor == "consumer":
+        config["group.protocol"] = "consumer"
+    else:
+        config |= {
+            "session.timeout.ms": options.session_ms,
+            "heartbeat.interval.ms": 300,
+            "partition.assignment.strategy": options.assignor,
+        }
     if options.instance:
         config["group.instance.id"] = options.instance
     consumer = confluent_kafka.Consumer(config)
@@ -157,7 +162,41 @@ def run_aiokafka(options: Options, stop: Stop) -> None:
     asyncio.run(run())
 
 
+def run_pk(options: Options, stop: Stop) -> None:
+    import trio
+
+    from pk.core.values import TopicPartition
+    from pk.net.client.consumer import open_consumer
+
+    config: dict[str, object] = {
+        "group.id": options.group,
+        "group.instance.id": options.instance,
+        "group.protocol": options.assignor,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "metadata.max.age.ms": 300,
+    }
+
+    async def assigned(partitions: tuple[TopicPartition, ...]) -> None:
+        say("assigned", sorted(p.partition for p in partitions))
+
+    async def revoked(partitions: tuple[TopicPartition, ...]) -> None:
+        say("revoked", sorted(p.partition for p in partitions))
+
+    async def run() -> None:
+        async with open_consumer(options.bootstrap, config) as consumer:
+            consumer.subscribe([options.topic], on_assigned=assigned, on_revoked=revoked)
+            while not stop.now:
+                records = await consumer.poll(timeout_ms=POLL_MS)
+                if records:
+                    await consumer.commit()
+                    say("records", ((r.partition, r.offset) for r in records))
+
+    trio.run(run)
+
+
 RUNNERS = {
+    "pk": run_pk,
     "confluent-kafka": run_confluent,
     "kafka-python": run_kafka_python,
     "aiokafka": run_aiokafka,

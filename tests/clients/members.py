@@ -16,6 +16,7 @@ from typing import IO, Self
 from clients import apache_kafka
 
 LEAVE_TIMEOUT_S = 60.0
+CONSUMER_PROTOCOL = "consumer"
 _JAVA_ASSIGNORS = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
@@ -25,10 +26,15 @@ _JAVA_ASSIGNORS = {
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A client and the assignor it offers."""
+    """A client and the assignor it offers, or CONSUMER_PROTOCOL."""
 
     client: str
     assignor: str = "range"
+
+    @property
+    def by_consumer_protocol(self) -> bool:
+        """Whether the coordinator assigns (KIP-848)."""
+        return self.assignor == CONSUMER_PROTOCOL
 
     def __str__(self) -> str:
         return f"{self.client}-{self.assignor}"
@@ -153,8 +159,12 @@ def _command(
             command += ["-X", f"{key}={value}"]
         return [*command, "-G", group, topic]
     if kind.client == "apache-console":
-        assignor = f"org.apache.kafka.clients.consumer.{_JAVA_ASSIGNORS[kind.assignor]}"
-        common |= {"group.protocol": "classic", "partition.assignment.strategy": assignor}
+        if kind.by_consumer_protocol:
+            del common["session.timeout.ms"], common["heartbeat.interval.ms"]
+            common["group.protocol"] = CONSUMER_PROTOCOL
+        else:
+            assignor = f"org.apache.kafka.clients.consumer.{_JAVA_ASSIGNORS[kind.assignor]}"
+            common |= {"group.protocol": "classic", "partition.assignment.strategy": assignor}
         options = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group]
         for key, value in common.items():
             options += ["--command-property", f"{key}={value}"]

@@ -1,4 +1,4 @@
-"""Consumer groups as real clients see them, with the classic protocol.
+"""Consumer groups as real clients see them, with the classic protocol and with the consumer protocol (KIP-848).
 
 The members are processes (members.py), so that leaving, dying and coming back are what they are in life.
 What the group looks like is asked of the broker through librdkafka's admin client.
@@ -13,8 +13,9 @@ import confluent_kafka
 import pytest
 
 from clients.fixtures import Kafka, fresh_name
-from clients.members import Kind, Member
+from clients.members import CONSUMER_PROTOCOL, Kind, Member
 from clients.topics import (
+    configure_group,
     create_topic,
     members,
     produce,
@@ -27,6 +28,9 @@ PARTITIONS = 6
 SHORT_SESSION_MS = 2_500
 CONFLUENT, PYTHON, AIO = Kind("confluent-kafka"), Kind("kafka-python"), Kind("aiokafka")
 KCAT, CONSOLE = Kind("kcat"), Kind("apache-console")
+BY_COORDINATOR = [
+    Kind(client, CONSUMER_PROTOCOL) for client in ("confluent-kafka", "apache-console", "pk")
+]
 COOPERATIVE = (
     Kind("confluent-kafka", "cooperative-sticky"),
     Kind("kafka-python", "cooperative-sticky"),
@@ -36,13 +40,19 @@ TEAMS = [
     *([kind] * 3 for kind in (CONFLUENT, PYTHON, AIO, KCAT, CONSOLE, *COOPERATIVE)),
     [CONFLUENT, PYTHON, AIO],
     [KCAT, CONSOLE, PYTHON],
+    *([kind] * 3 for kind in BY_COORDINATOR),
+    BY_COORDINATOR,
+    [BY_COORDINATOR[0], CONFLUENT, PYTHON],  # both protocols in one group
+    [CONFLUENT, BY_COORDINATOR[0], BY_COORDINATOR[2]],
 ]
 
 
 def _team_params() -> list[object]:
     params = []
     for team in TEAMS:
-        name = str(team[0]) if len(set(team)) == 1 else "+".join(kind.client for kind in team)
+        name = str(team[0])
+        if len(set(team)) > 1:
+            name = "+".join(str(k) if k.by_consumer_protocol else k.client for k in team)
         marks = [pytest.mark.peer] if any(k.client == "apache-console" for k in team) else []
         if team[0] in (KCAT, PYTHON, COOPERATIVE[0]) and len(set(team)) == 1:
             marks.append(pytest.mark.slow)  # the everyday run has each library once
@@ -62,6 +72,8 @@ def test_three_members_join_leave_die_and_come_back(kafka: Kafka, team: list[Kin
     _need(*team)
     topic, group = fresh_name("groups"), fresh_name("group")
     create_topic(kafka, topic, PARTITIONS)
+    if any(kind.by_consumer_protocol for kind in team):
+        configure_group(kafka, group, {"consumer.session.timeout.ms": str(SHORT_SESSION_MS)})
     with contextlib.ExitStack() as stack:
 
         def join(kind: Kind, session_ms: int = 20_000) -> Member:

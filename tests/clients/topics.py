@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 import confluent_kafka.admin
+import trio
 from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
@@ -23,6 +24,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from clients.fixtures import Kafka
+from pk.net.client.admin import open_admin
+from pk.net.client.results import ConfigChange, ConfigResource, ResourceType
 
 librdkafka: Any = confluent_kafka.admin  # its types do not tell of all that it has
 TIMEOUT_S = 90.0
@@ -79,6 +82,19 @@ def create_topic(
 
     wait_until(f"topic {name}", told)
     return name
+
+
+def configure_group(kafka: Kafka, group: str, configs: Mapping[str, str]) -> None:
+    """Gives a group configs of its own; librdkafka's admin client knows no such resource."""
+
+    async def configure() -> None:
+        async with open_admin(kafka.bootstrap) as client:
+            resource = ConfigResource(ResourceType.GROUP, group)
+            changes = [ConfigChange(key, value) for key, value in configs.items()]
+            answers = await client.alter_configs({resource: changes})
+            assert list(answers.values()) == [None], answers
+
+    trio.run(configure)
 
 
 def wait_until(what: str, ask: Callable[[], T | None], timeout: float = TIMEOUT_S) -> T:

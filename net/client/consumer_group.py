@@ -1,0 +1,326 @@
+"""Membership in a group by the consumer protocol (KIP-848): ConsumerGroupHeartbeat.
+
+The coordinator assigns; the member says what it reads and what it holds, and is told what to hold. As
+with the classic protocol (group.py), one background task holds the membership and puts a `Step` in
+front of `poll`, where partitions come and go. It goes on heartbeating meanwhile, and names as held
+what `poll` has not let go of: so the coordinator gives nothing away that is still being processed.
+
+    epoch 0 --- heartbeat that says everything --> epoch n --- told another assignment --> Step assign
+       ^                                              |
+       +--- Step lost --- fenced, or unknown to the coordinator, or poll not called in time
+"""
+
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import trio
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import TopicPartition, Uuid, uuid_text
+from pk.core.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from pk.net.client.cluster import Backoff, Cluster
+from pk.net.client.config import ConsumerConfig
+from pk.net.client.errors import ClientError
+from pk.net.client.group import Membership, Step, StepKind
+
+_PURPOSE: Final = "group"
+
+_IDLE_S: Final = 0.5
+"""How often a member that nobody polls for looks whether somebody does again."""
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+"""Of a static member that may be back within its session."""
+
+_MOVED: Final = (
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+)
+_FENCED: Final = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
+
+
+class ConsumerProtocolGroup:
+    """A member of a group. `run` is its task; `poll` works off `step`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        *,
+        on_news: Callable[[], None],
+        on_failure: Callable[[Exception], None],
+        owned: Callable[[], Iterable[TopicPartition]],
+    ) -> None:
+        assert config.group_id is not None
+        self.group_id = config.group_id
+        self.cluster = cluster
+        self.config = config
+        self.member_id = uuid_text(uuid.uuid4().bytes)
+        """Of this member's own making, for as long as it lives (KIP-1082)."""
+
+        self.generation = -1
+        """The member epoch; -1 while it is in no group."""
+
+        self.topics: tuple[str, ...] | None = None
+        """What the member subscribes to; None while it is in no group (or does not know its topics yet)."""
+
+        self.subscribed = False
+        """Whether offsets are committed as a member, or not at all."""
+
+        self.step: Step | None = None
+        self.led_topics: frozenset[str] = frozenset()
+        """Always empty: the coordinator watches the topics."""
+
+        self.polling = 0
+        self.last_poll = trio.current_time()
+        self.fatal: KafkaError | None = None
+        """Another member took our instance id: this one is out for good."""
+
+        self._on_news = on_news
+        self._on_failure = on_failure
+        self._owned = owned
+        self._changed = trio.Event()
+        self._say_all = True
+        """Whether the next heartbeat says everything: the first one, and those after an error."""
+
+        self._assigned: tuple[TopicPartition, ...] | None = None
+        """What the coordinator last told us to hold."""
+
+        self._ids: dict[str, Uuid] = {}
+        """The ids of the topics in it."""
+
+        self._unnamed: dict[Uuid, list[int]] = {}
+        """What we are to hold of topics whose names we do not know yet."""
+
+        self._next_beat = 0.0
+
+    @property
+    def membership(self) -> Membership:
+        return Membership(self.member_id, self.generation, self.config.group_instance_id)
+
+    def subscribe(self, topics: Iterable[str] | None) -> None:
+        """Change what the member wants; None leaves the group at the next occasion."""
+        wanted = None if topics is None else tuple(sorted(set(topics)))
+        self.subscribed = self.subscribed or wanted is not None
+        if wanted != self.topics:
+            self.topics = wanted
+            self._say_all = True
+            self._beat_soon()
+
+    def rejoin(self) -> None:
+        """Have the coordinator say what we are to hold."""
+        self._beat_soon()
+
+    def finish(self, step: Step, *, again: bool = False) -> None:
+        """Poll has done a step; what it let go others may wait for, so the coordinator hears of it at once."""
+        step.done = True
+        step.again = again
+        if self.step is step:
+            self.step = None
+        self._beat_soon()
+
+    def metadata_changed(self) -> None:
+        """Names of topics may be known now."""
+        if self._unnamed:
+            self._wake()
+
+    def _beat_soon(self) -> None:
+        self._next_beat = 0.0
+        self._wake()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    # the task
+
+    async def run(self) -> None:
+        """Hold the membership until cancelled."""
+        backoff = Backoff(self.config.retry_backoff_ms, self.config.retry_backoff_max_ms)
+        while True:
+            changed = self._changed
+            if self.topics is None or self.fatal is not None:
+                await changed.wait()
+                continue
+            try:
+                await self._beat_when_due()
+                backoff.reset()
+            except KafkaError as e:
+                await self._after(e)
+                await trio.sleep(backoff.next_ms() / 1000)
+            except (ClientError, ProtocolError):
+                self.cluster.forget_coordinator(self.group_id)
+                self._say_all = True
+                await trio.sleep(backoff.next_ms() / 1000)
+
+    async def _beat_when_due(self) -> None:
+        changed = self._changed
+        with trio.move_on_at(self._next_beat):
+            await changed.wait()
+        if self._unnamed:
+            await self._name_topics()
+        now = trio.current_time()
+        if self.topics is None or now < self._next_beat:
+            return
+        idle_ms = 0.0 if self.polling else (now - self.last_poll) * 1000
+        if idle_ms <= self.config.max_poll_interval_ms:
+            await self._beat()
+        elif self.generation >= 0:
+            await self.leave()
+            await self._lose()
+        else:
+            self._next_beat = now + _IDLE_S  # nobody polls: stay outside
+
+    async def _after(self, error: KafkaError) -> None:
+        """What an error means for the membership."""
+        if error.code in _MOVED:
+            self.cluster.forget_coordinator(self.group_id)
+            self._say_all = True
+        elif error.code in _FENCED:
+            self.generation = -1
+            await self._lose()
+        elif error.code == ErrorCode.FENCED_INSTANCE_ID:
+            self.fatal = error
+            self.generation = -1
+            self._on_news()
+            await self._lose()
+        elif not error.retriable:
+            self._say_all = True
+            self._on_failure(error)
+
+    async def _lose(self) -> None:
+        """The coordinator does not count us in any more: somebody else may have our partitions."""
+        self._say_all = True
+        self._assigned = None
+        self._unnamed = {}
+        pending = self.step
+        if pending is not None and not pending.started:
+            self.step = None
+        elif pending is not None:
+            await self._until(lambda: pending.done)
+        if owned := tuple(self._owned()):
+            step = Step(StepKind.LOST, owned)
+            self.step = step
+            self._on_news()
+            await self._until(lambda: step.done)
+
+    async def _until(self, ready: Callable[[], bool]) -> None:
+        while not ready():
+            await self._changed.wait()
+
+    # heartbeats
+
+    async def _beat(self) -> None:
+        joins = self.generation < 0
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=JOIN_EPOCH if joins else self.generation,
+            instance_id=self.config.group_instance_id,
+            topic_partitions=[] if joins else self._held(),
+        )
+        said_all = self._say_all or joins
+        if said_all:
+            self._say_all = False
+            request.rebalance_timeout_ms = self.config.max_poll_interval_ms
+            request.subscribed_topic_names = list(self.topics or ())
+            request.rack_id = self.config.client_rack or None
+            request.server_assignor = self.config.group_remote_assignor
+        try:
+            connection = await self._connection()
+            response = await connection.request(request, timeout_ms=self.config.request_timeout_ms)
+            if response.error_code:
+                raise KafkaError(
+                    response.error_code, response.error_message or f"group {self.group_id!r}"
+                )
+        except BaseException:
+            self._say_all = self._say_all or said_all
+            raise
+        self._take(response)
+
+    async def _connection(self) -> Any:
+        node_id = await self.cluster.coordinator(self.group_id)
+        return await self.cluster.connection(node_id, _PURPOSE)
+
+    def _held(self) -> list[TopicPartitions]:
+        """What we hold, by the topics' ids."""
+        held: dict[Uuid, list[int]] = {}
+        for topic, partition in self._owned():
+            topic_id = self._ids.get(topic)
+            if topic_id is not None:
+                held.setdefault(topic_id, []).append(partition)
+        return [TopicPartitions(topic_id=t, partitions=sorted(ps)) for t, ps in held.items()]
+
+    def _take(self, response: ConsumerGroupHeartbeatResponse) -> None:
+        if self.topics is None:
+            return
+        self.generation = response.member_epoch
+        self._next_beat = trio.current_time() + response.heartbeat_interval_ms / 1000
+        if response.assignment is not None:
+            self._unnamed = {
+                t.topic_id: list(t.partitions) for t in response.assignment.topic_partitions
+            }
+            self._wake()
+            if not self._unnamed:
+                self._assign(())
+
+    async def _name_topics(self) -> None:
+        """Find the names of the topics we were assigned, and hand the assignment to poll."""
+        asked = self._unnamed
+        named = self._names()
+        if not asked.keys() <= named.keys():
+            missing = [t for t in asked if t not in named]
+            await self.cluster.refresh(self.topics or (), topic_ids=())
+            named = self._names()
+            if any(t not in named for t in missing):
+                await self.cluster.refresh((), topic_ids=missing)
+                named = self._names()
+        if self._unnamed is not asked:
+            return  # another assignment came meanwhile
+        if not asked.keys() <= named.keys():
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "a topic that we were assigned")
+        self._unnamed = {}
+        self._ids.update({name: topic_id for topic_id, name in named.items() if topic_id in asked})
+        self._assign(sorted(TopicPartition(named[t], p) for t, ps in asked.items() for p in ps))
+
+    def _names(self) -> dict[Uuid, str]:
+        topics = self.cluster.metadata.topics
+        return {info.topic_id: name for name, info in topics.items() if not info.error_code}
+
+    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._assigned = tuple(partitions)
+        if self.step is not None and self.step.started:
+            pending = self.step
+            if pending.partitions == self._assigned:
+                return
+        self.step = Step(StepKind.ASSIGN, self._assigned)
+        self._on_news()
+
+    async def leave(self) -> None:
+        """Leave the group, so that the others need not wait for our session to run out. A static member says that it
+        may be back."""
+        epoch, self.generation = self.generation, -1
+        self.subscribed = self.topics is not None
+        self._say_all = True
+        self._assigned = None
+        if epoch < 0:
+            return
+        static = self.config.group_instance_id is not None
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=self.member_id,
+            member_epoch=LEAVE_STATIC_EPOCH if static else LEAVE_EPOCH,
+            instance_id=self.config.group_instance_id,
+        )
+        try:
+            connection = await self._connection()
+            await connection.request(request, timeout_ms=self.config.request_timeout_ms)
+        except (ClientError, ProtocolError, KafkaError):
+            self.cluster.forget_coordinator(self.group_id)
