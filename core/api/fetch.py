@@ -460,7 +460,7 @@ class _Fetch:
     def _name_leader(self, answer: PartitionData, fetched: FetchedPartition) -> None:
         """KIP-951: who leads now."""
         if self.context.api_version >= VERSION_NODE_ENDPOINTS:
-            leader = self.context.broker.leader_of(fetched.topic, fetched.partition)
+            leader = self.context.broker.state.leader_of(fetched.topic, fetched.partition)
             if leader is not None:
                 answer.current_leader = LeaderIdAndEpoch(
                     leader_id=leader[0], leader_epoch=leader[1]
@@ -514,7 +514,7 @@ class _Fetch:
         """Where the leaders that the answer names listen."""
         leaders = {data.current_leader.leader_id for _, data in self.found if data.error_code}
         for leader in sorted(leaders):
-            endpoint = self.context.broker.endpoint(leader, self.context.listener)
+            endpoint = self.context.broker.state.endpoint(leader, self.context.listener)
             if endpoint is not None:
                 host, port, rack = endpoint
                 response.node_endpoints.append(

@@ -56,7 +56,7 @@ async def _create_first(
 def _of_group(context: Context, group_id: str) -> _Found:
     broker = context.broker
     number = broker.coordinators.partition_of(group_id)
-    led = broker.leader_of(OFFSETS_TOPIC, number) if number is not None else None
+    led = broker.state.leader_of(OFFSETS_TOPIC, number) if number is not None else None
     node = broker.image.brokers.get(led[0]) if led is not None else None
     if node is None or node.fenced:
         return _NOT_AVAILABLE

@@ -79,7 +79,7 @@ def _create_missing(context: Context, request: MetadataRequest) -> None:
 async def _wait_first(context: Context, request: MetadataRequest) -> MetadataResponse | Large:
     # The client may have lost its leader just now. So have we, then, and the news lies beside its question.
     await trio.lowlevel.checkpoint()
-    await context.broker.wait_for_verdict()
+    await context.broker.lost_leaders.wait_for_verdict()
     answer: MetadataResponse | Large
     if _large(context, request):
         answer = Large(await offload(_answer, context, request))

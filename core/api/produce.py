@@ -195,12 +195,12 @@ class _Produce:
     def _name_leader(self, answer: PartitionProduceResponse, name: str) -> None:
         """KIP-951: who leads now, and where it listens."""
         broker, endpoints = self.context.broker, self.response.node_endpoints
-        leader = broker.leader_of(name, answer.index)
+        leader = broker.state.leader_of(name, answer.index)
         if leader is None:
             return
         node_id, epoch = leader
         answer.current_leader = LeaderIdAndEpoch(leader_id=node_id, leader_epoch=epoch)
-        endpoint = broker.endpoint(node_id, self.context.listener)
+        endpoint = broker.state.endpoint(node_id, self.context.listener)
         if endpoint is not None and all(known.node_id != node_id for known in endpoints):
             host, port, rack = endpoint
             endpoints.append(NodeEndpoint(node_id=node_id, host=host, port=port, rack=rack))

@@ -22,22 +22,25 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
+from typing import Any
 
 import trio
 
-from pk.core.broker.broker import Broker
+from pk.core.broker.assembly import assemble
+from pk.core.broker.background import Background
+from pk.core.broker.broker import Served
 from pk.core.broker.clock import Clock
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import ControllerLink, Dispatch, Locator
+from pk.core.broker.controller.controller_link import Client, ControllerLink, Locator
 from pk.core.broker.controller.embedded_store import DIRECTORY as METADATA_DIRECTORY
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.metadata_follower import MetadataFollower
 from pk.core.broker.controller.static_locator import StaticLocator
-from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
-from pk.core.broker.coordinator.producer_ids import ProducerIds
 from pk.core.broker.offload import THREADS_PER_DIRECTORY, is_inline, offload
 from pk.core.broker.peers import Peers
+from pk.core.broker.requests.context import Context, Dispatch
+from pk.core.broker.state import BrokerState
 from pk.core.broker.upkeep.cleaner import Cleaner, Compactor, InThread
 from pk.core.broker.upkeep.retention import LogRetention
 from pk.core.broker.upkeep.scheduled_tasks import ScheduledTasks
@@ -47,12 +50,11 @@ from pk.core.errors import KafkaError
 from pk.core.log.dirs import LogDirs, cluster_of
 from pk.core.log.failures import LogDirBroken, LogDirOfAnother, StorageError
 from pk.core.log.files import Disk
-from pk.core.meta.brokers import ProducerIdBlock
 from pk.core.meta.events import Endpoint
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MetadataLost, MetadataStore, StoreFailed
 from pk.core.values import TopicPartition, Uuid, uuid_text
-from pk.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.controller_registration import ControllerRegistrationRequest, Listener
 
 logger = logging.getLogger("pk.node")
@@ -71,9 +73,6 @@ WAITING_S = 5.0
 
 CAMPAIGN_AGAIN_S = 0.1
 """Between two campaigns."""
-
-Served = Sequence[tuple[int, int, int]]
-"""(api key, first version, last version)."""
 
 
 class StartError(Exception):
@@ -122,9 +121,6 @@ class Runtime:
     node is ready to serve), the other listeners, `serve`, `stop`; cancel the nursery; `close`. A crash is the nursery
     cancelled, and nothing else."""
 
-    broker: Broker
-    """There from the beginning, for handlers; of a process that is a controller only it holds no partition."""
-
     def __init__(
         self,
         config: BrokerConfig,
@@ -159,29 +155,47 @@ class Runtime:
         self._embedded = config.is_controller and config.pk_metadata_store == EMBEDDED
         self._alone = self._embedded and not config.controller_listener_names
         """Whether nobody else can ever be in this cluster: no other node could reach the controller."""
+        self._controller_endpoints = controller_endpoints
+        self._dispatch = dispatch
         cluster_id = _cluster_of(dirs, disk)
-        broker = self.broker = Broker(
-            config,
-            node_id=config.node_id,
-            cluster_id=cluster_id,
+        state = self._state = BrokerState(config, node_id=config.node_id, cluster_id=cluster_id)
+        background = self._background = Background()
+        if self._embedded:
+            self._store = EmbeddedStore(disk, self._metadata_directory(), clock.now_ms)
+        self._controller = self._make_controller(clock, peers)
+        locator = locator if locator is not None else StaticLocator(config)
+        self._link = ControllerLink(
+            locator,
+            peers,
+            controller=self._controller,
+            answer_here=self._answer_here,
+            request_bytes_max=config.socket_request_max_bytes,
+        )
+        self.lifecycle = BrokerLifecycle(
+            state,
+            self._link,
+            dirs,
+            endpoints,
+            new_id=lambda: new_id(random),
+            doom=background.doom,
+            registered_again=lambda: background.start_soon(self._publish_newest),
+        )
+        self._follower = self._make_follower(locator, peers)
+        self.broker = assemble(
+            state,
+            background,
             dirs=dirs,
             clock=clock,
             random=random,
-            served=list(served),
+            link=self._link,
+            peers=peers,
+            controller=self._controller,
+            served=served,
             controller_served=controller_served,
+            directory_failed=self.lifecycle.directory_failed,
+            followers=[self.lifecycle.follow],
         )
-        broker.peers = peers
-        locator = locator if locator is not None else StaticLocator(config)
-        broker.link = ControllerLink(broker, locator, dispatch)
-        broker.coordinators = GroupCoordinators(broker)
-        broker.followers.append(broker.coordinators.apply)
-        broker.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.lifecycle = BrokerLifecycle(broker, dirs, endpoints, lambda: new_id(random))
-        self.lifecycle.on_registered_again = lambda: broker.start_soon(self._publish_newest)
-        broker.replicas.on_directory_failed = self.lifecycle.directory_failed
-        self._controller_endpoints = controller_endpoints
-        self._follower = self._make_follower(locator)
-        self._upkeep = ScheduledTasks(broker.replicas, dirs, config)
+        self._upkeep = ScheduledTasks(self.broker.replicas, dirs, config)
         self._compactor = compactor if compactor is not None else InThread(disk)
         self._newest = MetadataImage(cluster_id=cluster_id)
         """The newest image that is known; the broker's may be behind it."""
@@ -194,16 +208,24 @@ class Runtime:
         if cluster_id:
             self._learned.set()
 
-    def _make_follower(self, locator: Locator) -> MetadataFollower:
-        broker = self.broker
+    async def _answer_here(self, client: Client | None, request: Any) -> Any:
+        """What this process's controller answers; `client` is a `Context`, None for what this node asks itself."""
+        if client is None:
+            api = MESSAGES[request.API_KEY]
+            client = Context(self.broker, api.key, api.versions[1], client_id="")
+        assert isinstance(client, Context)
+        return await self._dispatch(client, request)
+
+    def _make_follower(self, locator: Locator, peers: Peers) -> MetadataFollower:
+        controller = self._controller
         return MetadataFollower(
             self._config,
             locator=locator,
-            peers=broker.peers,
+            peers=peers,
             random=self._random,
             newest=lambda: self._newest,
             publish=self._publish,
-            leads=lambda: broker.controller is not None and broker.controller.active,
+            leads=lambda: controller is not None and controller.active,
             refused=self._depose,
         )
 
@@ -216,16 +238,10 @@ class Runtime:
 
         Raises StartError; LogDirError where a directory is another's, and when the broker cannot go on.
         """
-        broker, config = self.broker, self._config
+        config = self._config
         self._disk.read_failed = self._hear_of(trio.lowlevel.current_trio_token())
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch)
-            if self._embedded:
-                self._store = EmbeddedStore(
-                    self._disk, self._metadata_directory(), broker.clock.now_ms
-                )
-            if self._store is not None:
-                broker.controller = self._controller(self._store)
             if self._embedded:
                 await self._open_embedded()
                 await nursery.start(self._govern)
@@ -257,7 +273,7 @@ class Runtime:
 
     async def close(self, *, clean: bool) -> None:
         """Make everything durable and leave the mark of a clean end; after a fault of ours only give the locks back."""
-        self.broker.link.close()
+        self._link.close()
         if self._store is not None:
             try:
                 await self._store.close()
@@ -270,8 +286,8 @@ class Runtime:
         threads = 1 if is_inline() else THREADS_PER_DIRECTORY
         # One that never registered leaves the mark of its last life, which is as true as it was.
         epoch = (
-            self.broker.broker_epoch
-            if self.broker.broker_epoch >= 0
+            self._state.broker_epoch
+            if self._state.broker_epoch >= 0
             else self._dirs.clean_broker_epoch
         )
         self._dirs.close(self._high_watermarks, epoch, threads=threads)
@@ -289,25 +305,26 @@ class Runtime:
 
     async def _watch(self) -> None:
         """End with a reason when the broker cannot go on. Nothing is marked as clean then."""
-        broker = self.broker
-        await broker.doomed.wait()
+        await self._background.doomed.wait()
         if self._refused is not None:
             raise self._refused
         raise LogDirBroken(
-            self._config.log_dirs[0], f"The broker stopped: {broker.doomed_because}."
+            self._config.log_dirs[0], f"The broker stopped: {self._background.doomed_because}."
         )
 
     # --- the controller ---
 
-    def _controller(self, store: MetadataStore) -> Controller:
-        config = self._config
+    def _make_controller(self, clock: Clock, peers: Peers) -> Controller | None:
+        """The one of this process; None where it has no store."""
+        if self._store is None:
+            return None
         controller = Controller(
-            store,
-            config.node_id,
-            snapshot_bytes=config.pk_metadata_log_bytes_between_snapshots,
-            now_ms=self.broker.clock.now_ms,
+            self._store,
+            self._config.node_id,
+            snapshot_bytes=self._config.pk_metadata_log_bytes_between_snapshots,
+            now_ms=clock.now_ms,
         )
-        controller.attend(self.broker)
+        controller.attend(self._state, peers)
         return controller
 
     async def _register_controller(self) -> None:
@@ -325,7 +342,7 @@ class Runtime:
         )
         while True:
             try:
-                await self.broker.link.request(request, timeout_ms=config.request_timeout_ms)
+                await self._link.request(request, timeout_ms=config.request_timeout_ms)
             except KafkaError as e:
                 logger.info("this controller could not be registered: %s", e)
             else:
@@ -348,10 +365,10 @@ class Runtime:
         return dirs.usable[0].path
 
     async def _open_embedded(self) -> None:
-        controller = self.broker.controller
+        controller = self._controller
         assert controller is not None
         try:
-            await controller.open(self.broker.cluster_id, logs_held=self._dirs.logs_held)
+            await controller.open(self._state.cluster_id, logs_held=self._dirs.logs_held)
         except (StoreFailed, KafkaError) as e:
             raise StartError(
                 f"the metadata log in {self._metadata_directory()} cannot be used: {e}"
@@ -360,25 +377,25 @@ class Runtime:
     async def _govern(self, *, task_status: trio.TaskStatus[None]) -> None:
         """Run the embedded controller. After a failed append it loads its log and goes on; if it cannot, so cannot the
         node: a broker without a controller could do nothing right for long."""
-        controller = self.broker.controller
+        controller = self._controller
         assert controller is not None
         try:
             await controller.run(self._publish, task_status=task_status)
             while True:
-                await controller.open(self.broker.cluster_id)
+                await controller.open(self._state.cluster_id)
                 await controller.run(self._publish)
         except (StoreFailed, KafkaError) as e:
-            self.broker.doom(f"the metadata log failed, so there is no controller: {e}")
+            self._background.doom(f"the metadata log failed, so there is no controller: {e}")
 
     async def _campaign(self) -> None:
         """Be the controller whenever it is this node's turn; between terms of office, a candidate."""
-        controller, store = self.broker.controller, self._store
+        controller, store = self._controller, self._store
         assert controller is not None and store is not None
         while True:
             try:
                 fresh = uuid_text(new_id(self._random))
                 held = self._dirs.logs_held
-                await controller.open(self.broker.cluster_id, fresh, logs_held=held)
+                await controller.open(self._state.cluster_id, fresh, logs_held=held)
             except (StoreFailed, KafkaError) as e:
                 lost = isinstance(e, MetadataLost)
                 why = (
@@ -435,7 +452,8 @@ class Runtime:
         await self._learn()
         try:
             if self._embedded:
-                await self.lifecycle.register_first()
+                assert self._controller is not None
+                await self.lifecycle.register_first(self._controller)
             else:
                 await self.lifecycle.register()
         except RegistrationFailed as e:
@@ -485,26 +503,15 @@ class Runtime:
             await offload(self._dirs.identify, cluster_id, self._config.node_id)
         except LogDirOfAnother as e:
             self._refused = e
-            self.broker.doom(str(e))
+            self._background.doom(str(e))
             return
-        self.broker.cluster_id = cluster_id
+        self._state.cluster_id = cluster_id
         self._learned.set()
 
     def _knows_us(self, image: MetadataImage) -> bool:
         """Whether the image is of a time since this broker registered."""
         me = image.brokers.get(self._config.node_id)
-        return me is not None and me.broker_epoch == self.broker.broker_epoch
-
-    async def _allocate_producer_ids(self) -> ProducerIdBlock:
-        """A block of producer ids from the controller (KIP-730). Raises KafkaError."""
-        broker = self.broker
-        request = AllocateProducerIdsRequest(
-            broker_id=broker.node_id, broker_epoch=broker.broker_epoch
-        )
-        answer = await broker.link.request(request, timeout_ms=broker.config.request_timeout_ms)
-        if answer.error_code:
-            raise KafkaError(answer.error_code, "the controller gave no producer ids")
-        return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)
+        return me is not None and me.broker_epoch == self._state.broker_epoch
 
 
 def _cluster_of(dirs: LogDirs, disk: Disk) -> str:

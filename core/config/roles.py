@@ -6,12 +6,9 @@ of anybody; everything else is a cluster, and must say how its nodes meet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from pk.core.config.keys import ConfigError
-
-if TYPE_CHECKING:
-    from pk.core.config import BrokerConfig
 
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
@@ -36,19 +33,47 @@ class Voter(NamedTuple):
     port: int
 
 
-def roles(config: BrokerConfig) -> tuple[str, ...]:
+class RoleKeys(Protocol):
+    """What these rules read of a `BrokerConfig`, which is above them."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+    @property
+    def node_id(self) -> int: ...
+    @property
+    def is_broker(self) -> bool: ...
+    @property
+    def is_controller(self) -> bool: ...
+    @property
+    def pk_metadata_store(self) -> str: ...
+    @property
+    def listeners(self) -> tuple[Listener, ...]: ...
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]: ...
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]: ...
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]: ...
+    @property
+    def inter_broker_listener_name(self) -> str: ...
+    @property
+    def controller_quorum_voters(self) -> tuple[Voter, ...]: ...
+    @property
+    def controller_quorum_bootstrap_servers(self) -> tuple[tuple[str, int], ...]: ...
+
+
+def roles(config: RoleKeys) -> tuple[str, ...]:
     """What the process is; both where nothing is said."""
     given = cast("tuple[str, ...] | None", config["process.roles"])
     return tuple(dict.fromkeys(given)) if given else (BROKER, CONTROLLER)
 
 
-def listener_names(config: BrokerConfig) -> tuple[str, ...]:
+def listener_names(config: RoleKeys) -> tuple[str, ...]:
     """`controller.listener.names`, in capitals as listeners are."""
     names = cast("tuple[str, ...] | None", config["controller.listener.names"])
     return tuple(name.upper() for name in names or ())
 
 
-def voters(config: BrokerConfig) -> tuple[Voter, ...]:
+def voters(config: RoleKeys) -> tuple[Voter, ...]:
     """`controller.quorum.voters`. Raises ConfigError."""
     key = "controller.quorum.voters"
     found = []
@@ -60,7 +85,7 @@ def voters(config: BrokerConfig) -> tuple[Voter, ...]:
     return tuple(found)
 
 
-def bootstrap_servers(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
+def bootstrap_servers(config: RoleKeys) -> tuple[tuple[str, int], ...]:
     """`controller.quorum.bootstrap.servers`, as (host, port). Raises ConfigError."""
     key = "controller.quorum.bootstrap.servers"
     return tuple(_address(key, text) for text in cast(tuple[str, ...], config[key]))
@@ -79,7 +104,7 @@ def controllers_of(listeners: tuple[Listener, ...], names: tuple[str, ...]) -> t
     return tuple(by_name[name] for name in names if name in by_name)
 
 
-def check(config: BrokerConfig) -> None:
+def check(config: RoleKeys) -> None:
     """Raises ConfigError where the keys of roles contradict each other."""
     store = config.pk_metadata_store
     if store != EMBEDDED and not store.startswith(ZOOKEEPER):
@@ -95,7 +120,7 @@ def check(config: BrokerConfig) -> None:
     _check_quorum(config)
 
 
-def _check_controller(config: BrokerConfig) -> None:
+def _check_controller(config: RoleKeys) -> None:
     missing = set(config.controller_listener_names) - {li.name for li in config.listeners}
     if missing:
         raise ConfigError(
@@ -116,7 +141,7 @@ def _check_controller(config: BrokerConfig) -> None:
         )
 
 
-def _check_broker_only(config: BrokerConfig) -> None:
+def _check_broker_only(config: RoleKeys) -> None:
     if not config.controller_listener_names:
         raise ConfigError(
             "process.roles=broker needs controller.listener.names: the listener by which"
@@ -134,7 +159,7 @@ def _check_broker_only(config: BrokerConfig) -> None:
         )
 
 
-def _check_broker(config: BrokerConfig) -> None:
+def _check_broker(config: RoleKeys) -> None:
     if not config.broker_listeners:
         raise ConfigError("listeners has none for brokers and clients, only controllers' own")
     name = config.inter_broker_listener_name
@@ -146,7 +171,7 @@ def _check_broker(config: BrokerConfig) -> None:
         raise ConfigError(f"listeners has no {name}, by which brokers reach each other")
 
 
-def _check_quorum(config: BrokerConfig) -> None:
+def _check_quorum(config: RoleKeys) -> None:
     named = config.controller_quorum_voters
     ids = sorted(voter.node_id for voter in named)
     if len(set(ids)) != len(ids):

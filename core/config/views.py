@@ -135,7 +135,7 @@ class BrokerConfig:
             raise ConfigError(f"advertised.listeners has {min(stray)}, which listeners has not")
         if any(li.host == "0.0.0.0" for li in self.advertised_listeners):
             raise ConfigError("advertised.listeners must name a host that clients can reach")
-        roles.check(cast(Any, self))
+        roles.check(cast(roles.RoleKeys, self))
         if self.replica_selector_class not in (None, "", *REPLICA_SELECTORS):
             raise ConfigError(
                 f"replica.selector.class must be one of {', '.join(REPLICA_SELECTORS)}"

@@ -402,13 +402,15 @@ async def test_an_answer_names_its_controller_though_its_own_broker_has_not_reac
     """Else a follower, which has the events of that controller, takes it for one that was replaced."""
     async with at_controller() as (cluster, one):
         image, broker = cluster.image, cluster.controller.broker
-        broker.image = MetadataImage(controller_id=7, controller_epoch=image.controller_epoch - 1)
+        broker.state.image = MetadataImage(
+            controller_id=7, controller_epoch=image.controller_epoch - 1
+        )
         request = metadata_fetch(image.offset, 18, cluster_id=image.cluster_id)
         answer = await one.call(request, 18)
         assert answer.error_code == ErrorCode.NONE
         leader = answer.responses[0].partitions[0].current_leader
         assert (leader.leader_id, leader.leader_epoch) == (CONTROLLER, image.controller_epoch)
-        broker.image = image
+        broker.state.image = image
 
 
 @trio_test

@@ -49,7 +49,7 @@ def test_a_large_answer_is_made_in_a_thread(partitions: int) -> None:
                     image=replace(image, topics=topics),
                     node_id=1,
                     config=node.broker.config,
-                    wait_for_verdict=trio.lowlevel.checkpoint,
+                    lost_leaders=SimpleNamespace(wait_for_verdict=trio.lowlevel.checkpoint),
                     topics_on_demand=node.broker.topics_on_demand,
                 ),
             )

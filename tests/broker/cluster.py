@@ -19,12 +19,15 @@ import trio.testing
 
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.registry import error_response
+from pk.core.broker.assembly import assemble
+from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
-from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
+from pk.core.broker.controller.controller_link import Client
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
+from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.dirs import LogDirs
@@ -141,19 +144,16 @@ class Cluster:
             holder="a test",
             new_id=lambda: random.randbytes(16),
         )
-        broker = member.broker = Broker(
-            config,
-            node_id=member.node,
-            cluster_id="test",
+        broker = member.broker = assemble(
+            BrokerState(config, node_id=member.node, cluster_id="test"),
+            Background(),
             dirs=dirs,
             clock=TrioClock(),
             random=random,
+            link=_Link(self, member.node),
+            peers=_Peers(self, member.node),
             served=[(api.key, *api.versions) for api in ALL_APIS],
         )
-        broker.peers = _Peers(self, member.node)
-        broker.link = _Link(self, member.node)  # type: ignore[assignment]
-        broker.coordinators = GroupCoordinators(broker)
-        broker.followers.append(broker.coordinators.apply)
         with member.scope:
             async with trio.open_nursery() as nursery:
                 broker.start(nursery)
@@ -228,7 +228,7 @@ class Cluster:
             if member.broker is None or node in self.lagging:
                 continue
             if node == registering:
-                member.broker.broker_epoch = self.image.brokers[node].broker_epoch
+                member.broker.state.broker_epoch = self.image.brokers[node].broker_epoch
             await member.broker.publish(self.image)
 
     async def catch_up(self, node: int) -> None:
@@ -491,6 +491,9 @@ class _Link:
             await cluster.decide(*decision.records)
             return decision.reply
         return await cluster.alter(self._node, request)
+
+    async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Any:
+        raise AssertionError("no test passes on a client's request")
 
 
 @asynccontextmanager

@@ -16,15 +16,18 @@ from nodes import controller_of
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.index import dispatch
 from pk.core.api.registry import error_response
+from pk.core.broker.assembly import assemble
+from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
 from pk.core.broker.controller.controller import Controller
-from pk.core.broker.controller.controller_link import ControllerLink
+from pk.core.broker.controller.controller_link import Client, ControllerLink
 from pk.core.broker.controller.embedded_store import EmbeddedStore
 from pk.core.broker.controller.static_locator import StaticLocator
-from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.offload import inline
+from pk.core.broker.peers import Channel, PeerLost
 from pk.core.broker.requests.context import Context
+from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
 from pk.core.log.dirs import LogDirs
@@ -128,6 +131,13 @@ class TestBroker:
         await controller_of(self.broker).submit(lambda image: Decision([event]))
 
 
+class NoPeers:
+    """Nobody else is there."""
+
+    async def connect(self, host: str, port: int, *, timeout_ms: float) -> Channel:
+        raise PeerLost("there is one broker", refused=True)
+
+
 @asynccontextmanager
 async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIterator[TestBroker]:
     """A broker on `disk`, which may hold what an earlier one left; keys of `config` with _ for the dots."""
@@ -147,13 +157,30 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
         store = EmbeddedStore(disk, dirs.usable[0].path, clock.now_ms)
         controller = Controller(store, 1)
         await controller.open("test")
-        broker = Broker(
-            parsed, node_id=1, cluster_id="test", dirs=dirs, clock=clock, random=random, served=[]
+
+        async def answer_here(client: Client | None, request: Any) -> Any:
+            api = MESSAGES[request.API_KEY]
+            context = client or Context(broker, api.key, api.versions[1])
+            assert isinstance(context, Context)
+            return await dispatch(context, request)
+
+        link = ControllerLink(
+            StaticLocator(parsed),
+            NoPeers(),
+            controller=controller,
+            answer_here=answer_here,
+            request_bytes_max=parsed.socket_request_max_bytes,
         )
-        broker.controller = controller
-        broker.link = ControllerLink(broker, StaticLocator(parsed), dispatch)
-        broker.coordinators = GroupCoordinators(broker)
-        broker.followers.append(broker.coordinators.apply)
+        broker = assemble(
+            BrokerState(parsed, node_id=1, cluster_id="test"),
+            Background(),
+            dirs=dirs,
+            clock=clock,
+            random=random,
+            link=link,
+            peers=NoPeers(),
+            controller=controller,
+        )
         broker.start(nursery)
         await nursery.start(controller.run, broker.publish)
         registration = BrokerRegistrationRequest(

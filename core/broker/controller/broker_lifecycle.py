@@ -21,6 +21,9 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from pk.core.broker.controller.controller import Controller
+from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.meta.brokers import register_broker
 from pk.core.meta.events import Endpoint
@@ -38,7 +41,6 @@ from pk.core.wire.messages.broker_registration import (
 )
 
 if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
     from pk.core.log.dirs import LogDirs
 
 logger = logging.getLogger("pk.broker")
@@ -80,16 +82,22 @@ class BrokerLifecycle:
 
     def __init__(
         self,
-        broker: Broker,
+        state: BrokerState,
+        link: Asks,
         dirs: LogDirs,
         endpoints: Sequence[Endpoint],
+        *,
         new_id: Callable[[], Uuid],
+        doom: Callable[[str], None],
+        registered_again: Callable[[], None],
     ) -> None:
-        """`endpoints` are those of the listeners for brokers and clients; `new_id` draws incarnation ids."""
-        self._broker = broker
+        """`endpoints` are those of the listeners for brokers and clients; `new_id` draws incarnation ids. `doom(why)` is called
+        when this broker cannot go on; `registered_again()` when it has another epoch: an image that knows it by that may
+        have come already, and been of no use."""
+        self._state = state
+        self._link = link
         self._dirs = dirs
         self._endpoints = list(endpoints)
-        self._new_id = new_id
         self._clean_epoch = dirs.clean_broker_epoch
         self._registered_dirs: set[Uuid] = set()
         self._told_failed: set[Uuid] = set()
@@ -106,19 +114,16 @@ class BrokerLifecycle:
         """Set when the next heartbeat is not to wait for its time."""
         self._news = trio.Event()
         """Set when the one under way does not say what is to be said any more."""
-        self.on_registered_again: Callable[[], None] = _nobody_cares
-        """Called when this broker has another epoch: an image that knows it by that may have come already, and been of no
-        use."""
-        broker.followers.append(self._follow)
+        self._new_id = new_id
+        self._doom = doom
+        self._registered_again = registered_again
 
-    async def register_first(self) -> None:
+    async def register_first(self, controller: Controller) -> None:
         """Register with a controller in this very process that no other broker knows: it leads at once, unfenced.
 
         Raises RegistrationFailed.
         """
-        controller, config = self._broker.controller, self._broker.config
-        assert controller is not None
-        request = self._request()
+        config, request = self._state.config, self._request()
         self._take(
             await controller.submit(
                 lambda image: register_broker(image, request, config, fenced=False)
@@ -129,7 +134,7 @@ class BrokerLifecycle:
     async def register(self) -> None:
         """Register with the active controller, wherever it is. Raises RegistrationFailed, at the latest after
         `initial.broker.registration.timeout.ms`."""
-        timeout_ms = self._broker.config.initial_broker_registration_timeout_ms
+        timeout_ms = self._state.config.initial_broker_registration_timeout_ms
         await self._register(timeout_ms)
 
     async def serve(self) -> None:
@@ -159,7 +164,7 @@ class BrokerLifecycle:
     async def hand_over(self, within_s: float) -> None:
         """Have the controller move leadership away from here; returns when it lets this broker go, at the latest after
         `within_s`. Nothing happens with `controlled.shutdown.enable=false`, or where no heartbeats are sent."""
-        if not self._beating or not self._broker.config.controlled_shutdown_enable:
+        if not self._beating or not self._state.config.controlled_shutdown_enable:
             return
         self._leaving = True
         self._say()
@@ -187,12 +192,12 @@ class BrokerLifecycle:
             return LEAVE_AGAIN_S
         if self._serves and not self._unfenced.is_set():
             return AGAIN_S
-        return self._broker.config.broker_heartbeat_interval_ms / 1000
+        return self._state.config.broker_heartbeat_interval_ms / 1000
 
-    def _follow(self, image: MetadataImage, found: Changes) -> None:
+    def follow(self, image: MetadataImage, found: Changes) -> None:
         """An image is in force: is this broker unfenced by it?"""
-        me = image.brokers.get(self._broker.node_id)
-        if me is None or me.broker_epoch != self._broker.broker_epoch:
+        me = image.brokers.get(self._state.node_id)
+        if me is None or me.broker_epoch != self._state.broker_epoch:
             return
         if me.fenced:
             if self._unfenced.is_set():
@@ -207,23 +212,21 @@ class BrokerLifecycle:
     # --- heartbeats ---
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
-        broker = self._broker
+        state = self._state
         return BrokerHeartbeatRequest(
-            broker_id=broker.node_id,
-            broker_epoch=broker.broker_epoch,
+            broker_id=state.node_id,
+            broker_epoch=state.broker_epoch,
             # The offset of the last event in force here: `image.offset` is the next one's.
-            current_metadata_offset=broker.image.offset - 1,
+            current_metadata_offset=state.image.offset - 1,
             want_fence=not self._serves,
             want_shut_down=self._leaving,
             offline_log_dirs=self._failed(),
         )
 
     async def _send(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse | None:
-        config = self._broker.config
+        config = self._state.config
         try:
-            return await self._broker.link.request(
-                request, timeout_ms=config.broker_heartbeat_interval_ms
-            )
+            return await self._link.request(request, timeout_ms=config.broker_heartbeat_interval_ms)
         except KafkaError as e:
             logger.info("no heartbeat: %s", e)
             return None
@@ -248,7 +251,7 @@ class BrokerLifecycle:
         """The registered directories that have failed. One that the controller could not be told of for too long ends the
         broker: what lies in it would stay led by nobody (KIP-858)."""
         now = trio.current_time()
-        limit_s = self._broker.config.log_dir_failure_timeout_ms / 1000
+        limit_s = self._state.config.log_dir_failure_timeout_ms / 1000
         failed = [
             directory.directory_id
             for directory in self._dirs.directories
@@ -257,7 +260,7 @@ class BrokerLifecycle:
         for one in failed:
             since = self._failed_since.setdefault(one, now)
             if one not in self._told_failed and now - since > limit_s:
-                self._broker.doom(
+                self._doom(
                     f"the controller could not be told within {limit_s:g} s that a log directory failed"
                 )
         return failed
@@ -266,15 +269,15 @@ class BrokerLifecycle:
 
     async def _register_again(self, code: int) -> None:
         """As a new incarnation. This process never ended, so what it holds is what its last epoch left."""
-        broker = self._broker
+        state = self._state
         logger.warning("the controller does not know this broker: %s", error_name(code))
-        self._clean_epoch = broker.broker_epoch
+        self._clean_epoch = state.broker_epoch
         try:
-            await self._register(broker.config.initial_broker_registration_timeout_ms)
+            await self._register(state.config.initial_broker_registration_timeout_ms)
         except RegistrationFailed as e:
-            broker.doom(str(e).rstrip("."))
+            self._doom(str(e).rstrip("."))
         else:
-            self.on_registered_again()
+            self._registered_again()
 
     async def _register(self, timeout_ms: int) -> None:
         request = self._request()
@@ -282,7 +285,7 @@ class BrokerLifecycle:
         with trio.move_on_after(timeout_ms / 1000):
             while True:
                 try:
-                    answer = await self._broker.link.request(request, timeout_ms=timeout_ms)
+                    answer = await self._link.request(request, timeout_ms=timeout_ms)
                 except KafkaError as e:
                     answer = BrokerRegistrationResponse(error_code=e.code)
                     why, self.complaint = str(e), ""
@@ -293,15 +296,15 @@ class BrokerLifecycle:
                     return
                 await trio.sleep(AGAIN_S)
         raise RegistrationFailed(
-            f"broker {self._broker.node_id} could not register within {timeout_ms} ms: {why}"
+            f"broker {self._state.node_id} could not register within {timeout_ms} ms: {why}"
         )
 
     def _request(self) -> BrokerRegistrationRequest:
-        broker = self._broker
+        state = self._state
         self._registered_dirs = {directory.directory_id for directory in self._dirs.usable}
         return BrokerRegistrationRequest(
-            broker_id=broker.node_id,
-            cluster_id=broker.cluster_id,
+            broker_id=state.node_id,
+            cluster_id=state.cluster_id,
             incarnation_id=self._new_id(),
             listeners=[
                 Listener(
@@ -310,7 +313,7 @@ class BrokerLifecycle:
                 for e in self._endpoints
             ],
             features=supported_features(),
-            rack=broker.config.broker_rack,
+            rack=state.config.broker_rack,
             log_dirs=[directory.directory_id for directory in self._dirs.usable],
             previous_broker_epoch=self._clean_epoch,
         )
@@ -321,24 +324,20 @@ class BrokerLifecycle:
             return ""
         if code not in _REFUSALS:
             return error_name(code)
-        broker = self._broker
-        words = _REFUSALS[ErrorCode(code)].format(node=broker.node_id, cluster=broker.cluster_id)
+        state = self._state
+        words = _REFUSALS[ErrorCode(code)].format(node=state.node_id, cluster=state.cluster_id)
         return f"{error_name(code)}, {words}"
 
     def _take(self, answer: BrokerRegistrationResponse) -> None:
         if answer.error_code:
             raise RegistrationFailed(
-                f"the controller refused broker {self._broker.node_id}: {self._refusal(answer.error_code)}"
+                f"the controller refused broker {self._state.node_id}: {self._refusal(answer.error_code)}"
             )
-        self._broker.broker_epoch = answer.broker_epoch
+        self._state.broker_epoch = answer.broker_epoch
         if self._unfenced.is_set():  # else somebody may be waiting for it
             self._unfenced = trio.Event()
         self._told_failed.clear()
         self._failed_since.clear()
-
-
-def _nobody_cares() -> None:
-    """There is nobody to tell."""
 
 
 async def _cancel_when(event: trio.Event, scope: trio.CancelScope) -> None:

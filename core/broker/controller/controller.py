@@ -23,7 +23,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import trio
 
@@ -34,15 +34,14 @@ from pk.core.broker.controller.leader_balance import LeaderBalance
 from pk.core.broker.controller.metadata_feed import Appended, MetadataFeed
 from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.broker.offload import offload
+from pk.core.broker.peers import Peers
+from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.controller import take_over
 from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import Fenced, MetadataLost, MetadataStore, StoreFailed, StoreFull
 from pk.core.values import NO_NODE, NO_TIMESTAMP
-
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
 
 logger = logging.getLogger("pk.controller")
 
@@ -117,12 +116,17 @@ class Controller:
         """Whether this is the controller."""
         return self._closed is None
 
-    def attend(self, broker: Broker) -> None:
-        """While in office, watch over the brokers and keep leaders where they belong. `broker` is this process's: its
-        config, its connections to others."""
+    def attend(self, state: BrokerState, peers: Peers) -> None:
+        """While in office, watch over the brokers and keep leaders where they belong. `state` and `peers` are this process's
+        broker's: its config, its connections to others."""
         assert self.heartbeats is None
-        self.heartbeats = HeartbeatManager(self, broker)
-        self.duties += [self.heartbeats.run, LeaderBalance(self, broker).run]
+        self.heartbeats = HeartbeatManager(self, state, peers)
+        self.duties += [self.heartbeats.run, LeaderBalance(self, state).run]
+
+    def disconnected(self, connection_id: int) -> None:
+        """A connection of this process's listeners has ended."""
+        if self.heartbeats is not None:
+            self.heartbeats.disconnected(connection_id)
 
     async def open(self, cluster_id: str, new_cluster_id: str = "", *, logs_held: int = 0) -> None:
         """Campaign, load the log, and write that this controller took over. May be called again

@@ -8,7 +8,7 @@ that the first try created makes the second fail. So `forward` goes on by itself
 
 Of a controller's answers, NOT_CONTROLLER says that nothing happened and nothing will, REQUEST_TIMED_OUT that it may have.
 
-Where the active controller is in this process, no socket is involved: `dispatch`, which knows the handlers, is called.
+Where the active controller is in this process, no socket is involved: `answer_here`, which knows the handlers, is called.
 There are two channels, so that a heartbeat never waits behind a client's request.
 """
 
@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import trio
 
 from pk.core.broker.controller.client_identity import address_bytes, principal_bytes
-from pk.core.broker.peers import Channel, PeerLost
-from pk.core.broker.requests.context import Context
+from pk.core.broker.peers import Channel, PeerLost, Peers
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import Endpoint
 from pk.core.wire.codec import decode_whole
@@ -30,14 +29,22 @@ from pk.core.wire.header import frame_request, parse_response_header
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
-
 logger = logging.getLogger("pk.controller")
 
-Dispatch = Callable[[Context, Any], Awaitable[Any]]
-"""(context, request) → the response of this process's controller. Errors are made into responses, but for those after which
-it is to be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
+
+class Client(Protocol):
+    """The client whose request is passed on, as a `Context` tells of it."""
+
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    client_host: str
+    principal: str
+
+
+AnswerHere = Callable[[Client | None, Any], Awaitable[Any]]
+"""(client, request) → the response of this process's controller; None for the node's own requests. Errors are made into
+responses, but for those after which it must be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""
 
 OWN_TRY_MS: Final = 5_000
 """How long one try of a node's own request waits for its answer. A controller's machine that lost its power after it took
@@ -77,6 +84,33 @@ class Locator(Protocol):
         ...
 
 
+class LocalController(Protocol):
+    """The controller of this process."""
+
+    controller_id: int
+
+    @property
+    def active(self) -> bool:
+        """Whether it is the one of the cluster."""
+        ...
+
+
+class Asks(Protocol):
+    """The way to the active controller for what a node has to ask itself."""
+
+    async def request(self, request: Any, *, timeout_ms: float) -> Any:
+        """See `ControllerLink.request`."""
+        ...
+
+
+class Link(Asks, Protocol):
+    """The way to the active controller, also for clients."""
+
+    async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Any:
+        """See `ControllerLink.forward`."""
+        ...
+
+
 class _NobodyThere(Exception):
     """No controller was asked."""
 
@@ -99,7 +133,7 @@ class _Line:
             self.close()
             _, endpoint = wanted
             try:
-                self._channel = await self._link.broker.peers.connect(
+                self._channel = await self._link.peers.connect(
                     endpoint.host, endpoint.port, timeout_ms=CONNECT_MS
                 )
             except PeerLost as e:
@@ -116,12 +150,23 @@ class _Line:
 class ControllerLink:
     """See the top of this file. One for each process; `close` when it ends."""
 
-    def __init__(self, broker: Broker, locator: Locator, dispatch: Dispatch) -> None:
-        """`broker.peers` makes the connections; `broker.controller`, where there is one, is asked through `dispatch` while
-        it is active."""
-        self.broker = broker
+    def __init__(
+        self,
+        locator: Locator,
+        peers: Peers,
+        *,
+        controller: LocalController | None,
+        answer_here: AnswerHere,
+        request_bytes_max: int,
+    ) -> None:
+        """`locator` says who the controller is and `peers` makes the connections to it; while `controller`, that of this
+        process, is active, `answer_here` is asked instead. `request_bytes_max` is what a controller takes
+        (`socket.request.max.bytes`)."""
+        self.peers = peers
         self._locator = locator
-        self._dispatch = dispatch
+        self._controller = controller
+        self._answer_here = answer_here
+        self._request_bytes_max = request_bytes_max
         self._own = _Line(self)
         self._clients = _Line(self)
 
@@ -135,14 +180,14 @@ class ControllerLink:
         async def ask(local: bool) -> Any:
             if local:
                 try:
-                    return await self._dispatch(self._context(request), request)
+                    return await self._answer_here(None, request)
                 except FateUnknown as e:  # of another process it would be an answer like any other
                     raise KafkaError(e.code, e.message) from e
             return await self._ask(self._own, request, min(timeout_ms, OWN_TRY_MS))
 
         return await self._persist(request, ask, timeout_ms)
 
-    async def forward(self, context: Context, request: Any, *, timeout_ms: float) -> Any:
+    async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Any:
         """The active controller's answer to a client's request, asked with the client's principal and address, in the
         version that the client spoke.
 
@@ -153,11 +198,11 @@ class ControllerLink:
         async def ask(local: bool) -> Any:
             try:
                 if local:
-                    response = await self._dispatch(context, request)
+                    response = await self._answer_here(client, request)
                 else:
-                    envelope = _envelope(context, request)
+                    envelope = _envelope(client, request, self._request_bytes_max)
                     answer = await self._ask(self._clients, envelope, timeout_ms)
-                    response = _opened(answer, context, request)
+                    response = _opened(answer, client, request)
             except PeerLost as e:
                 raise FateUnknown(f"the controller was lost before it answered: {e}") from e
             except KafkaError as e:
@@ -180,7 +225,7 @@ class ControllerLink:
         found = await self._locator.find()
         if found is None:
             raise _NobodyThere("nobody is the controller just now")
-        own = self.broker.controller
+        own = self._controller
         if own is not None and found[0] == own.controller_id:
             raise _NobodyThere("this node is taking the controller's office")
         return found
@@ -191,7 +236,7 @@ class ControllerLink:
         pause_s, why = PAUSE_S_MIN, "no controller was asked"
         with trio.move_on_after(timeout_ms / 1000):
             while True:
-                controller = self.broker.controller
+                controller = self._controller
                 try:
                     response = await ask(controller is not None and controller.active)
                     if not says(response, *ASK_AGAIN):
@@ -236,10 +281,6 @@ class ControllerLink:
             line.close()
         return response
 
-    def _context(self, request: Any) -> Context:
-        api = MESSAGES[request.API_KEY]
-        return Context(self.broker, api.key, api.versions[1], client_id="")
-
 
 async def _answer_of(channel: Channel, request: Any, timeout_ms: float) -> Any:
     """The answer, or the exception that was raised: a nursery would wrap it in a group."""
@@ -263,11 +304,11 @@ def says(response: Any, *codes: ErrorCode) -> bool:
     return False
 
 
-def _envelope(context: Context, request: Any) -> EnvelopeRequest:
+def _envelope(client: Client, request: Any, request_bytes_max: int) -> EnvelopeRequest:
     """Raises KafkaError(INVALID_REQUEST) where the controller could not take it: it bounds its requests as we do ours, and an
     envelope is the larger."""
-    frame = frame_request(request, context.api_version, context.correlation_id, context.client_id)
-    limit = context.broker.config.socket_request_max_bytes - ENVELOPE_BYTES
+    frame = frame_request(request, client.api_version, client.correlation_id, client.client_id)
+    limit = request_bytes_max - ENVELOPE_BYTES
     if len(frame) > limit:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -275,12 +316,12 @@ def _envelope(context: Context, request: Any) -> EnvelopeRequest:
         )
     return EnvelopeRequest(
         request_data=frame[4:],
-        request_principal=principal_bytes(context.principal),
-        client_host_address=address_bytes(context.client_host),
+        request_principal=principal_bytes(client.principal),
+        client_host_address=address_bytes(client.client_host),
     )
 
 
-def _opened(answer: EnvelopeResponse, context: Context, request: Any) -> Any:
+def _opened(answer: EnvelopeResponse, client: Client, request: Any) -> Any:
     """The response inside; the envelope itself where it says NOT_CONTROLLER. Raises KafkaError."""
     if answer.error_code == ErrorCode.NOT_CONTROLLER:
         return answer
@@ -289,6 +330,6 @@ def _opened(answer: EnvelopeResponse, context: Context, request: Any) -> Any:
             answer.error_code or ErrorCode.UNKNOWN_SERVER_ERROR,
             "the controller did not take what was passed on to it",
         )
-    data, key, version = answer.response_data, request.API_KEY, context.api_version
+    data, key, version = answer.response_data, request.API_KEY, client.api_version
     _, position = parse_response_header(data, key, version)
     return decode_whole(MESSAGES[key].response, data, version, position)

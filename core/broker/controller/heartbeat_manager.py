@@ -21,21 +21,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from pk.core.broker.controller.active_controller import ActiveController, OffLoopDecision
-from pk.core.broker.peers import PeerLost
+from pk.core.broker.peers import PeerLost, Peers
+from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import KafkaError
 from pk.core.machine import Decision
 from pk.core.meta.brokers import fence_broker
 from pk.core.meta.events import Endpoint, Event
 from pk.core.meta.image import BrokerImage, MetadataImage
-
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
 
 logger = logging.getLogger("pk.controller")
 
@@ -83,15 +81,16 @@ class _Leaving:
 class HeartbeatManager:
     """See the top of this file. One for each controller; `run` is one of its duties."""
 
-    def __init__(self, controller: ActiveController, broker: Broker) -> None:
+    def __init__(self, controller: ActiveController, state: BrokerState, peers: Peers) -> None:
+        """`state` is this process's broker's: its config, and how far it is."""
         self._controller = controller
-        self._broker = broker
+        self._state = state
+        self._peers = peers
         self._sessions: dict[int, _Session] = {}
         self._leaving: dict[int, _Leaving] = {}
         self._nursery: trio.Nursery | None = None
         self._changed = trio.Event()
         controller.committed.append(self._follow)
-        broker.disconnected.append(self._disconnected)
 
     async def run(self) -> None:
         """Watch over the brokers until cancelled."""
@@ -136,7 +135,7 @@ class HeartbeatManager:
             if broker.fenced or broker.broker_id == broker_id:
                 continue
             if broker.broker_id == controller.controller_id:
-                offset = self._broker.image.offset
+                offset = self._state.image.offset
             else:
                 observer = controller.observers.get(broker.broker_id)
                 offset = observer.offset if observer is not None else -1
@@ -146,7 +145,7 @@ class HeartbeatManager:
 
     @property
     def _timeout_s(self) -> float:
-        return self._broker.config.broker_session_timeout_ms / 1000
+        return self._state.config.broker_session_timeout_ms / 1000
 
     def _begin(self, broker_id: int, broker_epoch: int) -> _Session:
         deadline = trio.current_time() + self._timeout_s
@@ -202,7 +201,7 @@ class HeartbeatManager:
 
     async def _fence(self, sessions: Sequence[_Session], why: str) -> None:
         gone = [(s.broker_id, s.broker_epoch) for s in sessions]
-        config = self._broker.config
+        config = self._state.config
         try:
             fenced = await self._controller.submit(
                 OffLoopDecision(lambda: lambda image: fence_all(image, gone, config)), shown=False
@@ -219,7 +218,7 @@ class HeartbeatManager:
 
     # --- probes ---
 
-    def _disconnected(self, connection_id: int) -> None:
+    def disconnected(self, connection_id: int) -> None:
         """A connection of this process's listeners has ended."""
         for session in self._sessions.values():
             if session.connection_id == connection_id:
@@ -247,7 +246,7 @@ class HeartbeatManager:
         pause_s = PROBE_AGAIN_S
         while (endpoint := self._endpoint(session)) is not None:
             try:
-                channel = await self._broker.peers.connect(
+                channel = await self._peers.connect(
                     endpoint.host, endpoint.port, timeout_ms=PROBE_S * 1000
                 )
             except PeerLost as e:
@@ -270,7 +269,7 @@ class HeartbeatManager:
         known = broker is not None and broker.broker_epoch == session.broker_epoch
         if broker is None or not known or broker.fenced or session.connection_id != NO_CONNECTION:
             return None
-        return probed_endpoint(broker, self._broker.config)
+        return probed_endpoint(broker, self._state.config)
 
 
 def probed_endpoint(broker: BrokerImage, config: BrokerConfig) -> Endpoint | None:

@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from pk.core.broker.controller.active_controller import ActiveController, OffLoopDecision
+from pk.core.broker.state import BrokerState
 from pk.core.errors import KafkaError
 from pk.core.meta.elections import elect_offline, rebalance_leaders
 from pk.core.meta.image import MetadataImage, changes
-
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
 
 logger = logging.getLogger("pk.controller")
 
@@ -31,9 +29,9 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 class LeaderBalance:
     """See the top of this file. One for each controller; `run` is one of its duties."""
 
-    def __init__(self, controller: ActiveController, broker: Broker) -> None:
+    def __init__(self, controller: ActiveController, state: BrokerState) -> None:
         self._controller = controller
-        self._broker = broker
+        self._state = state
         self._allowed = trio.Event()
         controller.committed.append(self._follow)
 
@@ -46,15 +44,15 @@ class LeaderBalance:
 
     async def _rebalance(self) -> None:
         while True:
-            config = self._broker.config
+            config = self._state.config
             await trio.sleep(config.leader_imbalance_check_interval_seconds)
-            more = self._broker.config.auto_leader_rebalance_enable
+            more = self._state.config.auto_leader_rebalance_enable
             while more:
                 more = await self._balance_once()
 
     async def _balance_once(self) -> bool:
         """One decision; whether there is more to move."""
-        config = self._broker.config
+        config = self._state.config
         try:
             return await self._controller.submit(
                 OffLoopDecision(lambda: lambda image: rebalance_leaders(image, config)), shown=False
@@ -67,7 +65,7 @@ class LeaderBalance:
         while True:
             await self._allowed.wait()
             self._allowed = trio.Event()
-            config = self._broker.config
+            config = self._state.config
             try:
                 count = await self._controller.submit(
                     lambda image, config=config: elect_offline(image, config), shown=False

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from pk.core.broker.coordinator.coordinator import Coordinator, M, Surroundings
 from pk.core.broker.coordinator.timers import Timers
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.record.compress import Codec
 from pk.core.values import coordinator_partition
 
 if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
     from pk.core.config import BrokerConfig
     from pk.core.meta.image import Changes, MetadataImage, PartitionImage
 
@@ -39,10 +40,20 @@ class CoordinatorSettings(NamedTuple):
 class CoordinatorRuntime(Generic[M]):
     """Those of one internal topic, by partition."""
 
-    def __init__(self, topic: str, make_machine: Callable[[], M], broker: Broker) -> None:
+    def __init__(
+        self,
+        topic: str,
+        make_machine: Callable[[], M],
+        state: BrokerState,
+        replicas: Replicas,
+        start_soon: Callable[..., None],
+    ) -> None:
+        """`make_machine` makes the machine of a coordinator; `start_soon` runs a background task of the broker's."""
         self.topic = topic
         self._make_machine = make_machine
-        self._broker = broker
+        self._state = state
+        self._replicas = replicas
+        self._start_soon = start_soon
         self._timers: Timers[Coordinator[M]] = Timers()
         self._by_partition: dict[int, Coordinator[M]] = {}
         self._ticking = False
@@ -62,7 +73,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def partition_of(self, key: str) -> int | None:
         """The partition that `key` belongs to; None while there is no such topic."""
-        topic = self._broker.image.topics.get(self.topic)
+        topic = self._state.image.topics.get(self.topic)
         if topic is None or not topic.partitions:
             return None
         return _partition_of(key, len(topic.partitions))
@@ -98,7 +109,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def _follow(self, image: PartitionImage) -> None:
         number = image.partition
-        partition = self._broker.replicas.find(self.topic, number)
+        partition = self._replicas.find(self.topic, number)
         leads = partition is not None and partition.leads
         known = self._by_partition.get(number)
         if known is not None and not (
@@ -109,24 +120,24 @@ class CoordinatorRuntime(Generic[M]):
         if partition is not None and leads and known is None:
             if not self._ticking:
                 self._ticking = True
-                self._broker.start_soon(self._timers.run, Coordinator.fire)
+                self._start_soon(self._timers.run, Coordinator.fire)
             found = Coordinator(partition, self._make_machine, self._surroundings())
             self._by_partition[number] = found
-            self._broker.start_soon(found.load)
+            self._start_soon(found.load)
 
     def _close(self, number: int) -> None:
         self._by_partition.pop(number).close()
 
     def _surroundings(self) -> Surroundings:
-        broker, settings = self._broker, self.settings(self._broker.config)
+        state, settings = self._state, self.settings(self._state.config)
         return Surroundings(
-            broker.clock,
+            self._replicas.clock,
             self._timers,
-            broker.start_soon,
+            self._start_soon,
             settings.commit_timeout_ms,
             settings.load_bytes,
             settings.codec,
-            lambda: broker.image,
+            lambda: state.image,
             self.carry_out,
         )
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from pk.core.broker.coordinator.coordinator import State
 from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
-from pk.core.broker.requests.auto_topic_creation import create_missing
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation
+from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
 from pk.core.group.settings import ConsumerGroupSettings, GroupSettings, MigrationPolicy
@@ -17,7 +21,6 @@ from pk.core.record.compress import Codec
 from pk.core.values import OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
     from pk.core.config import BrokerConfig
 
 logger = logging.getLogger("pk.coordinator")
@@ -26,11 +29,20 @@ logger = logging.getLogger("pk.coordinator")
 class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
     """The group coordinators of this broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(OFFSETS_TOPIC, self._machine, broker)
+    def __init__(
+        self,
+        state: BrokerState,
+        replicas: Replicas,
+        start_soon: Callable[..., None],
+        random: Random,
+        topic_creation: AutoTopicCreation,
+    ) -> None:
+        super().__init__(OFFSETS_TOPIC, self._machine, state, replicas, start_soon)
+        self._random = random
+        self._topic_creation = topic_creation
 
     def _machine(self) -> GroupMachine:
-        config = self._broker.config
+        config = self._state.config
         settings = GroupSettings(
             initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
             min_session_timeout_ms=config.group_min_session_timeout_ms,
@@ -44,7 +56,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
         return GroupMachine(settings, self._new_id)
 
     def _new_id(self) -> str:
-        return str(UUID(int=self._broker.random.getrandbits(128), version=4))
+        return str(UUID(int=self._random.getrandbits(128), version=4))
 
     def settings(self, config: BrokerConfig) -> CoordinatorSettings:
         """See `CoordinatorRuntime.settings`."""
@@ -70,7 +82,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
     async def create_topic(self) -> None:
         """Have `__consumer_offsets` created, if it is not there. A refusal is logged: the client asks again."""
         try:
-            refused = await create_missing(self._broker, [OFFSETS_TOPIC])
+            refused = await self._topic_creation.create([OFFSETS_TOPIC])
         except KafkaError as e:
             logger.warning("%s was not created: %s", OFFSETS_TOPIC, e)
             return

@@ -1,18 +1,20 @@
 """Producer ids, from blocks that the controller hands out (KIP-730): no id is ever given twice in a cluster."""
 
-from collections.abc import Awaitable, Callable
-
 import trio
 
+from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.state import BrokerState
+from pk.core.errors import KafkaError
 from pk.core.meta.brokers import ProducerIdBlock
+from pk.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 
 class ProducerIds:
     """The ids this broker may give away. What is left of a block when the broker stops is never given to anybody."""
 
-    def __init__(self, allocate: Callable[[], Awaitable[ProducerIdBlock]]) -> None:
-        """`allocate` gets the next block from the controller."""
-        self._allocate = allocate
+    def __init__(self, state: BrokerState, link: Asks) -> None:
+        self._state = state
+        self._link = link
         self._next = 0
         self._end = 0
         self._allocating = trio.Lock()
@@ -27,3 +29,14 @@ class ProducerIds:
         producer_id = self._next
         self._next += 1
         return producer_id
+
+    async def _allocate(self) -> ProducerIdBlock:
+        """A block of ids from the controller. Raises KafkaError."""
+        state = self._state
+        request = AllocateProducerIdsRequest(
+            broker_id=state.node_id, broker_epoch=state.broker_epoch
+        )
+        answer = await self._link.request(request, timeout_ms=state.config.request_timeout_ms)
+        if answer.error_code:
+            raise KafkaError(answer.error_code, "the controller gave no producer ids")
+        return ProducerIdBlock(answer.producer_id_start, answer.producer_id_len)

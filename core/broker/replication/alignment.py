@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
 from pk.core.broker.offload import offload
 from pk.core.broker.peers import Channel
 from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replicas import Replicas
 from pk.core.broker.replication.truncation import cut_at
+from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.failures import StorageError
 from pk.core.values import TopicIdPartition
@@ -30,9 +32,6 @@ from pk.core.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
 
 logger = logging.getLogger("pk.replication")
 
@@ -83,14 +82,16 @@ class Alignment:
 
     def __init__(
         self,
-        broker: Broker,
+        state: BrokerState,
+        replicas: Replicas,
         leader: int,
         is_current: Callable[[Followed], bool],
         fail: Callable[[Followed, str], None],
     ) -> None:
         """`is_current(followed)` tells whether a log is still fetched from that leader, `fail(followed, why)` has it tried
         again later."""
-        self._broker = broker
+        self._state = state
+        self._replicas = replicas
         self._leader = leader
         self._is_current = is_current
         self._fail = fail
@@ -128,23 +129,23 @@ class Alignment:
     async def _note_recovery_points(self) -> None:
         with trio.CancelScope(shield=True):
             try:
-                await offload(self._broker.replicas.write_recovery_points)
+                await offload(self._replicas.write_recovery_points)
             except StorageError as e:
-                self._broker.replicas.storage_failed(e)
+                self._replicas.storage_failed(e)
 
     async def _truncate(self, partition: Partition, offset: int) -> None:
         if offset >= partition.log.log_end_offset:
             try:
                 partition.log.truncate_to(offset)  # epochs at most, of which nothing was written
             except StorageError as e:
-                self._broker.replicas.failed(partition, e)
+                self._replicas.failed(partition, e)
             return
         logger.log(
             logging.WARNING if offset < partition.high_watermark else logging.INFO,
             "%s is cut from %d to %d, as in the log of its leader %d; high watermark %d",
             partition.tp, partition.log.log_end_offset, offset, self._leader, partition.high_watermark,
         )  # fmt: skip
-        await self._broker.replicas.off_loop(partition, partition.log.truncate_to, offset)
+        await self._replicas.off_loop(partition, partition.log.truncate_to, offset)
 
     async def restart(self, followed: Followed, offset: int) -> None:
         """Begin the log anew, empty, at `offset`."""
@@ -153,11 +154,9 @@ class Alignment:
             "%s begins anew at %d: its leader %d has nothing of what is behind %d any more",
             partition.tp, offset, self._leader, partition.log.log_end_offset,
         )  # fmt: skip
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._replicas.clock.now_ms()
         async with self._held([partition]):
-            await self._broker.replicas.off_loop(
-                partition, partition.log.restart_at, offset, now_ms
-            )
+            await self._replicas.off_loop(partition, partition.log.restart_at, offset, now_ms)
 
     async def begin_anew(self, channel: Channel, followed: Followed) -> None:
         """The leader does not have the offset asked for: its log ends before ours, or begins behind it."""
@@ -188,10 +187,10 @@ class Alignment:
         )
         answer = await channel.request(
             ListOffsetsRequest(
-                replica_id=self._broker.node_id,
+                replica_id=self._state.node_id,
                 topics=[ListOffsetsTopic(name=topic, partitions=[wish])],
             ),
-            timeout_ms=self._broker.config.replica_socket_timeout_ms,
+            timeout_ms=self._state.config.replica_socket_timeout_ms,
         )
         for data in (one for topic in answer.topics for one in topic.partitions):
             if data.error_code:
@@ -215,9 +214,9 @@ class Alignment:
                     )
                 )
             request = OffsetForLeaderEpochRequest(
-                replica_id=self._broker.node_id, topics=list(topics.values())
+                replica_id=self._state.node_id, topics=list(topics.values())
             )
-            timeout_ms = self._broker.config.replica_socket_timeout_ms
+            timeout_ms = self._state.config.replica_socket_timeout_ms
             answer = await channel.request(request, timeout_ms=timeout_ms)
             ends = {
                 (topic.topic, end.partition): end

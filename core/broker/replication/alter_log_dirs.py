@@ -71,7 +71,7 @@ class AlterLogDirsManager:
         self._start_soon = start_soon
         self._quota = quota
         self._moved = moved
-        replicas.on_cut = self._cut
+        replicas.was_cut.append(self._cut)
         self._moves: dict[TopicPartition, Move] = {}
 
     def moves(self, directory: LogDir) -> list[Move]:

@@ -14,25 +14,25 @@ else, and no answer at all → the same again, until an image makes it pointless
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
+from pk.core.broker.controller.controller_link import Asks
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.partition_environment import Proposal
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.values import Uuid
 from pk.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
-    BrokerState,
     PartitionData,
     ResponsePartitionData,
     TopicData,
 )
-
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
+from pk.core.wire.messages.alter_partition import BrokerState as IsrMember
 
 logger = logging.getLogger("pk.replication")
 
@@ -60,18 +60,36 @@ WAIT_FOR_IMAGE: Final = frozenset(
 Due = list[tuple[Partition, Proposal]]
 
 
+class Proposals:
+    """The partitions that have a change of their ISR to ask for."""
+
+    def __init__(self) -> None:
+        self._due: dict[Partition, None] = {}
+        self._added = trio.Event()
+
+    def add(self, partition: Partition) -> None:
+        """The partition has a `proposal`: ask for it soon."""
+        self._due[partition] = None
+        self._added.set()
+
+    async def take(self) -> list[Partition]:
+        """All of them, which are none any more; waits for the first."""
+        await self._added.wait()
+        self._added = trio.Event()
+        due, self._due = list(self._due), {}
+        return due
+
+
 class AlterPartitionManager:
     """Keeps the in-sync replicas of the partitions that this broker leads what they should be."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-        self._due: dict[Partition, None] = {}
-        self._proposed = trio.Event()
-
-    def propose(self, partition: Partition) -> None:
-        """The partition has a `proposal`: ask for it soon."""
-        self._due[partition] = None
-        self._proposed.set()
+    def __init__(
+        self, state: BrokerState, replicas: Replicas, link: Asks, proposals: Proposals
+    ) -> None:
+        self._state = state
+        self._replicas = replicas
+        self._link = link
+        self._proposals = proposals
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -81,7 +99,7 @@ class AlterPartitionManager:
 
     async def _watch(self) -> None:
         """Look for followers that have fallen behind, twice in `replica.lag.time.max.ms` as Kafka does."""
-        replicas = self._broker.replicas
+        replicas = self._replicas
         while True:
             await trio.sleep(replicas.lag_s / 2)
             for i, partition in enumerate(list(replicas)):
@@ -91,7 +109,7 @@ class AlterPartitionManager:
                     self._look_at(partition)
 
     def _look_at(self, partition: Partition) -> None:
-        slow = partition.shrink(self._broker.clock.time())
+        slow = partition.shrink(self._replicas.now())
         if slow:
             logger.info(
                 "%s: %s not in sync any more; log end %d, high watermark %d",
@@ -106,20 +124,18 @@ class AlterPartitionManager:
 
     async def _ask_for_all(self) -> None:
         while True:
-            await self._proposed.wait()
-            self._proposed = trio.Event()
-            asked, self._due = list(self._due), {}
+            asked = await self._proposals.take()
             due = [(p, p.proposal) for p in asked if p.proposal is not None and p.leads]
             if due and (again := await self._ask(due)):
                 await trio.sleep(RETRY_S)
                 for partition in again:
-                    self.propose(partition)
+                    self._proposals.add(partition)
 
     async def _ask(self, due: Due) -> list[Partition]:
         """Ask for what is due; those that are to be asked for again."""
-        request = request_of(self._broker.node_id, self._broker.broker_epoch, due)
+        request = request_of(self._state.node_id, self._state.broker_epoch, due)
         try:
-            answer: AlterPartitionResponse = await self._broker.link.request(
+            answer: AlterPartitionResponse = await self._link.request(
                 request, timeout_ms=TIMEOUT_MS
             )
         except KafkaError as e:
@@ -155,7 +171,7 @@ def request_of(node_id: int, broker_epoch: int, due: Due) -> AlterPartitionReque
                 partition_index=partition.tp.partition,
                 leader_epoch=proposal.leader_epoch,
                 new_isr_with_epochs=[
-                    BrokerState(broker_id=node, broker_epoch=epoch) for node, epoch in proposal.isr
+                    IsrMember(broker_id=node, broker_epoch=epoch) for node, epoch in proposal.isr
                 ],
                 partition_epoch=proposal.partition_epoch,
             )

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
+from pk.core.broker.controller.controller_link import Asks
 from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.meta.image import Changes
 from pk.core.meta.partitions import SOMEWHERE
@@ -26,9 +29,6 @@ from pk.core.wire.messages.assign_replicas_to_dirs import (
     PartitionData,
     TopicData,
 )
-
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
 
 logger = logging.getLogger("pk.replication")
 
@@ -52,14 +52,16 @@ FINAL: Final = frozenset(
 class AssignmentsManager:
     """What the controller is still to be told."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, state: BrokerState, replicas: Replicas, link: Asks) -> None:
+        self._state = state
+        self._replicas = replicas
+        self._link = link
         self._due: dict[Partition, None] = {}
         self._more = trio.Event()
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
         """An image is in force: report what it has in another directory than it is in."""
-        replicas = self._broker.replicas
+        replicas = self._replicas
         changed = [partition.tp for partition in opened] + [c.tp for c in found.partitions]
         for looked, tp in enumerate(dict.fromkeys(changed), 1):
             partition = replicas.find(*tp)
@@ -78,8 +80,8 @@ class AssignmentsManager:
             self._more.set()
 
     def _is_due(self, partition: Partition) -> bool:
-        image, node_id = partition.image, self._broker.node_id
-        replicas = self._broker.replicas
+        image, node_id = partition.image, self._state.node_id
+        replicas = self._replicas
         if image is None or node_id not in image.replicas:
             return False
         known = image.directory(node_id)
@@ -109,7 +111,7 @@ class AssignmentsManager:
         """Whether the controller knows now."""
         request = self._request(due)
         try:
-            answer: AssignReplicasToDirsResponse = await self._broker.link.request(
+            answer: AssignReplicasToDirsResponse = await self._link.request(
                 request, timeout_ms=TIMEOUT_MS
             )
         except KafkaError as e:
@@ -135,8 +137,8 @@ class AssignmentsManager:
             topic = topics.setdefault(partition.topic_id, TopicData(topic_id=partition.topic_id))
             topic.partitions.append(PartitionData(partition_index=partition.tp.partition))
         return AssignReplicasToDirsRequest(
-            broker_id=self._broker.node_id,
-            broker_epoch=self._broker.broker_epoch,
+            broker_id=self._state.node_id,
+            broker_epoch=self._state.broker_epoch,
             directories=[
                 DirectoryData(id=directory, topics=list(topics.values()))
                 for directory, topics in directories.items()

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 import trio
 
-from pk.core.broker.peers import Channel, PeerLost
+from pk.core.broker.peers import Channel, PeerLost, Peers
 from pk.core.broker.replication.alignment import Alignment, Divergence, Followed, Wish
 from pk.core.broker.replication.partition import Partition
-from pk.core.broker.replication.replication_quotas import is_throttled
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.replication.replication_quotas import Quota, is_throttled
+from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.log.failures import StorageError
 from pk.core.record.batch import HEADER_BYTES, iter_headers
@@ -38,9 +40,6 @@ from pk.core.wire.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
 
 logger = logging.getLogger("pk.replication")
 
@@ -93,12 +92,26 @@ class _Asked:
 class ReplicaFetcher:
     """Everything this broker fetches from one leader by one channel. `run` is its task."""
 
-    def __init__(self, broker: Broker, leader: int, index: int) -> None:
+    def __init__(
+        self,
+        leader: int,
+        index: int,
+        state: BrokerState,
+        replicas: Replicas,
+        peers: Peers,
+        quota: Quota,
+        lost: Callable[[int], None],
+    ) -> None:
+        """`index` says which of `num.replica.fetchers` it is; `quota` bounds what throttled replicas take; `lost(leader)` is
+        called when the connection to the leader broke."""
         self.leader = leader
         self.index = index
-        """Which of `num.replica.fetchers` it is."""
         self.scope = trio.CancelScope()
-        self._broker = broker
+        self._state = state
+        self._replicas = replicas
+        self._peers = peers
+        self._quota = quota
+        self._lost = lost
         self._followed: dict[TopicIdPartition, Followed] = {}
         self._dirty: dict[TopicIdPartition, Followed] = {}
         """Those whose position the leader may not know."""
@@ -117,7 +130,7 @@ class ReplicaFetcher:
         self._refused = False
         """Whether the leader had no place for a session."""
         self._backoff_s = 0.0
-        self._alignment = Alignment(broker, leader, self._is_current, self._fail)
+        self._alignment = Alignment(state, replicas, leader, self._is_current, self._fail)
 
     def __len__(self) -> int:
         return len(self._followed)
@@ -171,20 +184,20 @@ class ReplicaFetcher:
 
     @property
     def _backoff_s_max(self) -> float:
-        return max(self._broker.config.replica_fetch_backoff_ms / 1000, BACKOFF_S_MIN)
+        return max(self._state.config.replica_fetch_backoff_ms / 1000, BACKOFF_S_MIN)
 
     async def _connect(self) -> Channel:
-        while not self._followed or self._broker.broker_epoch < 0:
+        while not self._followed or self._state.broker_epoch < 0:
             await self._wait(UNREGISTERED_S if self._followed else float("inf"))
-        endpoint = self._broker.inter_broker_endpoint(self.leader)
+        endpoint = self._state.inter_broker_endpoint(self.leader)
         if endpoint is None:
             raise PeerLost(f"no address of broker {self.leader} is known")
-        return await self._broker.peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
+        return await self._peers.connect(endpoint.host, endpoint.port, timeout_ms=CONNECT_MS)
 
     async def _fetch_over(self, channel: Channel) -> Exception:
         """Fetch over one channel until it breaks, or the leader refuses; returns why."""
         self._reset_session()
-        channel.when_lost(lambda: self._broker.suspect(self.leader))
+        channel.when_lost(lambda: self._lost(self.leader))
         try:
             async with trio.open_nursery() as nursery:
                 try:
@@ -235,7 +248,7 @@ class ReplicaFetcher:
         return not asked.full and self._session_id != 0
 
     async def _ask(self, channel: Channel, request: FetchRequest, asked: _Asked) -> None:
-        timeout_ms = request.max_wait_ms + self._broker.config.replica_socket_timeout_ms
+        timeout_ms = request.max_wait_ms + self._state.config.replica_socket_timeout_ms
         try:
             asked.answer = await channel.request(request, timeout_ms=timeout_ms)
         except (PeerLost, KafkaError) as e:
@@ -262,13 +275,13 @@ class ReplicaFetcher:
     def _request(self, version: int) -> FetchRequest | None:
         """The next request; None where there is nothing to fetch."""
         self._resume()
-        config, broker = self._broker.config, self._broker
+        config, state = self._state.config, self._state
         topics: dict[str, FetchTopic] = {}
-        throttled = self._broker.quotas.follower.exceeded
+        throttled = self._quota.exceeded
         for key, followed in list(self._dirty.items()):
             partition = followed.partition
             if throttled and not followed.in_sync and self._is_throttled(partition):
-                self._pause(followed, self._broker.quotas.follower.wait_s)
+                self._pause(followed, self._quota.wait_s)
                 continue
             log = partition.log
             wish = (
@@ -303,10 +316,10 @@ class ReplicaFetcher:
         )
         if version >= VERSION_REPLICA_STATE:
             request.replica_state = ReplicaState(
-                replica_id=broker.node_id, replica_epoch=broker.broker_epoch
+                replica_id=state.node_id, replica_epoch=state.broker_epoch
             )
         else:
-            request.replica_id = broker.node_id
+            request.replica_id = state.node_id
         if not opening:
             self._session_epoch = self._session_epoch % 0x7FFFFFFF + 1
         return request
@@ -328,7 +341,7 @@ class ReplicaFetcher:
                 fetch_offset=offset,
                 last_fetched_epoch=last_epoch if version >= VERSION_DIVERGING_EPOCH else -1,
                 log_start_offset=log_start,
-                partition_max_bytes=self._broker.config.replica_fetch_max_bytes,
+                partition_max_bytes=self._state.config.replica_fetch_max_bytes,
             )
         )
         followed.told = wish
@@ -336,13 +349,13 @@ class ReplicaFetcher:
 
     def _is_throttled(self, partition: Partition) -> bool:
         replicas = partition.config.follower_replication_throttled_replicas
-        return is_throttled(replicas, partition.tp.partition, self._broker.node_id)
+        return is_throttled(replicas, partition.tp.partition, self._state.node_id)
 
     # --- partitions that have to wait ---
 
     def _pause(self, followed: Followed, wait_s: float) -> None:
         """Leave it out for a while; it has to be named again then."""
-        followed.paused_until = self._broker.clock.time() + wait_s
+        followed.paused_until = self._replicas.clock.time() + wait_s
         if followed.told is not None:
             followed.told = None
             self._forgotten[followed.key] = followed.partition.tp.topic
@@ -351,7 +364,7 @@ class ReplicaFetcher:
 
     def _resume(self) -> None:
         if self._paused:
-            now = self._broker.clock.time()
+            now = self._replicas.clock.time()
             for key, followed in list(self._paused.items()):
                 if followed.paused_until - now < AN_INSTANT_S:
                     del self._paused[key]
@@ -362,7 +375,7 @@ class ReplicaFetcher:
         if not self._paused:
             return float("inf")
         until = min(followed.paused_until for followed in self._paused.values())
-        left = until - self._broker.clock.time()
+        left = until - self._replicas.clock.time()
         return left if left >= AN_INSTANT_S else 0.0
 
     def _fail(self, followed: Followed, why: str, level: int = logging.WARNING) -> None:
@@ -408,7 +421,7 @@ class ReplicaFetcher:
 
     def _find(self, topic_id: Uuid, topic: str, number: int) -> Followed | None:
         if topic_id == ZERO_UUID:  # a version that goes by names
-            partition = self._broker.replicas.find(topic, number)
+            partition = self._replicas.find(topic, number)
             topic_id = partition.topic_id if partition is not None else ZERO_UUID
         return self._followed.get(TopicIdPartition(topic_id, number))
 
@@ -441,7 +454,7 @@ class ReplicaFetcher:
                     followed.backoff_s = 0.0
             except StorageError as e:
                 if not e.undone:
-                    self._broker.replicas.failed(partition, e)
+                    self._replicas.failed(partition, e)
                 self._fail(followed, str(e))
             except KafkaError as e:
                 self._fail(followed, f"what came is refused: {e}", logging.ERROR)
@@ -469,10 +482,10 @@ class ReplicaFetcher:
                 news.to_flush.append(partition)
 
     async def _append_pieces(self, followed: Followed, records: Any, news: _News) -> None:
-        partition, now_ms = followed.partition, self._broker.clock.now_ms()
+        partition, now_ms = followed.partition, self._replicas.clock.now_ms()
         with memoryview(records) as view:
             if self._is_throttled(partition):
-                self._broker.quotas.follower.passed(len(view))
+                self._quota.passed(len(view))
             for begin, end, base in _pieces(view, partition.log.log_end_offset):
                 if news.appended >= APPENDED_AT_ONCE:
                     news.appended = 0
@@ -493,7 +506,7 @@ class ReplicaFetcher:
         """Sync what `flush.messages` asks for before the leader is told that it is here."""
         async with trio.open_nursery() as nursery:
             for partition in list(partitions):
-                nursery.start_soon(self._broker.replicas.sync, partition)
+                nursery.start_soon(self._replicas.sync, partition)
 
 
 class _News:

@@ -7,19 +7,18 @@ leader. In between nobody appends to them, so a partition never changes its part
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 from zlib import crc32
 
 import trio
 
+from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.state import BrokerState
 from pk.core.meta.image import Changes, PartitionImage, TopicImage
 from pk.core.values import NO_LEADER, TopicPartition
-
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
 
 LOOKED_AT_ONCE = 512
 """Partitions of an image that are looked at between two checkpoints."""
@@ -28,11 +27,23 @@ LOOKED_AT_ONCE = 512
 class ReplicaFetcherManager:
     """All fetchers of a broker."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        state: BrokerState,
+        replicas: Replicas,
+        purgatory: Purgatory,
+        start_soon: Callable[..., None],
+        make: Callable[[int, int], ReplicaFetcher],
+    ) -> None:
+        """`make(leader, index)` makes a fetcher, whose task `start_soon` runs."""
+        self._state = state
+        self._replicas = replicas
+        self._purgatory = purgatory
+        self._start_soon = start_soon
+        self._make = make
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._of: dict[Partition, ReplicaFetcher] = {}
-        self._count = broker.config.num_replica_fetchers
+        self._count = state.config.num_replica_fetchers
 
     def __iter__(self) -> Iterator[ReplicaFetcher]:
         return iter(self._fetchers.values())
@@ -50,40 +61,40 @@ class ReplicaFetcherManager:
             if start:
                 await trio.lowlevel.checkpoint()
             for change in found.partitions[start : start + LOOKED_AT_ONCE]:
-                partition = self._broker.replicas.find(*change.tp)
+                partition = self._replicas.find(*change.tp)
                 if partition is not None and self._is_released(partition, change.new):
                     released.append(partition)
-        if self._broker.config.num_replica_fetchers != self._count:
+        if self._state.config.num_replica_fetchers != self._count:
             released += self._of
         for partition in released:
             self._remove(partition)
         for partition in released:
             if partition.busy:
-                await self._broker.purgatory.until(
+                await self._purgatory.until(
                     lambda partition=partition: not partition.busy, (partition,), float("inf")
                 )
 
     def _of_topic(self, topic: TopicImage) -> list[Partition]:
-        held = (self._broker.replicas.find(topic.name, p.partition) for p in topic.partitions)
+        held = (self._replicas.find(topic.name, p.partition) for p in topic.partitions)
         return [p for p in held if p is not None and p.topic_id == topic.topic_id]
 
     def _is_released(self, partition: Partition, new: PartitionImage) -> bool:
         return (
             new.leader_epoch != partition.leader_epoch
-            or self._broker.node_id not in new.replicas
+            or self._state.node_id not in new.replicas
             or new.leader != partition.leader
         )
 
     async def follow(self, opened: Iterable[Partition], found: Changes) -> None:
         """Fetch what is to be fetched, now that the image is in force."""
-        if self._broker.config.num_replica_fetchers != self._count:
-            self._count = self._broker.config.num_replica_fetchers
-            changed = [partition.tp for partition in self._broker.replicas]
+        if self._state.config.num_replica_fetchers != self._count:
+            self._count = self._state.config.num_replica_fetchers
+            changed = [partition.tp for partition in self._replicas]
         else:
             changed = [change.tp for change in found.partitions]
             changed += [partition.tp for partition in opened]
         for looked, tp in enumerate(dict.fromkeys(changed), 1):
-            partition = self._broker.replicas.find(*tp)
+            partition = self._replicas.find(*tp)
             if partition is not None and partition not in self._of and self._is_fetched(partition):
                 self._add(partition)
             if not looked % LOOKED_AT_ONCE:
@@ -95,15 +106,15 @@ class ReplicaFetcherManager:
 
     def _is_fetched(self, partition: Partition) -> bool:
         return (
-            partition.leader not in (self._broker.node_id, NO_LEADER) and partition.offline is None
+            partition.leader not in (self._state.node_id, NO_LEADER) and partition.offline is None
         )
 
     def _add(self, partition: Partition) -> None:
         key = partition.leader, self._index(partition.tp)
         fetcher = self._fetchers.get(key)
         if fetcher is None:
-            fetcher = self._fetchers[key] = ReplicaFetcher(self._broker, *key)
-            self._broker.start_soon(fetcher.run)
+            fetcher = self._fetchers[key] = self._make(*key)
+            self._start_soon(fetcher.run)
         self._of[partition] = fetcher
         fetcher.add(partition)
 

@@ -54,18 +54,6 @@ Smaller ones wait for their first use: 10,000 logs are opened without reading an
 _NONE: dict[int, Partition] = {}
 
 
-def _nobody_cares() -> None:
-    """There is nobody to tell."""
-
-
-def _no_proposals(partition: Partition) -> None:
-    """There is nobody to ask."""
-
-
-def _nobody_copies(partition: Partition, log_end_offset: int) -> None:
-    """There is nobody to tell."""
-
-
 class Replicas:
     """All partitions of this broker, by topic and number."""
 
@@ -79,8 +67,12 @@ class Replicas:
         clock: Clock,
         start_soon: Callable[..., None],
         doom: Callable[[str], None],
+        propose: Callable[[Partition], None],
+        directory_failed: Callable[[], None],
     ) -> None:
-        """`start_soon(fn, *args)` runs a background task of the broker's; `doom(why)` is called when no directory is left."""
+        """`start_soon(fn, *args)` runs a background task of the broker's; `doom(why)` is called when no directory is left,
+        `propose(partition)` for each partition that has a change of its ISR to ask for, `directory_failed()` when a log
+        directory has failed."""
         self._dirs = dirs
         self._broker_config = config
         dirs.cordon(config.cordoned_log_dirs)
@@ -97,12 +89,10 @@ class Replicas:
         self._loaded = False
         self._image = MetadataImage()
         self.lag_s = config.replica_lag_time_max_ms / 1000
-        self.on_proposal: Callable[[Partition], None] = _no_proposals
-        """Called with each partition that has a change of its ISR to ask for."""
-        self.on_cut: Callable[[Partition, int], None] = _nobody_copies
+        self._propose = propose
+        self._directory_failed = directory_failed
+        self.was_cut: list[Callable[[Partition, int], None]] = []
         """Called with each partition whose log was cut, and where it ends now."""
-        self.on_directory_failed: Callable[[], None] = _nobody_cares
-        """Called when a log directory has failed: the controller is to hear of it."""
         self._by_topic: dict[str, dict[int, Partition]] = {}
 
     def find(self, topic: str, partition: int) -> Partition | None:
@@ -132,7 +122,7 @@ class Replicas:
 
     def propose(self, partition: Partition) -> None:
         """The partition has a change of its ISR to ask for."""
-        self.on_proposal(partition)
+        self._propose(partition)
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self._by_topic.values():
@@ -313,7 +303,8 @@ class Replicas:
             self.failed(partition, e)
         finally:
             partition.truncated()
-            self.on_cut(partition, log.log_end_offset)
+            for tell in self.was_cut:
+                tell(partition, log.log_end_offset)
 
     def write_recovery_points(self) -> None:
         """Note how far every log is durable: to be done when one was cut, before it is appended to. In a thread, perhaps.
@@ -381,7 +372,7 @@ class Replicas:
         if not directory.failed:
             directory.failed = True
             logger.error("log directory %s is offline: %s", directory.path, error)
-            self.on_directory_failed()
+            self._directory_failed()
         for partition in self.in_directory(directory):
             if partition.offline is None:
                 partition.fail(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))

@@ -1,17 +1,21 @@
 """Topics that are made because somebody asked for them: by name in Metadata, or a coordinator's own.
 
-The controller makes them, wherever it is; `create_missing` waits until this broker knows them too. A coordinator waits for
-its topic. Metadata does not: it answers that the topic is unknown, and the client asks again (`OnDemand`).
+The controller makes them, wherever it is; `AutoTopicCreation.create` waits until this broker knows them too. A
+coordinator waits for its topic. Metadata does not: it answers that the topic is unknown, and the client asks again
+(`OnDemand`).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 import trio
 
+from pk.core.broker.controller.controller_link import Asks
+from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.state import BrokerState
 from pk.core.errors import ErrorCode, KafkaError, error_name
 from pk.core.meta.controller import internal_topic
 from pk.core.meta.image import MetadataImage
@@ -20,9 +24,6 @@ from pk.core.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
 
 logger = logging.getLogger("pk.broker")
 
@@ -36,39 +37,51 @@ Refused = dict[str, tuple[int, str]]
 """Name → error code and message."""
 
 
-async def create_missing(broker: Broker, names: Iterable[str]) -> Refused:
-    """Have topics made, those that are internal as Kafka makes them, the others with the brokers' defaults; those that could
-    not be. Returns when this broker has the others, too. Raises KafkaError where there is no controller."""
-    deadline = trio.current_time() + TIMEOUT_MS / 1000
-    missing = [name for name in dict.fromkeys(names) if name not in broker.image.topics]
-    if not missing:
-        return {}
-    request = CreateTopicsRequest(
-        topics=[
-            internal_topic(name, broker.config)
-            or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-            for name in missing
-        ],
-        timeout_ms=TIMEOUT_MS,
-    )
-    answer: CreateTopicsResponse = await broker.link.request(request, timeout_ms=TIMEOUT_MS)
-    refused = {
-        topic.name: (topic.error_code, topic.error_message or error_name(topic.error_code))
-        for topic in answer.topics
-        if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
-    }
-    made = [name for name in missing if name not in refused]
-    await broker.purgatory.until(
-        lambda: all(name in broker.image.topics for name in made), (MetadataImage,), deadline
-    )
-    return refused
+class AutoTopicCreation:
+    """See the top of this file. One for each broker."""
+
+    def __init__(self, state: BrokerState, link: Asks, purgatory: Purgatory) -> None:
+        self._state = state
+        self._link = link
+        self._purgatory = purgatory
+
+    async def create(self, names: Iterable[str]) -> Refused:
+        """Have topics made, those that are internal as Kafka makes them, the others with the brokers' defaults; those that
+        could not be. Returns when this broker has the others, too. Raises KafkaError where there is no controller."""
+        deadline = trio.current_time() + TIMEOUT_MS / 1000
+        missing = [name for name in dict.fromkeys(names) if name not in self._state.image.topics]
+        if not missing:
+            return {}
+        request = CreateTopicsRequest(
+            topics=[
+                internal_topic(name, self._state.config)
+                or CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+                for name in missing
+            ],
+            timeout_ms=TIMEOUT_MS,
+        )
+        answer: CreateTopicsResponse = await self._link.request(request, timeout_ms=TIMEOUT_MS)
+        refused = {
+            topic.name: (topic.error_code, topic.error_message or error_name(topic.error_code))
+            for topic in answer.topics
+            if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        }
+        made = [name for name in missing if name not in refused]
+        await self._purgatory.until(
+            lambda: all(name in self._state.image.topics for name in made),
+            (MetadataImage,),
+            deadline,
+        )
+        return refused
 
 
 class OnDemand:
     """Makes the topics that clients ask for by Metadata, after they were answered, as Apache Kafka does."""
 
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+    def __init__(self, creation: AutoTopicCreation, start_soon: Callable[..., None]) -> None:
+        """`start_soon` runs a background task of the broker's."""
+        self._creation = creation
+        self._start_soon = start_soon
         self.in_flight: set[str] = set()
         """Being made now."""
         self._last_refusal = ""
@@ -83,11 +96,11 @@ class OnDemand:
                 self.in_flight.add(name)
                 new.append(name)
         if new:
-            self._broker.start_soon(self._create, new)
+            self._start_soon(self._create, new)
 
     async def _create(self, names: list[str]) -> None:
         try:
-            refused = await create_missing(self._broker, names)
+            refused = await self._creation.create(names)
         except KafkaError as e:
             # No controller at the moment. The client asks again.
             logger.info("%s: not created: %s", ", ".join(names[:10]), e)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from pk.core.broker.broker import Broker
+from pk.core.broker.broker import Broker
 
 ANONYMOUS = "User:ANONYMOUS"
 """The principal of a connection that did not authenticate."""
@@ -42,3 +42,8 @@ class Context:
             self.principal,
             self.connection_id,
         )
+
+
+Dispatch = Callable[[Context, Any], Awaitable[Any]]
+"""(context, request) → the response of this process's controller. Errors are made into responses, but for those after which
+it must be asked again: KafkaError NOT_CONTROLLER, REQUEST_TIMED_OUT."""

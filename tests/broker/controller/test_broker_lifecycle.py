@@ -12,11 +12,16 @@ from typing import Any, ParamSpec
 import pytest
 import trio
 import trio.testing
+from group.brokers import NoPeers
 
+from pk.core.broker.assembly import assemble
+from pk.core.broker.background import Background
 from pk.core.broker.broker import Broker
 from pk.core.broker.clock import TrioClock
 from pk.core.broker.controller.broker_lifecycle import BrokerLifecycle, RegistrationFailed
+from pk.core.broker.controller.controller_link import Client
 from pk.core.broker.offload import inline
+from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.dirs import LogDirs
@@ -82,8 +87,11 @@ class Cluster:
             decision = register_broker(self.image, request, self.config)
         self.image = self.image.apply(decision.records)
         if self.shows:
-            self.broker.start_soon(self.show)
+            self.broker.background.start_soon(self.show)
         return decision.reply
+
+    async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Any:
+        raise AssertionError("no test passes on a client's request")
 
     async def show(self) -> None:
         await self.broker.publish(self.image)
@@ -127,20 +135,32 @@ async def case(**keys: str) -> AsyncIterator[Case]:
         dirs = LogDirs.open(
             disk, ["/a", "/b"], cluster_id="c", node_id=1, holder="test", new_id=new_id
         )
-        broker = Broker(
-            config,
-            node_id=1,
-            cluster_id="c",
+        state, background, cluster = (
+            BrokerState(config, node_id=1, cluster_id="c"),
+            Background(),
+            Cluster(config),
+        )
+        endpoints: Sequence[Endpoint] = [Endpoint("PLAINTEXT", "here", 9092, 0)]
+        lifecycle = BrokerLifecycle(
+            state,
+            cluster,
+            dirs,
+            endpoints,
+            new_id=new_id,
+            doom=background.doom,
+            registered_again=lambda: None,
+        )
+        broker = cluster.broker = assemble(
+            state,
+            background,
             dirs=dirs,
             clock=TrioClock(),
             random=Random(1),
-            served=[],
+            link=cluster,
+            peers=NoPeers(),
+            followers=[lifecycle.follow],
         )
-        cluster = Cluster(config)
-        cluster.broker = broker
-        broker.link = cluster  # type: ignore[assignment]
-        endpoints: Sequence[Endpoint] = [Endpoint("PLAINTEXT", "here", 9092, 0)]
-        one = Case(cluster, BrokerLifecycle(broker, dirs, endpoints, new_id), dirs)
+        one = Case(cluster, lifecycle, dirs)
         async with trio.open_nursery() as nursery:
             one.nursery = nursery
             broker.start(nursery)
@@ -257,7 +277,7 @@ async def test_while_it_is_refused_it_can_tell_why() -> None:
 @mocked
 async def test_a_registration_that_is_refused_for_good_is_not_repeated() -> None:
     async with case() as one:
-        one.broker.cluster_id = "another"
+        one.broker.state.cluster_id = "another"
         with pytest.raises(RegistrationFailed, match="INCONSISTENT_CLUSTER_ID"):
             await one.lifecycle.register()
         assert len(one.cluster.registrations) == 1
@@ -342,7 +362,7 @@ async def test_a_failed_directory_is_reported_at_once() -> None:
         assert one.cluster.heartbeats[-1][1].offline_log_dirs == [failed.directory_id]
         assert failed.directory_id not in one.cluster.me.log_dirs
         await trio.sleep(120)
-        assert not one.broker.doomed.is_set()
+        assert not one.broker.background.doomed.is_set()
 
 
 @mocked
@@ -354,6 +374,6 @@ async def test_a_failed_directory_that_nobody_can_be_told_of_ends_the_broker() -
         one.dirs.directories[0].failed = True
         one.lifecycle.directory_failed()
         began = trio.current_time()
-        await one.broker.doomed.wait()
+        await one.broker.background.doomed.wait()
         assert 10 <= trio.current_time() - began < 10 + 2 * INTERVAL_S
-        assert "10 s" in one.broker.doomed_because
+        assert "10 s" in one.broker.background.doomed_because

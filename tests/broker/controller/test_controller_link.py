@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,10 +10,15 @@ import trio
 import trio.testing
 
 from pk.core.broker.controller.client_identity import host_of, principal_of
-from pk.core.broker.controller.controller_link import ControllerLink, FateUnknown, says
+from pk.core.broker.controller.controller_link import (
+    AnswerHere,
+    Client,
+    ControllerLink,
+    FateUnknown,
+    says,
+)
 from pk.core.broker.peers import PeerLost
 from pk.core.broker.requests.context import Context
-from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import Endpoint
 from pk.core.wire.codec import decode_whole, join
@@ -78,31 +82,44 @@ class Line:
             scope.cancel()
 
 
+class Own:
+    """The controller of the node's own process."""
+
+    def __init__(self) -> None:
+        self.controller_id = 1
+        self.active = False
+
+
 class Here:
     """A link of a node with or without a controller of its own."""
 
     def __init__(self) -> None:
         self.controllers = Controllers()
-        self.here: list[Context] = []
-        self.broker: Any = SimpleNamespace(
-            config=BrokerConfig.parse(
-                {"node.id": "1", "log.dirs": "/d", "socket.request.max.bytes": "100000"}
-            ),
-            peers=self.controllers,
-            controller=None,
-        )
-        self.link = ControllerLink(self.broker, self.controllers, self._dispatch)
+        self.here: list[tuple[Client | None, Any]] = []
+        self.own = Own()
+        self.link = self.linked(self._answer)
 
-    async def _dispatch(self, context: Context, request: Any) -> Any:
-        self.here.append(context)
+    def linked(self, answer: AnswerHere) -> ControllerLink:
+        """A link whose controller in this process, if it is active, gives this answer."""
+        return ControllerLink(
+            self.controllers,
+            self.controllers,
+            controller=self.own,
+            answer_here=answer,
+            request_bytes_max=100_000,
+        )
+
+    async def _answer(self, client: Client | None, request: Any) -> Any:
+        self.here.append((client, request))
         return AllocateProducerIdsResponse(producer_id_start=7)
 
     async def ask(self, timeout_ms: float = 5_000) -> Any:
         return await self.link.request(AllocateProducerIdsRequest(), timeout_ms=timeout_ms)
 
     async def forward(self, topics: int = 1, timeout_ms: float = 5_000) -> Any:
+        nobody: Any = None
         context = Context(
-            self.broker,
+            nobody,
             api_key=19,
             api_version=5,
             client_id="c",
@@ -168,23 +185,24 @@ def test_one_connection_serves_many_requests() -> None:
 def test_the_controller_in_this_process_needs_no_connection() -> None:
     async def main(here: Here) -> None:
         here.controllers.hosts["a"] = gives_ids
-        here.broker.controller = SimpleNamespace(controller_id=1, active=True)
+        here.own.active = True
         assert (await here.ask()).producer_id_start == 7
-        assert here.here[0].api_key == 67 and not here.controllers.connected
-        here.broker.controller.active = False
+        ((client, request),) = here.here
+        assert client is None and request.API_KEY == 67 and not here.controllers.connected
+        here.own.active = False
         assert (await here.ask()).producer_id_start == 1000
 
     run(main)
 
 
-def test_nobody_is_asked_while_this_node_is_taking_controllers() -> None:
+def test_nobody_is_asked_while_this_node_is_taking_over() -> None:
     async def main(here: Here) -> None:
-        here.broker.controller = SimpleNamespace(controller_id=ord("a"), active=False)
+        here.own.controller_id = ord("a")
         here.controllers.hosts["a"] = is_nobody
 
         async def take() -> None:
             await trio.sleep(1)
-            here.broker.controller.active = True
+            here.own.active = True
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(take)
@@ -261,12 +279,12 @@ def test_a_nodes_own_request_survives_its_own_controllers_fall() -> None:
     """Its append failed, and nobody knows what became of it: the next controller is asked."""
 
     async def main(here: Here) -> None:
-        async def falls(context: Context, request: Any) -> Any:
-            here.broker.controller = None
+        async def falls(client: Client | None, request: Any) -> Any:
+            here.own.active = False
             raise FateUnknown("the store is gone")
 
-        here.broker.controller = SimpleNamespace(active=True, controller_id=1)
-        here.link = ControllerLink(here.broker, here.controllers, falls)
+        here.own.active = True
+        here.link = here.linked(falls)
         here.controllers.hosts["a"] = gives_ids
         assert (await here.ask()).producer_id_start == 1000
 

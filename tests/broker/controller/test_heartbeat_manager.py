@@ -14,6 +14,7 @@ from pk.core.broker.controller.active_controller import Decide, Follow
 from pk.core.broker.controller.heartbeat_manager import HeartbeatManager
 from pk.core.broker.controller.quorum_observers import QuorumObservers
 from pk.core.broker.peers import PeerLost
+from pk.core.broker.state import BrokerState
 from pk.core.config import BrokerConfig
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import BrokerChanged, BrokerRegistered, Endpoint, Event
@@ -85,16 +86,10 @@ class Watched:
     def __init__(self, *extra: Event) -> None:
         self.controller = ActiveController([*(registered(n, n) for n in (1, 2, 3)), *extra])
         self.hosts = Hosts()
-        self.broken: list[Callable[[int], None]] = []
-        self.broker: Any = SimpleNamespace(
-            config=BrokerConfig.parse(
-                {"node.id": "9", "log.dirs": "/d", "listeners": "PLAINTEXT://h:1"}
-            ),
-            peers=self.hosts,
-            disconnected=self.broken,
-            image=self.controller.image,
-        )
-        self.manager = HeartbeatManager(self.controller, self.broker)
+        config = {"node.id": "9", "log.dirs": "/d", "listeners": "PLAINTEXT://h:1"}
+        self.state = BrokerState(BrokerConfig.parse(config), node_id=9, cluster_id="c")
+        self.state.image = self.controller.image
+        self.manager = HeartbeatManager(self.controller, self.state, self.hosts)
 
     def heartbeats(self, *nodes: int) -> None:
         """By connection 10 + node."""
@@ -102,8 +97,7 @@ class Watched:
             self.manager.heard(node, self.controller.image.brokers[node].broker_epoch, 10 + node)
 
     def breaks(self, node: int) -> None:
-        for broken in self.broken:
-            broken(10 + node)
+        self.manager.disconnected(10 + node)
 
 
 @asynccontextmanager

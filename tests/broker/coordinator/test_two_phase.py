@@ -153,16 +153,15 @@ class Runtime(CoordinatorRuntime[Deals]):
     """The coordinators of one broker."""
 
     def __init__(self, world: World, broker: Broker) -> None:
-        super().__init__(TOPIC, Deals, broker)
+        super().__init__(TOPIC, Deals, broker.state, broker.replicas, broker.background.start_soon)
         self.world = world
-        self.broker = broker
 
     def settings(self, config: BrokerConfig) -> CoordinatorSettings:
         return CoordinatorSettings(commit_timeout_ms=1000, load_bytes=1 << 20)
 
     def carry_out(self, coordinator: Coordinator[Any], effect: Any) -> None:
         assert isinstance(effect, Tell)
-        self.broker.start_soon(self._tell, coordinator, effect.name)
+        self._start_soon(self._tell, coordinator, effect.name)
 
     async def _tell(self, coordinator: Coordinator[Deals], name: str) -> None:
         world = self.world

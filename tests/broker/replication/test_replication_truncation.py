@@ -344,7 +344,7 @@ class TestCutting:
 
             with monkeypatch.context() as patch:
                 patch.setattr(replicas_module, "offload", slowly)
-                cluster.broker(1).start_soon(replicas.sync, partition)
+                cluster.broker(1).background.start_soon(replicas.sync, partition)
                 await through.wait()
             await cluster.change(leader=2, isr=(2,))
             cluster.heal()

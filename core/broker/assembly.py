@@ -1,0 +1,110 @@
+"""The one place where the parts of a broker are made, each of them after what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Final
+
+from pk.core.broker.background import Background
+from pk.core.broker.broker import Broker, Follow, Served
+from pk.core.broker.clock import Clock
+from pk.core.broker.controller.controller import Controller
+from pk.core.broker.controller.controller_link import Link
+from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
+from pk.core.broker.coordinator.producer_ids import ProducerIds
+from pk.core.broker.peers import Peers
+from pk.core.broker.purgatory import Purgatory
+from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
+from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager, Proposals
+from pk.core.broker.replication.assign_replicas_to_dirs import AssignmentsManager
+from pk.core.broker.replication.fetch_sessions import FetchSessions
+from pk.core.broker.replication.lost_leaders import LostLeaders
+from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
+from pk.core.broker.replication.replica_fetcher_manager import ReplicaFetcherManager
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.broker.replication.replication_quotas import ReplicationQuotas
+from pk.core.broker.requests.auto_topic_creation import AutoTopicCreation, OnDemand
+from pk.core.broker.state import BrokerState
+from pk.core.log.dirs import LogDirs
+
+EVICTION_MS: Final = 120_000
+"""How long a fetch session must have been idle to make room for another (KIP-227)."""
+
+
+def _unheard() -> None:
+    """No part needs to hear of a log directory that failed."""
+
+
+def assemble(
+    state: BrokerState,
+    background: Background,
+    *,
+    dirs: LogDirs,
+    clock: Clock,
+    random: Random,
+    link: Link,
+    peers: Peers,
+    controller: Controller | None = None,
+    served: Served = (),
+    controller_served: Served = (),
+    directory_failed: Callable[[], None] = _unheard,
+    followers: Iterable[Follow] = (),
+) -> Broker:
+    """A broker that has not started. It holds no partition before the first image is published.
+
+    `link` leads to the active controller, `peers` to other brokers; `controller` is this process's own. `served` and
+    `controller_served` are what ApiVersions says on either kind of listener. `directory_failed` is called when a log
+    directory has failed, `followers` with each image that comes into force, before the coordinators.
+    """
+    config, purgatory, proposals = state.config, Purgatory(), Proposals()
+    quotas = ReplicationQuotas(config, clock)
+    replicas = Replicas(
+        dirs,
+        config,
+        node_id=state.node_id,
+        purgatory=purgatory,
+        clock=clock,
+        start_soon=background.start_soon,
+        doom=background.doom,
+        propose=proposals.add,
+        directory_failed=directory_failed,
+    )
+    lost_leaders = LostLeaders(state, purgatory)
+
+    def fetcher(leader: int, index: int) -> ReplicaFetcher:
+        return ReplicaFetcher(
+            leader, index, state, replicas, peers, quotas.follower, lost_leaders.lost
+        )
+
+    assignments = AssignmentsManager(state, replicas, link)
+    topic_creation = AutoTopicCreation(state, link, purgatory)
+    coordinators = GroupCoordinators(state, replicas, background.start_soon, random, topic_creation)
+    return Broker(
+        state=state,
+        background=background,
+        clock=clock,
+        random=random,
+        served=served,
+        controller_served=controller_served,
+        link=link,
+        controller=controller,
+        purgatory=purgatory,
+        sessions=FetchSessions(
+            config.max_incremental_fetch_session_cache_slots, EVICTION_MS, random
+        ),
+        quotas=quotas,
+        replicas=replicas,
+        alter_partition=AlterPartitionManager(state, replicas, link, proposals),
+        fetchers=ReplicaFetcherManager(state, replicas, purgatory, background.start_soon, fetcher),
+        lost_leaders=lost_leaders,
+        assignments=assignments,
+        alter_log_dirs=AlterLogDirsManager(
+            replicas, dirs, background.start_soon, quotas.directories, assignments.moved
+        ),
+        topics_on_demand=OnDemand(topic_creation, background.start_soon),
+        coordinators=coordinators,
+        producer_ids=ProducerIds(state, link),
+        followers=[*followers, coordinators.apply],
+        disconnected=[] if controller is None else [controller.disconnected],
+    )
