@@ -69,9 +69,9 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
     def check_consumer_protocol(self) -> None:
         """Raise UNSUPPORTED_VERSION where the cluster does not offer the consumer protocol: its
         `group.version` is 0, or `group.coordinator.rebalance.protocols` leaves it out."""
-        broker = self._broker
-        protocols = broker.config.group_coordinator_rebalance_protocols
-        if not broker.image.features.get(GROUP_VERSION, 0) or "consumer" not in protocols:
+        state = self._state
+        protocols = state.config.group_coordinator_rebalance_protocols
+        if not state.image.features.get(GROUP_VERSION, 0) or "consumer" not in protocols:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
 
     def check_loaded(self) -> None:
