@@ -14,9 +14,9 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.group.any_group import CheckPartition, Committer, GroupType
 from pk.core.group.java import hash_map_order
 from pk.core.group.records import Record, group_metadata, group_tombstone
-from pk.core.group.registry import CheckPartition, Committer, GroupType
 from pk.core.values import NO_TIMESTAMP
 from pk.core.wire.codec import decode
 from pk.core.wire.messages.consumer_protocol import ConsumerProtocolSubscription

@@ -20,10 +20,11 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import AnyGroup, CheckPartition, Committer
 from pk.core.group.classic import ClassicGroups
 from pk.core.group.classic_group import Group
 from pk.core.group.records import Record, offset_commit, offset_tombstone
-from pk.core.group.registry import AnyGroup, CheckPartition, Committer, is_classic, not_found
+from pk.core.group.registry import is_classic, not_found
 from pk.core.group.settings import EXPIRED_RECORDS_MAX, GroupSettings, Step
 from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, ZERO_UUID, Uuid
 from pk.core.wire.messages.offset_commit import (

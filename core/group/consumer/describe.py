@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from pk.core.errors import ErrorCode
+from pk.core.group.any_group import AnyGroup
 from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.consumer.member import ConsumerMember, Current
 from pk.core.group.consumer.spec import Assignment
 from pk.core.group.consumer.target import Topics
-from pk.core.group.registry import AnyGroup, is_consumer
+from pk.core.group.registry import is_consumer
 from pk.core.values import Uuid
 from pk.core.wire.messages.consumer_group_describe import Assignment as WireAssignment
 from pk.core.wire.messages.consumer_group_describe import (

@@ -16,12 +16,12 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
+from pk.core.group.any_group import CheckPartition, Committer, GroupType
 from pk.core.group.consumer.member import LEAVE_EPOCH, ConsumerMember, MemberState
 from pk.core.group.consumer.records import group_tombstones
 from pk.core.group.consumer.spec import EMPTY_ASSIGNMENT, Assignment
 from pk.core.group.java import hash_map_order
 from pk.core.group.records import Record
-from pk.core.group.registry import CheckPartition, Committer, GroupType
 from pk.core.values import NO_EPOCH, Uuid
 
 FIRST_EPOCH: Final = 1
