@@ -37,13 +37,11 @@ from pk.cli.command_line.nouns import NOUNS
 from pk.cli.command_line.words import NAMED
 
 if TYPE_CHECKING:
+    from pk.cli.output.schema import Shapes
     from pk.cli.runtime.context import Context
 
 Running = Awaitable[int | None]
 """What a command's function returns: the work, to be awaited; at its end an exit code, or None if the context says it."""
-
-Shape = str | dict[str, str]
-"""What a command's JSON looks like (see `pk.cli.output.schema`)."""
 
 Set = TypeVar("Set")
 """A set of options: a dataclass."""
@@ -115,8 +113,8 @@ class Declared:
         takes: tuple[type, ...],
         examples: Sequence[str],
         notes: str,
-        shows: Shape,
-        rows: Shape,
+        shows: "Shapes",
+        rows: "Shapes",
         blocking: bool,
     ) -> None:
         self.function = function
@@ -227,14 +225,14 @@ class Noun:
         takes: tuple[type, ...] = (),
         examples: Sequence[str],
         notes: str = "",
-        shows: Shape = "",
-        rows: Shape = "",
+        shows: "Shapes" = "",
+        rows: "Shapes" = "",
         blocking: bool = False,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Declares a command by its names; without any, the noun itself is the command.
 
-        A `blocking` command runs without an event loop. `shows` and `rows` are the shapes of its JSON: every command with
-        -f has them.
+        A `blocking` command runs without an event loop. `shows` and `rows` are the row types of its JSON (see
+        `pk.cli.output.schema`): every command with -f has them.
         """
         self._one_word = self._one_word or not names
 

@@ -12,6 +12,7 @@ from pk.cli.command_line.kit import Command, Group, arguments_of, load_noun, opt
 from pk.cli.command_line.nouns import NOUNS
 from pk.cli.command_line.values import Pair, config_pair, count, pause, seconds
 from pk.cli.command_line.words import choices_of, info_of
+from pk.cli.output.schema import column_names
 
 _KINDS = {int: "int", float: "number", Pair: "pair"}
 _PARSERS: dict[Any, str] = {
@@ -88,8 +89,7 @@ def _command(command: Command, options: list[dict[str, Any]]) -> dict[str, Any]:
             arguments=[_argument(each) for each in arguments_of(command)],
             examples=list(declared.examples),
             notes=declared.notes,
-            shows=declared.shows,
-            rows=declared.rows,
+            columns=column_names(declared),
             blocking=declared.blocking,
         ),
     }

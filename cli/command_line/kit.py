@@ -130,7 +130,8 @@ class Command(_Reading, TyperCommand):
         values: dict[str, Any] = {**_root_values(ctx), **ctx.params}
         given = {name for name in ctx.params if _is_given(ctx, name)}
         args = Args({k: v for k, v in values.items() if not k.endswith(NAMED)}, frozenset(given))
-        return Parsed(node, words.path, args, words.typed, self.declared.call(ctx.params))
+        work = self.declared.call(ctx.params)
+        return Parsed(node, words.path, args, words.typed, work, self.declared)
 
 
 def _is_given(ctx: "Context", name: str) -> bool:

@@ -7,6 +7,7 @@ from pk.cli.command_line.bridge import Args
 from pk.cli.command_line.tree import Command, Group
 
 if TYPE_CHECKING:
+    from pk.cli.command_line.declare import Declared
     from pk.cli.runtime.context import Context
 
 
@@ -20,12 +21,16 @@ class Parsed:
         args: Args,
         typed: tuple[str, ...],
         work: "Callable[[Context], Any] | None" = None,
+        declared: "Declared | None" = None,
     ) -> None:
         self.node = node
         self.path = path
         self.args = args
         self.typed = typed
         """The path in the words that were typed: `produce` for `console-producer`."""
+
+        self.declared = declared
+        """The command as it was declared; None for a noun."""
 
         self.work = work
         """What does it; None where only help is wanted."""

@@ -84,19 +84,19 @@ class Argument:
 
 
 class Command:
-    """A leaf: what it takes. `shows` and `rows` are the shapes of its JSON (see `pk.cli.output.schema`)."""
+    """A leaf: what it takes. `columns` are the names of the columns that it shows, parted by blanks, by the option that
+    chooses between several lists; a command that prints no JSON has none."""
 
     __slots__ = (
         "arguments",
         "blocking",
+        "columns",
         "examples",
         "help",
         "hidden",
         "names",
         "notes",
         "options",
-        "rows",
-        "shows",
     )
 
     def __init__(self, data: Mapping[str, Any], options: "list[Mapping[str, Any]]") -> None:
@@ -108,13 +108,17 @@ class Command:
         self.notes: str = data.get("notes", "")
         self.blocking: bool = data.get("blocking", False)
         self.hidden: bool = False
-        self.shows: str | dict[str, str] = data.get("shows", "")
-        self.rows: str | dict[str, str] = data.get("rows", "")
+        self.columns: dict[str, str] = data.get("columns", {})
 
     @property
     def name(self) -> str:
         """The name that help shows first."""
         return self.names[0]
+
+    @property
+    def shows(self) -> bool:
+        """Whether it prints JSON of its own."""
+        return bool(self.columns)
 
     def takes(self, dest: str) -> bool:
         """Whether it has an option that is called `dest` in Python."""

@@ -4,18 +4,16 @@ is done yet, and not after a topic was deleted."""
 from typing import Any
 
 from pk.cli.command_line.parsed import Parsed
-from pk.cli.command_line.tree import Command
 from pk.cli.output.formats import Column, Listing, Look, check_format, narrow, template
-from pk.cli.output.schema import read_shape, shape_of
+from pk.cli.output.schema import schema_of_shape, shape_of
 
 _SAMPLES = {"string": "x", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
 
 
 def check_look(parsed: Parsed) -> None:
     """Raises Unusable for a format, a column, a condition or a template that the command cannot show."""
-    command, values = parsed.node, parsed.args.values()
-    assert isinstance(command, Command)
-    if not command.shows or "format" not in values:
+    declared, values = parsed.declared, parsed.args.values()
+    if declared is None or not declared.shows or "format" not in values:
         return  # it shows nothing, or records, whose formats are others
     form = check_format(values["format"]) if values["format"] else "table"
     look = Look(
@@ -25,10 +23,10 @@ def check_look(parsed: Parsed) -> None:
         where=values.get("where") if "columns" in values else None,  # else it chooses records
         limit=values.get("limit"),
     )
-    shape = shape_of(command, values, narrowed=True)
-    if not (shape and (look.narrows or "{" in form)):
+    shape = shape_of(declared, values, narrowed=True)
+    if shape is None or not (look.narrows or "{" in form):
         return
-    schema = read_shape(shape)
+    schema = schema_of_shape(shape)
     if schema["additionalProperties"]:
         return  # only what is looked at says which columns there are
     listing = narrow(Listing([Column(name) for name in schema["properties"]], ()), look)

@@ -1,21 +1,30 @@
-"""What a command's JSON looks like, written small beside the command and read three ways: as the JSON Schema that
-`-f schema` prints, as the columns that completion offers behind --columns and --sort, and by the tests that hold every
-command to it.
+"""What a command's JSON looks like: the JSON Schema that `-f schema` prints, and the columns that help and completion
+name. Tests hold the output of every command to it.
 
-A shape is a line of fields: `topic partitions:int leader:int? replicas:[int] configs:[{name value?}] ...`. A field is a
+A command names its row types (see `pk.cli.output.rows`): `shows=TopicRow`, or several by what chooses, an option or its
+value: `{"": DescribedGroup, "members": MemberRow, "by=topic": TopicLag}`. `rows` is what --where, --columns and their like
+narrow a description to. The index of commands holds the names of the columns, so that completion needs no row type.
+
+Commands whose rows are not types yet write a shape instead, a line of fields. It is a line of fields: `topic partitions:int leader:int? replicas:[int] configs:[{name value?}] ...`. A field is a
 text unless a type follows: int, num, bool, any, `[TYPE]` a list, `<TYPE>` an object with keys of any name, `{FIELDS}` an
-object with these; `?` behind it lets it be null, and `~` lets it be absent. `...` at the end lets there be more. A command's
-`shows` is a shape, or several by what chooses, an option or its value: `{"": "...", "members": "...", "by=topic": "..."}`; its `rows` is what --where,
---columns and their like narrow a description to.
+object with these; `?` behind it lets it be null, and `~` lets it be absent. `...` at the end lets there be more.
 
-Nothing is imported here: completion reads this while somebody holds the Tab key.
+Completion imports this module, so it imports next to nothing.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pk.cli.command_line.parsed import Parsed
-from pk.cli.command_line.tree import Command
+if TYPE_CHECKING:
+    from pk.cli.command_line.declare import Declared
+    from pk.cli.command_line.parsed import Parsed
+    from pk.cli.command_line.tree import Command
+
+Shape = str | type
+"""A row type, or the line of fields that stands for one."""
+
+Shapes = Shape | Mapping[str, Shape]
+"""The shape of a command's JSON, or several by the option that chooses."""
 
 _TYPES: Final[dict[str, dict[str, Any]]] = {
     "str": {"type": "string"},
@@ -106,12 +115,40 @@ def read_shape(text: str) -> dict[str, Any]:
     return _Reader(text).fields()
 
 
-def shape_of(command: Command, values: Mapping[str, Any], *, narrowed: bool = False) -> str:
-    """The shape that a command's objects have under these option values; empty where it has none."""
-    chosen = command.rows if narrowed and command.rows else command.shows
-    if isinstance(chosen, str):
-        return chosen
-    return next((shape for key, shape in chosen.items() if _holds(key, values)), chosen.get("", ""))
+def shapes_by_choice(shapes: Shapes) -> dict[str, Shape]:
+    """A command's shapes by the option that chooses, with `""` for the shape that none chooses."""
+    if isinstance(shapes, Mapping):
+        return dict(shapes)
+    return {"": shapes} if shapes else {}
+
+
+def schema_of_shape(shape: Shape) -> dict[str, Any]:
+    """The JSON Schema of one object."""
+    if isinstance(shape, str):
+        return read_shape(shape)
+    from pk.cli.output.rows import object_schema
+
+    return object_schema(shape)
+
+
+def column_names(declared: "Declared") -> dict[str, str]:
+    """The columns of a command's list, parted by blanks, by the option that chooses between lists."""
+    found = shapes_by_choice(declared.rows or declared.shows)
+    return {key: " ".join(schema_of_shape(shape)["properties"]) for key, shape in found.items()}
+
+
+def shape_of(
+    declared: "Declared", values: Mapping[str, Any], *, narrowed: bool = False
+) -> Shape | None:
+    """The shape that a command's objects have under these option values; None where it prints none."""
+    chosen = declared.rows if narrowed and declared.rows else declared.shows
+    return _chosen(shapes_by_choice(chosen), values)
+
+
+def _chosen(by_choice: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
+    """What the option values choose."""
+    found = (each for key, each in by_choice.items() if _holds(key, values))
+    return next(found, by_choice.get(""))
 
 
 def _holds(key: str, values: Mapping[str, Any]) -> bool:
@@ -120,28 +157,28 @@ def _holds(key: str, values: Mapping[str, Any]) -> bool:
     return value in wanted.split("|") if equals else bool(value)
 
 
-def columns_of(command: Command, values: Mapping[str, Any] | None = None) -> list[str]:
+def columns_of(command: "Command", values: Mapping[str, Any] | None = None) -> list[str]:
     """The columns that --columns, --sort and --where of a command know."""
-    shape = shape_of(command, values or {}, narrowed=True)
-    return list(read_shape(shape)["properties"]) if shape else []
+    names: str | None = _chosen(command.columns, values or {})
+    return names.split() if names else []
 
 
-def schema_of(parsed: Parsed) -> dict[str, Any]:
+def schema_of(parsed: "Parsed") -> dict[str, Any]:
     """The JSON Schema of what `-f json` of this command line prints. Raises Unusable where it prints none."""
     from pk.cli.runtime.exits import Unusable
 
-    command = parsed.node
-    assert isinstance(command, Command)
+    declared = parsed.declared
+    assert declared is not None
     values = parsed.args.values()
     wanted = values.get("columns", ())
     narrowed = any(values.get(name) for name in ("columns", "sort", "where", "limit"))
-    shape = shape_of(command, values, narrowed=narrowed)
-    if not shape and any(option.complete == "record-format" for option in command.options):
+    shape = shape_of(declared, values, narrowed=narrowed)
+    if shape is None and _takes_record_formats(parsed):
         shape = _RECORD
     name = " ".join(("pk", *parsed.path))
-    if not shape:
+    if shape is None:
         raise Unusable(f"{name} prints no JSON.")
-    items = read_shape(shape)
+    items = schema_of_shape(shape)
     if wanted:
         items = _only(items, wanted)
     return {
@@ -151,6 +188,11 @@ def schema_of(parsed: Parsed) -> dict[str, Any]:
         "type": "array",
         "items": items,
     }
+
+
+def _takes_record_formats(parsed: "Parsed") -> bool:
+    options = parsed.node.options
+    return any(option.complete == "record-format" for option in options)
 
 
 def _only(items: dict[str, Any], wanted: Iterable[str]) -> dict[str, Any]:

@@ -102,6 +102,11 @@ def show_time(ms: int, zone: tzinfo | None = None) -> str:
     return moment.isoformat(timespec="milliseconds")
 
 
+def show_clock(time: str) -> str:
+    """An ISO time as people read it, to the second and without a zone: `2026-01-31 14:00:00`."""
+    return time[:19].replace("T", " ")
+
+
 def show_span(ms: float) -> str:
     """A duration for people: `4 ms`, `1.3 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
     if ms < 1000:

@@ -3,9 +3,19 @@
 import jsonschema
 import pytest
 
+from pk.cli.command_line.declare import Declared
+from pk.cli.command_line.kit import Command as DeclaredCommand
+from pk.cli.command_line.kit import load_noun
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import CONNECTION, OUTPUT, Command, Group, commands, tree
-from pk.cli.output.schema import columns_of, read_shape, schema_of, shape_of
+from pk.cli.output.schema import (
+    columns_of,
+    read_shape,
+    schema_of,
+    schema_of_shape,
+    shape_of,
+    shapes_by_choice,
+)
 
 ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(tree())]
 BY_PATH = dict(commands(tree()))
@@ -112,18 +122,26 @@ def test_every_list_can_be_filtered(path: tuple[str, ...], command: Command) -> 
         assert command.lists, name(path)
 
 
+def declared(path: tuple[str, ...]) -> Declared:
+    """A command as it was declared."""
+    node = load_noun(path[0])
+    found = node if isinstance(node, DeclaredCommand) else node.commands[path[-1]]
+    assert isinstance(found, DeclaredCommand)
+    return found.declared
+
+
 @pytest.mark.parametrize(("path", "command"), ALL)
 def test_json_has_a_shape(path: tuple[str, ...], command: Command) -> None:
     """Whatever takes -f says what its JSON looks like, in a schema that is one."""
     if not command.under(OUTPUT):
         assert not command.shows
         return
-    shapes = command.shows if isinstance(command.shows, dict) else {"": command.shows}
+    shapes = shapes_by_choice(declared(path).shows)
     assert shapes[""], f"{name(path)} takes -f and says nothing of its JSON"
     dests = {option.dest for option in command.options} | {a.dest for a in command.arguments}
     for key, shape in shapes.items():
         assert not key or key.partition("=")[0] in dests, (name(path), key)
-        jsonschema.Draft202012Validator.check_schema(read_shape(shape))
+        jsonschema.Draft202012Validator.check_schema(schema_of_shape(shape))
 
 
 def test_names_are_singular_and_plural() -> None:
@@ -178,4 +196,5 @@ def test_columns_are_known_without_running_anything() -> None:
     assert columns_of(command)[:2] == ["topic", "partitions"]
     health = BY_PATH["cluster", "health"]
     assert columns_of(health) == ["check", "state", "what", "next"]
-    assert shape_of(health, {}) != shape_of(health, {}, narrowed=True)
+    of_health = declared(("cluster", "health"))
+    assert shape_of(of_health, {}) != shape_of(of_health, {}, narrowed=True)

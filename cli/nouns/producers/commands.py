@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pk.cli.command_line.declare import Argument, Noun, Option, Running
 from pk.cli.command_line.option_sets import Connection, Listing, Watch
+from pk.cli.nouns.producers.rows import ProducerRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -66,10 +67,7 @@ class DescribeProducers:
         "readers of committed records wait there. A leader forgets a producer "
         "producer.id.expiration.ms after its last write."
     ),
-    shows=(
-        "topic partition:int producer_id:int producer_epoch:int last_sequence:int? last_time? "
-        "idle_ms:int? open_since_offset:int? open_ms:int? coordinator_epoch:int? open_since?"
-    ),
+    shows=ProducerRow,
 )
 def describe(context: "Context", options: DescribeProducers) -> Running:
     """Id, epoch, last sequence and write of each producer, and since when its transaction is open."""

@@ -5,41 +5,18 @@ from it. Producers that are neither leave nothing behind.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pk.cli.cluster.groups import selected
 from pk.cli.cluster.topics import check_partitions, describe_topics, existing_topics
-from pk.cli.output.formats import Column, Listing, Row
+from pk.cli.nouns.producers.rows import ProducerRow
+from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
-from pk.cli.positions.times import show_span, show_time
+from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context, join, place_name
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
-
-
-def _clock(time: str | None) -> str:
-    return time[:19].replace("T", " ") if time else "-"
-
-
-def _span(ms: int | None) -> str:
-    return "-" if ms is None else show_span(ms)
-
-
-_PRODUCERS = (
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("producer_id", right=True),
-    Column("producer_epoch", right=True, title="EPOCH"),
-    Column("last_sequence", right=True, title="LAST SEQ"),
-    Column("idle_ms", right=True, title="IDLE", show=_span),
-    Column("open_since_offset", right=True, title="OPEN FROM"),
-    Column("open_ms", right=True, title="OPEN FOR", show=_span),
-    Column("last_time", title="LAST WRITE", wide=True, show=_clock),
-    Column("coordinator_epoch", right=True, wide=True),
-    Column("open_since", wide=True, show=_clock),
-)
 
 
 async def describe(context: Context) -> None:
@@ -59,7 +36,7 @@ async def describe(context: Context) -> None:
             states += ((tp, p) for p in sorted(found, key=lambda p: p.producer_id))
     begun = await _begun(admin, states)
     now = now_ms()
-    context.show(Listing(_PRODUCERS, [_row(tp, p, begun, now) for tp, p in states], _style))
+    context.show(listing(ProducerRow, [_row(tp, p, begun, now) for tp, p in states], _style))
     if not states and not context.failures and context.look.format in ("table", "wide"):
         what = "open transaction" if args.open else "idempotent or transactional producer"
         where = join(sorted({tp.topic for tp in tps}), 3) or "any topic"
@@ -116,7 +93,7 @@ def _row(
     producer: r.ProducerState,
     begun: Mapping[tuple[TopicPartition, int], int],
     now: int,
-) -> dict[str, Any]:
+) -> ProducerRow:
     start = producer.transaction_start_offset
     last = producer.last_timestamp_ms
     since = begun.get((tp, start))
@@ -135,5 +112,5 @@ def _row(
     }
 
 
-def _style(row: Row) -> str | None:
-    return "yellow" if row.get("open_since_offset") is not None else None
+def _style(row: ProducerRow) -> str | None:
+    return "yellow" if row["open_since_offset"] is not None else None

@@ -15,6 +15,7 @@ from pk.cli.command_line.option_sets import (
     Watch,
 )
 from pk.cli.command_line.values import Pair, config_pair, count
+from pk.cli.nouns.topics.rows import TopicRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -39,7 +40,7 @@ TopicConfigs = Annotated[
     "ls",
     takes=(Listing, Watch, Connection),
     examples=("pk topics list", "pk topics list 'orders.*' --sort -partitions -f json"),
-    shows="topic partitions:int replication_factor:int internal:bool topic_id?",
+    shows=TopicRow,
 )
 def list_topics(
     context: "Context",

@@ -11,7 +11,9 @@ from pk.cli.cluster.topics import (
     whole,
 )
 from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.nouns.topics.rows import TopicRow
 from pk.cli.output.formats import Column, Document, Listing, Row, Section
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import ZERO_UUID, uuid_text
@@ -22,14 +24,6 @@ from pk.net.client.results import (
     ConfigSource,
     ResourceType,
     TopicDescription,
-)
-
-_LIST = (
-    Column("topic"),
-    Column("partitions", right=True),
-    Column("replication_factor", right=True, title="REPLICAS"),
-    Column("internal", wide=True),
-    Column("topic_id", wide=True),
 )
 
 
@@ -46,7 +40,7 @@ async def list_topics(context: Context) -> None:
     admin = await context.admin()
     listed = await admin.list_topics()
     remember(context.settings.bootstrap, "topic", (t.name for t in listed))
-    rows = [
+    rows: list[TopicRow] = [
         {
             "topic": t.name,
             "partitions": t.partition_count,
@@ -58,7 +52,7 @@ async def list_topics(context: Context) -> None:
         if (pattern is None or pattern.fullmatch(t.name))
         and (not t.internal or args.internal or (pattern is not None and not args.exclude_internal))
     ]
-    context.show(Listing(_LIST, rows))
+    context.show(listing(TopicRow, rows))
     say_no_match(context, "topic", pattern, (t.name for t in listed))
 
 

@@ -1,0 +1,105 @@
+"""Row types: what a table, a schema and completion make of one declaration."""
+
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
+
+import jsonschema
+import pytest
+
+from pk.cli.output.formats import Look, render
+from pk.cli.output.rows import Shown, columns, listing, names, object_schema, with_more
+
+
+class Named(TypedDict):
+    topic: str
+
+
+class Part(TypedDict):
+    partition: Annotated[int, Shown("PART")]
+    lag: Annotated[int | None, Shown(show=lambda lag: f"{lag:,}", null="?")]
+    rate: float
+    state: Literal["up", "down"]
+    replicas: Annotated[list[int], Shown(wide=True)]
+    note: Annotated[NotRequired[str | None], Shown(wide=True)]
+
+
+class PartOfTopic(Named, Part):
+    """A row that begins with another type's fields."""
+
+
+class Described(TypedDict):
+    topic: str
+    parts: list[Part]
+    configs: dict[str, str]
+    anything: Any
+
+
+ROW: PartOfTopic = {
+    "topic": "orders",
+    "partition": 3,
+    "lag": 12345,
+    "rate": 1.5,
+    "state": "up",
+    "replicas": [1, 2],
+}
+
+
+def test_fields_are_columns_in_order_those_of_the_first_base_first() -> None:
+    assert names(PartOfTopic) == [
+        "topic",
+        "partition",
+        "lag",
+        "rate",
+        "state",
+        "replicas",
+        "note",
+    ]
+    assert [c.key for c in columns(PartOfTopic, without=["topic"])] == names(Part)
+
+
+def test_a_table_shows_titles_numbers_on_the_right_and_no_wide_column() -> None:
+    lines = render(listing(PartOfTopic, [ROW, {**ROW, "lag": None}]), Look()).decode().splitlines()
+    assert lines == [
+        "TOPIC   PART     LAG  RATE  STATE",
+        "orders     3  12,345   1.5  up",
+        "orders     3       ?   1.5  up",
+    ]
+    wide = render(listing(PartOfTopic, [ROW]), Look(format="wide")).decode().splitlines()
+    assert wide[0].split()[-2:] == ["REPLICAS", "NOTE"]
+    assert wide[1].split()[-2:] == ["1,2", "-"]
+
+
+def test_a_row_meets_the_schema_of_its_type() -> None:
+    schema = object_schema(PartOfTopic)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    check = jsonschema.Draft202012Validator(schema).validate
+    check(ROW)
+    check({**ROW, "lag": None, "note": None})
+    for wrong in ({"lag": "1"}, {"partition": None}, {"state": "sideways"}, {"more": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            check({**ROW, **wrong})
+    with pytest.raises(jsonschema.ValidationError):
+        check({k: v for k, v in ROW.items() if k != "lag"})
+
+
+def test_a_schema_reaches_into_the_rows_of_a_description() -> None:
+    schema = object_schema(Described)
+    assert schema["properties"]["parts"] == {"type": "array", "items": object_schema(Part)}
+    assert schema["properties"]["configs"]["additionalProperties"] == {"type": "string"}
+    assert schema["properties"]["anything"] == {}
+
+
+def test_only_a_type_that_says_so_has_further_fields() -> None:
+    @with_more
+    class Open(TypedDict):
+        topic: str
+
+    assert object_schema(Open)["additionalProperties"] is True
+    assert object_schema(Named)["additionalProperties"] is False
+
+
+def test_what_json_has_no_value_for_is_refused() -> None:
+    class Odd(TypedDict):
+        raw: bytes
+
+    with pytest.raises(TypeError, match="bytes"):
+        object_schema(Odd)
