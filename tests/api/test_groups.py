@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 import trio
-from clients.fixtures import Kafka
+from clients.fixtures import SETTINGS, Kafka
 from group.brokers import APIS, TestBroker, running, simulated
-from group.conversation import SCRIPTS, Script, hold
+from group.consumer.conversations import SCRIPTS as CONSUMER_SCRIPTS
+from group.conversation import SCRIPTS as CLASSIC_SCRIPTS
+from group.conversation import Script, hold
 
 from pk.core.broker.coordinator.coordinator import State
 from pk.core.errors import ErrorCode
@@ -46,6 +48,7 @@ from pk.core.wire.messages.offset_fetch import (
 )
 from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
+SCRIPTS = [*CLASSIC_SCRIPTS, *CONSUMER_SCRIPTS]
 GOLDEN = Path(__file__).parents[1] / "golden" / "groups"
 
 Pair = tuple[bytes | None, bytes | None]
@@ -137,7 +140,8 @@ def golden(script: Script) -> Path:
 @pytest.mark.parametrize("script", SCRIPTS)
 @simulated
 async def test_our_side_of_the_conversation(script: Script) -> None:
-    async with running(auto_create_topics_enable="false") as test:
+    same = {k.replace(".", "_"): v for k, v in SETTINGS.items() if k.startswith("group.consumer.")}
+    async with running(auto_create_topics_enable="false", **same) as test:
         await test.ask(FindCoordinatorRequest(coordinator_keys=["g"]))
         await test.loaded()
         assert await hold(script, Ours(test), "") == golden(script).read_text().splitlines()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
@@ -44,6 +45,8 @@ from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestA
 SUBSCRIPTION = b"\0\0\0\0\0\x01\0\x01t\xff\xff\xff\xff"
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_BYTES = re.compile(r"(metadata|assignment|subscription)=b'[^']*'")
+_HASH = re.compile(r"(metadata_hash=)-?\d+")  # topic ids are in it
 _TIME = re.compile(r"(timestamp=)\d{13}")
 
 
@@ -63,6 +66,8 @@ class Conversation:
         self.mark = mark
         self.group = f"g{mark}"
         self.topic = f"t{mark}"
+        self.hide_bytes = False
+        """Whether to leave out what members write themselves: the topic's name is in it, whose length the mark changes."""
         self._peer = peer
         self._nursery = nursery
         self._names: dict[str, str] = {}
@@ -75,7 +80,9 @@ class Conversation:
         def name(found: re.Match[str]) -> str:
             return self._names.setdefault(found[0], f"id{len(self._names) + 1}")
 
-        text = _TIME.sub(r"\1T", _UUID.sub(name, text.replace(self.mark, "")))
+        if self.hide_bytes:
+            text = _BYTES.sub(r"\1=BYTES", text)
+        text = _HASH.sub(r"\1H", _TIME.sub(r"\1T", _UUID.sub(name, text.replace(self.mark, ""))))
         for value, named in self._names.items():
             text = text.replace(value, named)
         self.lines.append(text)
@@ -135,8 +142,13 @@ class Conversation:
             group.members.sort(key=self._order)
         self._note(request, version, "watch", answer)
 
-    async def log(self) -> None:
-        """Note the records that the group has left in the offsets topic."""
+    async def log(self, *, as_hashed: bool = False) -> None:
+        """Note the records that the group has left in the offsets topic.
+
+        With `as_hashed` those of one type that follow each other are put in order: Apache walks members in the order of a
+        hash map of ids that chance made.
+        """
+        first = len(self.lines)
         for key, value in await self._peer.records(self.group):
             assert key is not None
             record = decode_record(key, value)
@@ -146,6 +158,9 @@ class Conversation:
             if self.group in repr(record.key):
                 version = None if value is None else value[1]
                 self.say(f"log: {key[1]} {record.key!r} = v{version} {record.value!r}")
+        if as_hashed:
+            runs = itertools.groupby(self.lines[first:], key=lambda line: line.split()[1])
+            self.lines[first:] = [line for _, run in runs for line in sorted(run)]
 
     # Requests
 

@@ -514,7 +514,9 @@ class ConsumerGroups:
             )
         check_instance(member, request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_STATIC_EPOCH:
-            gone = replace(member, member_epoch=LEAVE_STATIC_EPOCH, revoking={})
+            # Its heir begins at epoch 0, and may commit at once what it takes over.
+            kept = {topic_id: dict.fromkeys(ps, 0) for topic_id, ps in member.assigned.items()}
+            gone = replace(member, member_epoch=LEAVE_STATIC_EPOCH, assigned=kept, revoking={})
             step.records.append(records.current_assignment(group.group_id, gone))
         else:
             self.fence(group, [member], step)
