@@ -5,33 +5,42 @@ the log's end move and is its producer's state brought up to date. A write that 
 """
 
 import contextlib
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.log.config import LOG_APPEND_TIME, LogConfig
 from pk.core.log.failures import StorageError, is_fault, storage_errors
-from pk.core.log.files import Data
+from pk.core.log.files import PIECES_MAX, Data
 from pk.core.log.index import TIME_ENTRY
 from pk.core.log.recovery import batches_between
 from pk.core.log.segment import BatchPlace, Segment
 from pk.core.log.shape import Shape
 from pk.core.log.state import INT32_MAX, LogState
 from pk.core.record.batch import (
+    ATTRIBUTES_AT,
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
+    SEQUENCES,
+    TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptBatch,
     Record,
     Timestamps,
     assign,
     check_crc,
+    crc_of,
     iter_headers,
     records,
 )
 from pk.core.record.build import ControlType, control_type, coordinator_epoch
+from pk.core.values import NO_EPOCH
 
-RECALLED_SEGMENTS = 2
+SPECIAL_BITS: Final = CONTROL_BIT | TRANSACTIONAL_BIT | LOG_APPEND_TIME_BIT
+"""Attributes of batches that are appended one by one."""
+
+RECALLED_SEGMENTS: Final = 2
 """How many of the segments before it are looked through for what a snapshot leaves out of a producer."""
 
 
@@ -178,6 +187,111 @@ class Appender:
         return Appended(
             base_offset, last_offset, log_append_time_ms, log.log_start_offset, False, rolled
         )
+
+    def append_run(
+        self,
+        run: Sequence[tuple[bytearray | memoryview, BatchHeader, Timestamps]],
+        leader_epoch: int,
+        now_ms: int,
+    ) -> list[int]:
+        """Append the first batches of `run`, as many as need nothing special, by one write; their base offsets.
+
+        Each is a client's batch, its header and its timestamps, as for `append_as_leader`, and what is appended is the
+        same as by a call of that for each. The run ends before the first batch that would be refused, is a duplicate,
+        belongs to a transaction, or begins a segment: `append_as_leader` says what becomes of that one. Nothing is
+        appended to a log that sets the timestamps itself, or whose active segment is empty or was not written to since
+        the log was opened. Raises StorageError, with no batch appended, and the base offsets in `run` 0 again.
+        """
+        log, shape = self._log, self._shape
+        if log.dead is not None:
+            raise log.dead
+        segment = log.segments[-1]
+        if self._append_time or now_ms > self._before_max_ms or not segment.active:
+            return []
+        position, first_timestamp = segment.size, segment.first_timestamp
+        if not position or first_timestamp is None:
+            return []
+        latest_max = now_ms + self._after_max_ms
+        if first_timestamp >= 0:
+            latest_max = min(latest_max, first_timestamp + shape.roll_ms)
+        elif now_ms - segment.created_ms > shape.roll_ms:
+            return []
+        # An index entry stands for more than `_interval` bytes; but one may be due already.
+        entries = (shape.index_bytes_max - segment.index_bytes) // TIME_ENTRY.size - 2
+        position_max = position + max(entries, 0) * max(self._interval, 1)
+        base_offset, offset_max = log.log_end_offset, segment.base_offset + INT32_MAX
+        size_max, end_max = self._message_bytes_max, shape.segment_bytes
+        following: dict[int, tuple[int, int]] = {}
+        batches: list[bytearray | memoryview] = []
+        places: list[BatchPlace] = []
+        timestamps: list[int] = []
+        for batch, header, (_, latest) in run[:PIECES_MAX]:
+            (
+                base,
+                size,
+                _,
+                _,
+                _,
+                attributes,
+                delta,
+                _,
+                stated,
+                producer_id,
+                epoch,
+                sequence,
+                count,
+            ) = header
+            last_offset = base_offset + delta
+            if (
+                base
+                or size != len(batch)
+                or size > size_max
+                or position > position_max
+                or position + size > end_max
+                or last_offset > offset_max
+                or latest != stated
+                or latest > latest_max
+                or attributes & SPECIAL_BITS
+                or delta != count - 1
+                or count <= 0
+                or crc_of(memoryview(batch)[ATTRIBUTES_AT:]) != header.crc
+            ):
+                break
+            if producer_id >= 0:
+                if (expected := following.get(producer_id)) is None:
+                    if not self._is_next(batch, header):
+                        break
+                elif expected != (epoch, sequence):
+                    break
+                following[producer_id] = epoch, (sequence + count) % SEQUENCES
+            assign(batch, 0, base_offset, leader_epoch)
+            batches.append(batch)
+            places.append(BatchPlace(last_offset, base_offset, position))
+            timestamps.append(latest)
+            position += size
+            base_offset = last_offset + 1
+        if batches:
+            try:
+                segment.append_run(batches, places, timestamps, self._interval)
+            except OSError as e:
+                for batch in batches:
+                    assign(batch, 0, 0, NO_EPOCH)
+                self._undo(segment, places[0].position, e)
+            log.log_end_offset = base_offset
+            if leader_epoch != log.latest_epoch:
+                log.note_epoch(leader_epoch, places[0].base_offset)
+            if following:
+                for (_, header, _), place, latest in zip(run, places, timestamps, strict=False):
+                    if header.producer_id >= 0:
+                        log.producers.update(header, place.base_offset, latest, now_ms)
+        return [place.base_offset for place in places]
+
+    def _is_next(self, batch: bytearray | memoryview, header: BatchHeader) -> bool:
+        """Whether a client's batch is simply its producer's next one."""
+        try:
+            return header.base_sequence >= 0 and self._judge(batch, header) is None
+        except KafkaError:
+            return False
 
     def append_as_follower(
         self, data: Data, now_ms: int, *, epoch_max: int = INT32_MAX

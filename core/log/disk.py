@@ -18,7 +18,7 @@ import resource
 import shutil
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from pk.core.log import page_cache
 from pk.core.log.failures import is_fault
@@ -119,10 +119,27 @@ class RealFile:
         self._used = True
         written = os.pwrite(descriptor.fd, data, position)
         if written != len(data):
-            with memoryview(data) as view:
-                while written < len(view):
-                    with view[written:] as rest:
-                        written += os.pwrite(descriptor.fd, rest, position + written)
+            self._write_rest(descriptor, data, position, written)
+
+    def _write_rest(self, descriptor: _Descriptor, data: Data, position: int, written: int) -> None:
+        """Write what a call left over of `data`, which begins at `position`."""
+        with memoryview(data) as view:
+            while written < len(view):
+                with view[written:] as rest:
+                    written += os.pwrite(descriptor.fd, rest, position + written)
+
+    def pwritev(self, pieces: Sequence[Data], position: int) -> None:
+        if not hasattr(os, "pwritev"):  # macOS before 11
+            self.pwrite(b"".join(pieces), position)
+            return
+        descriptor = self._descriptor()
+        written = os.pwritev(descriptor.fd, pieces, position)
+        for piece in pieces:
+            size = len(piece)
+            if written < size:
+                self._write_rest(descriptor, piece, position, max(written, 0))
+            position += size
+            written -= size
 
     def size(self) -> int:
         try:

@@ -7,14 +7,18 @@ Every operation raises `OSError`. Paths are strings with `/` between their parts
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pk.core.log.file_slices import Slice
 
 Data: TypeAlias = bytes | bytearray | memoryview
 """What can be written. A memoryview counts bytes (format B)."""
+
+
+PIECES_MAX: Final = 1024
+"""As many buffers as one `pwritev` takes (IOV_MAX of Linux and macOS)."""
 
 
 class Entry(NamedTuple):
@@ -75,6 +79,11 @@ class File(Protocol):
 
     def pwrite(self, data: Data, position: int) -> None:
         """Write all of `data`, creating the file when it does not exist."""
+        ...
+
+    def pwritev(self, pieces: Sequence[Data], position: int) -> None:
+        """Write all of `pieces`, at most `PIECES_MAX`, one after another: by one call, where the system has it. The file
+        exists."""
         ...
 
     def size(self) -> int:

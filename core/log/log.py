@@ -343,6 +343,15 @@ class Log:
             batch, header, leader_epoch, now_ms, origin=origin, timestamps=timestamps
         )
 
+    def append_run(
+        self,
+        run: Sequence[tuple[bytearray | memoryview, BatchHeader, Timestamps]],
+        leader_epoch: int,
+        now_ms: int,
+    ) -> list[int]:
+        """See `Appender`."""
+        return self.appender.append_run(run, leader_epoch, now_ms)
+
     def append_as_follower(
         self, data: Data, now_ms: int, *, epoch_max: int = INT32_MAX
     ) -> Replicated:

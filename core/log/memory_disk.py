@@ -10,7 +10,7 @@ last sync. A directory keeps the names it had at its last sync.
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -87,6 +87,9 @@ class MemoryFile:
                 disk.put(node, bytes(data)[: fault.after_bytes], position)
                 raise OSError(fault.code, "the disk failed a write", self.path)
             disk.put(node, data, position)
+
+    def pwritev(self, pieces: Sequence[Data], position: int) -> None:
+        self.pwrite(b"".join(pieces), position)
 
     def size(self) -> int:
         with self._disk.mutex:

@@ -11,7 +11,7 @@ shortened in place, and `size` is set after the bytes and the position are there
 import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from errno import ENOENT
 from struct import Struct
 from struct import error as StructError
@@ -246,6 +246,26 @@ class Segment:
             index_interval_bytes,
         )
         self.size = position + len(data)
+
+    def append_run(
+        self,
+        batches: Sequence[Data],
+        places: Sequence[BatchPlace],
+        max_timestamps: Sequence[int],
+        index_interval_bytes: int,
+    ) -> None:
+        """Write several batches, at `places` one after another, by one write at the end of a segment that has some
+        already. What it leaves after an OSError is undone by `truncate_bytes`. As `append` for each."""
+        position = self.size
+        if len(batches) == 1:
+            self.file.pwrite(batches[0], position)
+        else:
+            self.file.pwritev(batches, position)
+        for batch, place, max_timestamp in zip(batches, places, max_timestamps, strict=True):
+            size = len(batch)
+            self.note(place, size, max_timestamp, index_interval_bytes)
+            position += size
+        self.size = position
 
     def note(
         self, place: BatchPlace, size: int, max_timestamp: int, index_interval_bytes: int

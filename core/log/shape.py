@@ -21,10 +21,10 @@ class Shape:
         "_deleted",
         "_durability",
         "_log",
-        "_roll_ms",
         "_swap",
         "first_dirty_offset",
         "index_bytes_max",
+        "roll_ms",
         "segment_bytes",
     )
 
@@ -72,8 +72,8 @@ class Shape:
             return True
         first = segment.first_timestamp
         if first is not None and first >= 0:
-            return latest - first > self._roll_ms
-        return now_ms - segment.created_ms > self._roll_ms
+            return latest - first > self.roll_ms
+        return now_ms - segment.created_ms > self.roll_ms
 
     def begin_segment(self, now_ms: int, base_offset: int | None = None) -> Segment:
         """End the active segment, unless it is empty and begins there already, and return the next one, which begins at
@@ -112,7 +112,7 @@ class Shape:
         log = self._log
         jitter_max = min(log.config.segment_jitter_ms, log.config.segment_ms)
         seed = zlib.crc32(f"{log.directory}/{log.segments[-1].base_offset}".encode())
-        self._roll_ms = log.config.segment_ms - (seed % jitter_max if jitter_max else 0)
+        self.roll_ms = log.config.segment_ms - (seed % jitter_max if jitter_max else 0)
 
     def roll_due(self, now_ms: int) -> bool:
         """Whether the active segment must be ended for its age, with nothing to append."""

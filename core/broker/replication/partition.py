@@ -17,6 +17,8 @@ than a look at an empty dictionary.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import trio
 
 from pk.core.broker.purgatory import Held, Purgatory
@@ -268,6 +270,31 @@ class Partition:
         if not appended.duplicate:
             self.appended(appended.rolled)
         return appended
+
+    def append_run(
+        self,
+        run: Sequence[tuple[bytearray | memoryview, BatchHeader, Timestamps]],
+        now_ms: int,
+        *,
+        acks_all: bool,
+    ) -> list[int]:
+        """Append the first batches of `run`, clients' batches that `record_validation.admit` gave, by one write, and
+        return their base offsets. It ends before the first that needs more, which `append` does or refuses.
+
+        Raises KafkaError, with nothing appended: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR.
+        """
+        self.check_leader()
+        if acks_all:
+            self.check_in_sync()
+        try:
+            offsets = self.log.append_run(run, self.leader_epoch, now_ms)
+        except StorageError as e:
+            if not e.undone:
+                self._owner.failed(self, e)
+            raise
+        if offsets:
+            self.appended()
+        return offsets
 
     def appended(self, rolled: bool = False) -> None:
         """The log has grown: start the sync that `flush.messages` asks for, else let readers see it.
