@@ -1,0 +1,75 @@
+"""A leader's run of batches: what readers see of it, and who is refused."""
+
+import errno
+
+import pytest
+import trio
+from log.support import make_batch
+from nodes import caller_of, make_topic, running_node, trio_test
+
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.requests.record_validation import Admitted, admit
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.failures import LogDirBroken
+from pk.core.log.memory_disk import MemoryDisk
+from pk.core.record.batch import read_header
+from pk.net.node import Node
+
+
+def run_of(partition: Partition, now_ms: int, count: int = 3) -> list[Admitted]:
+    batches = [memoryview(make_batch(2, timestamp=now_ms)) for _ in range(count)]
+    return [admit(batch, read_header(batch), partition.config) for batch in batches]
+
+
+async def led(node: Node, **configs: str) -> tuple[Partition, int]:
+    """A partition with one batch, and the time."""
+    async with caller_of(node) as caller:
+        await make_topic(caller, "t", **configs)
+    partition, now_ms = node.broker.replicas.partition("t", 0), node.broker.clock.now_ms()
+    partition.append(make_batch(1, timestamp=now_ms), now_ms=now_ms)
+    return partition, now_ms
+
+
+@trio_test
+async def test_readers_see_a_run_at_once() -> None:
+    async with running_node(MemoryDisk()) as node:
+        partition, now_ms = await led(node)
+        assert partition.append_run(run_of(partition, now_ms), now_ms, acks_all=True) == [1, 3, 5]
+        assert partition.high_watermark == 7
+
+
+@trio_test
+async def test_a_run_is_seen_when_it_is_synced_where_that_is_asked_for() -> None:
+    async with running_node(MemoryDisk()) as node:
+        partition, now_ms = await led(node, flush__messages="1")
+        partition.append_run(run_of(partition, now_ms), now_ms, acks_all=True)
+        assert partition.flushing and partition.high_watermark < 7
+        assert await partition.wait_for_high_watermark(7, float("inf"), partition.leader_epoch)
+        assert partition.log.durable_offset == 7
+
+
+@trio_test
+async def test_nobody_else_than_the_leader_takes_a_run() -> None:
+    async with running_node(MemoryDisk()) as node:
+        partition, now_ms = await led(node)
+        partition.stop()
+        with pytest.raises(KafkaError) as caught:
+            partition.append_run(run_of(partition, now_ms), now_ms, acks_all=False)
+        assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.log.log_end_offset == 1
+
+
+@trio_test
+async def test_a_disk_that_fails_under_a_run_is_out_of_service() -> None:
+    disk, code = MemoryDisk(), 0
+    try:
+        async with running_node(disk) as node:
+            partition, now_ms = await led(node)
+            disk.fail_next("write", errno.EIO, suffix=".log")
+            with pytest.raises(KafkaError) as caught:
+                partition.append_run(run_of(partition, now_ms), now_ms, acks_all=True)
+            code = caught.value.code
+            await trio.sleep_forever()
+    except* LogDirBroken:
+        pass
+    assert code == ErrorCode.KAFKA_STORAGE_ERROR
