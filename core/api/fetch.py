@@ -171,6 +171,11 @@ class _Fetch:
         session = self.session
         return session is not None and session.epoch != self.expected_epoch and self.replica_id >= 0
 
+    @property
+    def _watched(self) -> FetchSession | None:
+        """The session that hears of the partitions that move. (What moves for a debugging consumer is the log's end.)"""
+        return self.session if self.replica_id != DEBUGGING_CONSUMER else None
+
     def _name(self, partitions: Partitions, session: FetchSession | None = None) -> Partitions:
         """Enter what the request names into `partitions`, which are those of `session`, if there is one already."""
         by_id = self.context.api_version >= VERSION_TOPIC_ID
@@ -190,7 +195,7 @@ class _Fetch:
                         fetched.topic_id = b""
                         fetched.key = key
                     partitions[key] = fetched
-                if session is not None and session.privileged:
+                if session is not None:
                     fetched.session = session
                     session.dirty.pop(key, None)  # those named last are looked at last
                     session.dirty[key] = fetched
@@ -210,7 +215,7 @@ class _Fetch:
         if self._overtaken:
             return True
         left = self.max_bytes
-        watched = self.session if self.replica_id >= 0 else None
+        watched = self._watched
         for fetched in list((self.wanted if watched is None else watched.dirty).values()):
             data = self._look_at(fetched, left)
             if data is None:
@@ -254,8 +259,8 @@ class _Fetch:
     ) -> PartitionData | None:
         """The same, where there is no error to tell. Raises KafkaError."""
         nearer, log = -1, partition.log
-        if self.replica_id >= 0 and self.session is not None:
-            partition.watch(fetched, self.session)
+        if (watched := self._watched) is not None:
+            partition.watch(fetched, watched)
         if self.request.rack_id and self.replica_id == CONSUMER and partition.followers:
             nearer = self._nearer(partition, fetched.fetch_offset)
         records, aborted, diverging = (
@@ -271,11 +276,11 @@ class _Fetch:
             and fetched.told_log_start_offset == log.log_start_offset
         ):
             if (
-                self.session is not None
+                watched is not None
                 and fetched.fetch_offset >= log.log_end_offset
-                and self.replica_id in partition.isr
+                and (self.replica_id == CONSUMER or self.replica_id in partition.isr)
             ):
-                self.session.dirty.pop(fetched.key, None)
+                watched.dirty.pop(fetched.key, None)
             return None
         answer = PartitionData(
             partition_index=fetched.partition,
@@ -474,8 +479,8 @@ class _Fetch:
 
     def keys(self) -> list[Hashable]:
         """Whom to wait for."""
-        if self.replica_id >= 0 and self.session is not None:
-            return [self.session]
+        if (watched := self._watched) is not None:
+            return [watched]
         keys: list[Hashable] = []
         partitions = self.partitions()
         if self.replica_id != CONSUMER:
@@ -506,6 +511,8 @@ class _Fetch:
                 # next request is handled while this one waits.)
                 if self.incremental and served and self.wanted.pop(fetched.key, None):
                     self.wanted[fetched.key] = fetched
+                    if self.session.dirty.pop(fetched.key, None):
+                        self.session.dirty[fetched.key] = fetched
         if self.context.api_version >= VERSION_NODE_ENDPOINTS:
             self._add_endpoints(response)
         return response

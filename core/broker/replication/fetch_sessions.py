@@ -11,8 +11,9 @@ last answer. Both sides count the epoch of the session, so that a lost request o
 The cache is bounded (`max.incremental.fetch.session.cache.slots`). A full cache opens a session only in the place of one
 that was idle for `min.incremental.fetch.session.eviction.ms`; other clients are answered without a session, session id 0.
 
-A follower's session may hold thousands of partitions of which a few move at a time. Each partition tells the sessions that
-watch it when it has moved (`Partition.watch`); a follower's request looks at these, and at those it names, and at no other.
+A session may hold thousands of partitions of which a few move at a time. Each partition tells the sessions that watch it
+when it has moved (`Partition.watch`); a request looks at these (`dirty`), at those it names, and at no other. A partition
+stays dirty until a look at it found the end of its log, and nothing to tell.
 """
 
 from __future__ import annotations
@@ -108,10 +109,15 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.used_at = float("-inf")
         """When its last request came, in seconds of trio's clock."""
-        self.dirty: Partitions = dict(partitions) if privileged else {}
-        """Of a follower's: the partitions that may have something to tell."""
+        self.dirty: Partitions = dict(partitions)
+        """The partitions that may have something to tell; those served last come last."""
         for fetched in partitions.values():
             fetched.session = self
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was closed, or had to make room."""
+        return self.epoch == FINAL_EPOCH
 
     def end(self) -> None:
         """It is over, also for a request of its that still waits."""

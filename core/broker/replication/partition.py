@@ -72,6 +72,7 @@ class Partition:
         "offline",
         "partition_epoch",
         "proposal",
+        "readers",
         "synced_offset",
         "topic_id",
         "tp",
@@ -116,7 +117,9 @@ class Partition:
         """The change of the ISR that is under way."""
         self.end_key = LogEnd()
         self.watchers: dict[FetchedPartition, FetchSession] = {}
-        """The sessions of followers that are to be told when something has moved."""
+        """The sessions of followers, which hear of everything that moves."""
+        self.readers: dict[FetchedPartition, FetchSession] = {}
+        """The sessions of consumers, which hear of the next move of what they may read, once."""
         self._maximal: frozenset[int] = frozenset()
         self._purgatory = purgatory
         self._owner = owner
@@ -368,6 +371,8 @@ class Partition:
         self._purgatory.touch(self)
         if self.watchers:
             self._tell_watchers(wake=False)
+        if self.readers:
+            self._tell_readers()
         self._held.release(high_watermark)
 
     def end_offset(self, isolation_level: int) -> int:
@@ -379,8 +384,11 @@ class Partition:
     # --- followers, as the leader sees them ---
 
     def watch(self, fetched: FetchedPartition, session: FetchSession) -> None:
-        """Tell a follower's session from now on when something has moved here."""
-        if fetched not in self.watchers:
+        """Tell a session when something has moved here: a follower's from now on, a consumer's once, so that the many that
+        nobody uses any more cost nothing."""
+        if not session.privileged:
+            self.readers[fetched] = session
+        elif fetched not in self.watchers:
             self.watchers = {f: s for f, s in self.watchers.items() if f.session is s}
             self.watchers[fetched] = session
 
@@ -391,6 +399,14 @@ class Partition:
                 session.dirty[fetched.key] = fetched
                 if wake:
                     self._purgatory.touch(session)
+
+    def _tell_readers(self) -> None:
+        """What consumers may read has moved. A session that has ended meanwhile is told, too: its last request may wait."""
+        readers, self.readers = self.readers, {}
+        for fetched, session in readers.items():
+            if fetched.session is session or session.is_over:
+                session.dirty[fetched.key] = fetched
+                self._purgatory.touch(session)
 
     def follower_fetched(
         self,
@@ -620,6 +636,8 @@ class Partition:
         self._purgatory.touch(self.end_key)
         if self.watchers:
             self._tell_watchers(wake=True)
+        if self.readers:
+            self._tell_readers()
 
     def _wake_all(self) -> None:
         """The same, and those who wait for the high watermark."""

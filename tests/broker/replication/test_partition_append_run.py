@@ -21,10 +21,11 @@ def run_of(partition: Partition, now_ms: int, count: int = 3) -> list[Admitted]:
     return [admit(batch, read_header(batch), partition.config) for batch in batches]
 
 
-async def led(node: Node, **configs: str) -> tuple[Partition, int]:
+async def led(node: Node, flush_messages: str = "") -> tuple[Partition, int]:
     """A partition with one batch, and the time."""
     async with caller_of(node) as caller:
-        await make_topic(caller, "t", **configs)
+        configs = {"flush__messages": flush_messages} if flush_messages else {}
+        await make_topic(caller, "t", 1, **configs)
     partition, now_ms = node.broker.replicas.partition("t", 0), node.broker.clock.now_ms()
     partition.append(make_batch(1, timestamp=now_ms), now_ms=now_ms)
     return partition, now_ms
@@ -41,7 +42,7 @@ async def test_readers_see_a_run_at_once() -> None:
 @trio_test
 async def test_a_run_is_seen_when_it_is_synced_where_that_is_asked_for() -> None:
     async with running_node(MemoryDisk()) as node:
-        partition, now_ms = await led(node, flush__messages="1")
+        partition, now_ms = await led(node, flush_messages="1")
         partition.append_run(run_of(partition, now_ms), now_ms, acks_all=True)
         assert partition.flushing and partition.high_watermark < 7
         assert await partition.wait_for_high_watermark(7, float("inf"), partition.leader_epoch)
