@@ -108,6 +108,7 @@ def test_help_imports_the_noun_that_is_named_and_no_other() -> None:
     assert nouns("topics", "create", "--help") == {
         "pk.cli.nouns.topics",
         "pk.cli.nouns.topics.commands",
+        "pk.cli.nouns.topics.options",
         "pk.cli.nouns.topics.rows",
     }
 

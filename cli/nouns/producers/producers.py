@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from pk.cli.cluster.groups import selected
 from pk.cli.cluster.topics import check_partitions, describe_topics, existing_topics
+from pk.cli.nouns.producers.options import DescribeProducers
 from pk.cli.nouns.producers.rows import ProducerRow
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
@@ -19,12 +20,11 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 
-async def describe(context: Context) -> None:
+async def describe(context: Context, options: DescribeProducers) -> None:
     """`pk producers describe`."""
-    args = context.args
     admin = await context.admin()
-    tps = await _partitions(context, admin)
-    broker = await _broker(admin, args.broker)
+    tps = await _partitions(context, options, admin)
+    broker = await _broker(admin, options.broker)
     answers = await admin.describe_producers(tps, broker_id=broker) if tps else {}
     states: list[tuple[TopicPartition, r.ProducerState]] = []
     for tp in sorted(answers):
@@ -32,13 +32,13 @@ async def describe(context: Context) -> None:
         if isinstance(answer, Exception):
             context.failed(answer, place_name(tp))
         else:
-            found = (p for p in answer if _is_wanted(context, p))
+            found = (p for p in answer if _is_wanted(options, p))
             states += ((tp, p) for p in sorted(found, key=lambda p: p.producer_id))
     begun = await _begun(admin, states)
     now = now_ms()
     context.show(listing(ProducerRow, [_row(tp, p, begun, now) for tp, p in states], _style))
     if not states and not context.failures and context.look.format in ("table", "wide"):
-        what = "open transaction" if args.open else "idempotent or transactional producer"
+        what = "open transaction" if options.open else "idempotent or transactional producer"
         where = join(sorted({tp.topic for tp in tps}), 3) or "any topic"
         context.say(f"No {what} is known for {where}.")
 
@@ -55,17 +55,17 @@ async def _broker(admin: Admin, text: str | None) -> int | None:
     return int(text)
 
 
-def _is_wanted(context: Context, producer: r.ProducerState) -> bool:
-    args = context.args
-    if args.open and producer.transaction_start_offset < 0:
+def _is_wanted(options: DescribeProducers, producer: r.ProducerState) -> bool:
+    if options.open and producer.transaction_start_offset < 0:
         return False
-    return args.producer is None or producer.producer_id == args.producer
+    return options.producer is None or producer.producer_id == options.producer
 
 
-async def _partitions(context: Context, admin: Admin) -> list[TopicPartition]:
+async def _partitions(
+    context: Context, options: DescribeProducers, admin: Admin
+) -> list[TopicPartition]:
     """The partitions named, or all of the topics that are not internal. Raises CommandError."""
-    args = context.args
-    wanted = selected((*args.topic, *args.topics))
+    wanted = selected((*options.topic, *options.topics))
     if not wanted:
         topics = [t for t in await describe_topics(context, admin, None) if not t.internal]
         return [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]

@@ -1,47 +1,15 @@
 """`pk top`: its commands and their options."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from pk.cli.command_line.declare import Argument, Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Connection, Listing
-from pk.cli.command_line.values import count, seconds
+from pk.cli.nouns.top.options import Top
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
 
 TOP = Noun("top")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Top:
-    """What `pk top` takes."""
-
-    tab: Annotated[
-        str | None,
-        Argument(
-            "TAB",
-            help="cluster (default), topics, groups, isr or reassign: where to begin.",
-            complete="top-tab",
-        ),
-    ] = None
-    interval: Annotated[
-        float,
-        Option(
-            "--interval", value="SECONDS", parser=seconds, help="How often to look (default: 2)."
-        ),
-    ] = 2.0
-    num: Annotated[
-        int | None,
-        Option(
-            "-n",
-            "--num",
-            value="N",
-            parser=count,
-            help="Write so many snapshots of the tab instead of a screen.",
-        ),
-    ] = None
-    internal: Annotated[bool, Option("-i", "--internal", help="Internal topics too.")] = False
 
 
 @TOP.command(

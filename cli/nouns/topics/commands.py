@@ -1,38 +1,29 @@
 """`pk topics`: its commands and their options."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pk.cli.command_line.declare import Argument, Noun, Option, Running
 from pk.cli.command_line.option_sets import (
     TOPICS_BY_OPTION,
-    Ailing,
     Change,
-    CommitsOf,
     Connection,
     Listing,
-    PartitionNumbers,
     Watch,
 )
-from pk.cli.command_line.values import Pair, config_pair, count
+from pk.cli.command_line.values import count
+from pk.cli.nouns.topics.options import (
+    AlterTopics,
+    CreateTopics,
+    DescribeTopics,
+    TopicOffsets,
+    TrimTopics,
+)
 from pk.cli.nouns.topics.rows import TopicRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
 
 TOPICS = Noun("topics")
-
-TopicConfigs = Annotated[
-    tuple[Pair, ...],
-    Option(
-        "-c",
-        "--config",
-        value="KEY=VALUE",
-        parser=config_pair,
-        help="A config of the topic, such as retention.ms=7d; may be given again.",
-        complete="topic-config",
-    ),
-]
 
 
 @TOPICS.command(
@@ -75,24 +66,6 @@ def list_topics(
     return list_topics(context)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DescribeTopics(Ailing):
-    """What `pk topics describe` takes."""
-
-    topic: Annotated[
-        tuple[str, ...],
-        Argument(
-            "TOPIC", help="The topics (default: all).", complete="topic", named=TOPICS_BY_OPTION
-        ),
-    ] = ()
-    internal: Annotated[
-        bool, Option("-i", "--internal", help="Internal topics too, where no topic is named.")
-    ] = False
-    all_configs: Annotated[
-        bool, Option("-a", "--all-configs", help="Every config, not only those that were set.")
-    ] = False
-
-
 @TOPICS.command(
     "describe",
     takes=(Listing, Watch, Connection),
@@ -133,47 +106,6 @@ def describe(context: "Context", options: DescribeTopics) -> Running:
     return describe_topics_command(context)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CreateTopics:
-    """What `pk topics create` takes."""
-
-    topic: Annotated[
-        tuple[str, ...], Argument("TOPIC", help="Their names.", named=TOPICS_BY_OPTION)
-    ]
-    partitions: Annotated[
-        int | None,
-        Option(
-            "-p",
-            "--partitions",
-            value="N",
-            parser=count,
-            help="How many partitions (default: the broker's num.partitions).",
-        ),
-    ] = None
-    replication_factor: Annotated[
-        int | None,
-        Option(
-            "-r",
-            "--replication-factor",
-            value="N",
-            parser=count,
-            help="How many replicas (default: the broker's).",
-        ),
-    ] = None
-    config: TopicConfigs = ()
-    replica_assignment: Annotated[
-        str | None,
-        Option(
-            "--replica-assignment",
-            value="1:2,2:3",
-            help="The brokers of each partition, its preferred leader first, instead of numbers.",
-        ),
-    ] = None
-    if_not_exists: Annotated[
-        bool, Option("--if-not-exists", help="A topic that is there already is no failure.")
-    ] = False
-
-
 @TOPICS.command(
     "create",
     takes=(Change, Listing, Connection),
@@ -188,33 +120,6 @@ def create(context: "Context", options: CreateTopics) -> Running:
     from pk.cli.nouns.topics.changes import create
 
     return create(context)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlterTopics:
-    """What `pk topics alter` takes."""
-
-    topic: Annotated[
-        tuple[str, ...],
-        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
-    ]
-    config: TopicConfigs = ()
-    delete_config: Annotated[
-        tuple[str, ...],
-        Option(
-            "--delete-config",
-            value="KEY",
-            separated=True,
-            help="Go back to the default of a config.",
-            complete="topic-config",
-        ),
-    ] = ()
-    partitions: Annotated[
-        int | None,
-        Option(
-            "-p", "--partitions", value="TOTAL", parser=count, help="Grow to so many partitions."
-        ),
-    ] = None
 
 
 @TOPICS.command(
@@ -295,45 +200,6 @@ def add_partitions(
     return add_partitions(context)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrimTopics:
-    """What `pk topics trim` takes."""
-
-    topic: Annotated[
-        tuple[str, ...],
-        Argument(
-            "TOPIC",
-            help="The topics, or partitions of them such as orders:0,1.",
-            complete="topic",
-            named=TOPICS_BY_OPTION,
-        ),
-    ] = ()
-    offset: Annotated[
-        str | None,
-        Option(
-            "-o",
-            "--offset",
-            value="POSITION",
-            help=(
-                "Where what is kept begins: an offset, -N, @TIME, committed, 0=5,1=9; end keeps "
-                "nothing."
-            ),
-            complete="place",
-        ),
-    ] = None
-    group: CommitsOf = None
-    partitions: PartitionNumbers = ()
-    offset_json_file: Annotated[
-        str | None,
-        Option(
-            "--offset-json-file",
-            value="FILE",
-            help="What Apache's file for kafka-delete-records says, instead.",
-            complete="file",
-        ),
-    ] = None
-
-
 @TOPICS.command(
     "trim",
     "trim-prefix",
@@ -357,47 +223,6 @@ def trim(context: "Context", options: TrimTopics) -> Running:
     from pk.cli.nouns.topics.trim import trim
 
     return trim(context)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TopicOffsets:
-    """What `pk topics offsets` takes."""
-
-    topic: Annotated[
-        tuple[str, ...],
-        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
-    ]
-    offset: Annotated[
-        str | None,
-        Option(
-            "-o",
-            "--offset",
-            value="POSITION",
-            help="Also this position: start, end, N, -N, +N, committed, @TIME, or a range.",
-            complete="position",
-        ),
-    ] = None
-    time: Annotated[
-        str | None,
-        Option(
-            "--time",
-            value="TIME",
-            help=(
-                "Apache's word: earliest, latest, max-timestamp, … (-1 to -6), or milliseconds since "
-                "1970."
-            ),
-        ),
-    ] = None
-    group: CommitsOf = None
-    partitions: PartitionNumbers = ()
-    isolation_level: Annotated[
-        Literal["read_uncommitted", "read_committed"],
-        Option(
-            "--isolation-level",
-            value="LEVEL",
-            help="Whether the end is the high watermark or the last stable offset.",
-        ),
-    ] = "read_uncommitted"
 
 
 @TOPICS.command(

@@ -1,81 +1,15 @@
 """`pk up`: its commands and their options."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from pk.cli.command_line.declare import Noun, Option, Running
+from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Debug
-from pk.cli.command_line.values import Pair, config_pair
+from pk.cli.nouns.up.options import Up
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
 
 UP = Noun("up")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Up:
-    """What `pk up` takes."""
-
-    brokers: Annotated[
-        int | None,
-        Option(
-            "--brokers",
-            value="N",
-            help=(
-                "How many brokers, a process and a directory each (default: 1, or as many as --data "
-                "has)."
-            ),
-        ),
-    ] = None
-    data: Annotated[
-        str | None,
-        Option(
-            "--data",
-            value="DIR",
-            help="Where the data lies (default: a temporary directory, removed at the end).",
-            complete="directory",
-        ),
-    ] = None
-    port: Annotated[
-        int,
-        Option(
-            "--port",
-            value="PORT",
-            help=(
-                "The port to listen on, of several brokers the first one's; 0 is any free one "
-                "(default: 9092)."
-            ),
-        ),
-    ] = 9092
-    memory: Annotated[
-        bool, Option("--memory", help="Keep everything in memory, nothing on disk.")
-    ] = False
-    store: Annotated[
-        str | None,
-        Option(
-            "--store",
-            value="STORE",
-            help=(
-                "Where the metadata lies: embedded, or zookeeper://HOST:PORT,.../PATH (default: "
-                "embedded)."
-            ),
-        ),
-    ] = None
-    config_file: Annotated[
-        str | None,
-        Option("--config-file", value="FILE", help="Kafka's server.properties.", complete="file"),
-    ] = None
-    properties: Annotated[
-        tuple[Pair, ...],
-        Option(
-            "-X",
-            value="KEY=VALUE",
-            parser=config_pair,
-            help="A config key of the broker, by Kafka's name; may be given again.",
-            complete="broker-config",
-        ),
-    ] = ()
 
 
 @UP.command(

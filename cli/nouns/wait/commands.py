@@ -1,17 +1,15 @@
 """`pk wait`: its commands and their options."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from pk.cli.command_line.declare import Argument, Noun, Option, Running
 from pk.cli.command_line.option_sets import (
-    GROUP_BY_OPTION,
     GROUPS_BY_OPTION,
     TOPICS_BY_OPTION,
     Connection,
-    PartitionsOfTopics,
 )
 from pk.cli.command_line.values import count
+from pk.cli.nouns.wait.options import Timeout, WaitForLag, WaitForTopics
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -22,37 +20,6 @@ NOTES = (
     "Ends with 0 as soon as it holds, with 124 when the time is up. What is still missing "
     "is told on standard error."
 )
-
-Timeout = Annotated[
-    str,
-    Option(
-        "--timeout",
-        value="TIME",
-        help="How long to wait: 30s, 10m, or seconds; 0 looks once (default: 5m).",
-    ),
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class WaitForTopics:
-    """What `pk wait topic` takes."""
-
-    topic: Annotated[
-        tuple[str, ...],
-        Argument("TOPIC", help="The topics.", complete="topic", named=TOPICS_BY_OPTION),
-    ]
-    gone: Annotated[bool, Option("--gone", help="Until they are deleted.")] = False
-    partitions: Annotated[
-        int | None,
-        Option(
-            "-p",
-            "--partitions",
-            value="N",
-            parser=count,
-            help="Until there are at least so many partitions.",
-        ),
-    ] = None
-    timeout: Timeout = "5m"
 
 
 @WAIT.command(
@@ -92,32 +59,6 @@ def isr(
     from pk.cli.nouns.wait.wait import isr
 
     return isr(context)
-
-
-@dataclass(frozen=True, kw_only=True)
-class WaitForLag:
-    """What `pk wait lag` takes."""
-
-    group: Annotated[
-        str, Argument("GROUP", help="The group.", complete="group", named=GROUP_BY_OPTION)
-    ]
-    condition: Annotated[
-        str | None,
-        Argument("CONDITION", help="The lag over all its partitions, as '<=100' (default: 0)."),
-    ] = None
-    max: Annotated[
-        int | None, Option("--max", value="N", help="The same, with nothing to quote.")
-    ] = None
-    max_time: Annotated[
-        str | None,
-        Option(
-            "--max-time",
-            value="TIME",
-            help="Until the oldest record not read yet is no older than that, such as 30s.",
-        ),
-    ] = None
-    topics: PartitionsOfTopics = ()
-    timeout: Timeout = "5m"
 
 
 @WAIT.command(
