@@ -9,21 +9,12 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pk.cli.runtime.paths import user_dir
+from pk.cli.cluster.rollback_files import marked
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
 
-MARK = ".throttled"
 _ASK_S = 2.0
-
-
-def marked() -> bool:
-    """Whether a throttle that was set from here may still be set."""
-    with suppress(OSError):
-        names = os.listdir(os.path.join(user_dir("state"), "reassign"))
-        return any(name.endswith(MARK) for name in names)
-    return False
 
 
 async def tell_left_throttles(context: "Context") -> None:
@@ -34,8 +25,8 @@ async def tell_left_throttles(context: "Context") -> None:
         return
     import trio
 
+    from pk.cli.cluster.rollback_files import rollbacks
     from pk.cli.cluster.throttles import describe
-    from pk.cli.nouns.reassign.files import rollbacks
     from pk.core.errors import KafkaError
     from pk.net.client.errors import ClientError
 

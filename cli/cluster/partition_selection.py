@@ -4,10 +4,11 @@ list` share."""
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pk.cli.cluster.reassignments import min_isrs, named_topics
-from pk.cli.cluster.topics import describe_topics
+from pk.cli.cluster.min_isr import min_isrs
+from pk.cli.cluster.topics import describe_topics, named_topics
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.runtime.context import Context, count, place_name
+from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -69,3 +70,11 @@ def ailing(partitions: Partitions, args: Any, min_isr: Mapping[str, int]) -> Par
         or (args.under_min_isr and len(p.isr) < min_isr.get(tp.topic, 1))
         or (args.at_min_isr and len(p.isr) == min_isr.get(tp.topic, 1))
     }
+
+
+def parse_partition(text: str, option: str) -> TopicPartition:
+    """`orders/0` or `orders:0`. Raises Unusable."""
+    topic, _, number = text.replace(":", "/").rpartition("/")
+    if not topic or not number.isdecimal():
+        raise Unusable(f"{option} wants a partition such as orders/0, not {text!r}.")
+    return TopicPartition(topic, int(number))

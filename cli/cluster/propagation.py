@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import trio
 
-from pk.cli.nouns.configs.configs import own_value
+from pk.cli.cluster.configs import own_value
 from pk.core.errors import KafkaError
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError

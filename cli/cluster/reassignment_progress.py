@@ -7,12 +7,14 @@ its own size over its leader's, and wholly once it is in the ISR: compaction may
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
 from pk.cli.cluster.reassignments import sizes_by_replica
-from pk.cli.nouns.reassign.plan import Replicas
+from pk.cli.cluster.replicas import Replicas
+from pk.cli.output.formats import show_bytes, show_rate
+from pk.cli.positions.times import show_span
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
@@ -221,8 +223,6 @@ def _was_cancelled(row: Row, now: r.PartitionDescription | None) -> bool:
 
 def sentence(whole: Whole, rate_limit: int | None = None) -> str:
     """`12 of 50 partitions · 3.1 of 8.4 GB · 37 % · 41.0 MB/s · 2 min left · 1 stalled · throttle 50.0 MB/s`."""
-    from pk.cli.nouns.reassign.files import show_rate
-    from pk.cli.output.formats import show_bytes
     from pk.cli.positions.times import show_span
 
     parts = [
@@ -250,3 +250,19 @@ def first_lines(rows: Iterable[Row], count: int) -> list[Row]:
         return (row.done, -row.stalled_s, not row.copied, -(row.part or 0.0), row.tp)
 
     return sorted((row for row in rows if not row.done), key=order)[:count]
+
+
+def status_row(row: Row) -> dict[str, Any]:
+    """A row of `pk reassign status`."""
+    part = row.part
+    return {
+        "topic": row.tp.topic,
+        "partition": row.tp.partition,
+        "replicas": [b for b in row.replicas if b not in row.adding],
+        "adding": list(row.adding),
+        "removing": list(row.removing),
+        "copied": row.copied,
+        "total": row.total,
+        "percent": None if part is None else round(part * 100, 1),
+        "note": f"stalled {show_span(row.stalled_s * 1000)}" if row.stalled_s else None,
+    }

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.command_line.nearest import nearest
-from pk.cli.output.formats import Listing, Row, render
+from pk.cli.output.formats import Row
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.errors import ErrorCode, KafkaError
@@ -40,20 +40,6 @@ def words_of(given: Iterable[str], known: Sequence[str], option: str) -> list[st
             hint = f"did you mean {' or '.join(near)}?" if near else f"it is {', '.join(known)}."
             raise Unusable(f"{option}: there is no {word!r}; {hint}")
     return [spelt[word.lower()] for word in given]
-
-
-def say_table(context: Context, listing: Listing) -> None:
-    """Says a listing, on standard error: as a table that is whole, whatever the options say of the answer's own look."""
-    look = context.look._replace(
-        format="table",
-        columns=(),
-        sort=(),
-        where=None,
-        limit=None,
-        terminal=context.streams.err_terminal,
-        colour=context.streams.err_colour,
-    )
-    context.say(render(listing, look).decode(errors="replace").rstrip("\n"))
 
 
 async def topic_names(context: Context, admin: Admin, *, internal: bool = True) -> list[str]:
@@ -217,3 +203,31 @@ def partition_style(row: Row) -> str | None:
 
 def leader_of(partition: PartitionDescription) -> int | None:
     return None if partition.leader_id < 0 else partition.leader_id
+
+
+_PATTERN = frozenset("*+?[]()|^$\\{}")
+
+
+def is_pattern(word: str) -> bool:
+    """Whether a word can only be a regular expression: no topic's name holds such a character."""
+    return any(c in _PATTERN for c in word)
+
+
+async def named_topics(context: Context, admin: Admin, words: Iterable[str]) -> list[str]:
+    """The topics that names and regular expressions (over whole names) mean. Raises CommandError where one means none."""
+    words = list(words)
+    known: list[str] = []
+    found: list[str] = []
+    for word in words:
+        if not is_pattern(word):
+            found.append(word)
+            continue
+        known = known or await topic_names(context, admin)
+        pattern = whole(word, "TOPIC")
+        matched = [name for name in known if pattern.fullmatch(name)]
+        if not matched:
+            raise CommandError(
+                f"No topic's whole name matches {word}; `pk topics list` shows which there are."
+            )
+        found += matched
+    return list(dict.fromkeys(found))

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import trio
 
-from pk.cli.cluster.reassignments import describe_nodes, running_reassignments
+from pk.cli.cluster.brokers import describe_nodes
+from pk.cli.cluster.features import common_range, release_of
+from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.diagnosis import checks as c
@@ -24,7 +26,6 @@ from pk.cli.diagnosis.picture import (
     Topic,
 )
 from pk.cli.diagnosis.readers import horizon_ms, retention_ms
-from pk.cli.nouns.cluster.features import common_range, release_of
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import place_name
 from pk.cli.runtime.failures import phrase

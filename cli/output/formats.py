@@ -6,6 +6,7 @@ snake_case, the wide columns too. Nothing here knows where the bytes go.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -329,7 +330,6 @@ def _character(number: int) -> str:
 
 def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
     """A function that fills `{field}`, `{a.b}` and `{field:>10}` from a row. Raises Unusable."""
-    import re
     import string
 
     from pk.cli.output.where import MISSING, look
@@ -373,7 +373,6 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
 
 def _room(spec: str) -> str:
     """The side and width of a format, for the dash that stands where a number is unknown."""
-    import re
 
     found = re.match(r"((?:.?[<>^])?)0?(\d*)", spec)
     return f"{found[1] or '>'}{found[2]}" if found else ""
@@ -410,7 +409,6 @@ def _scalar(value: Any) -> str:
     if isinstance(value, (bool, int, float)):
         return json.dumps(value)
     text = value if isinstance(value, str) else str(value)
-    import re
 
     if (
         re.fullmatch(r"[A-Za-z_/][\w ./@+-]*", text)
@@ -430,3 +428,7 @@ def _scalar(value: Any) -> str:
     ):
         return text
     return json.dumps(text, ensure_ascii=False)
+
+
+def show_rate(rate: float) -> str:
+    return f"{show_bytes(rate)}/s"

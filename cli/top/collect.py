@@ -14,11 +14,13 @@ from typing import Generic, TypeVar
 
 import trio
 
+from pk.cli.cluster.brokers import describe_nodes
+from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.cluster.out_of_sync_since import witnesses
 from pk.cli.cluster.reassignment_progress import Seen, look
-from pk.cli.cluster.reassignments import describe_nodes, min_isrs, running_reassignments
+from pk.cli.cluster.reassignments import running_reassignments
+from pk.cli.cluster.replicas import lags, latest, log_ends
 from pk.cli.cluster.throttles import read_throttles
-from pk.cli.nouns.isr.isr import lags, latest, log_ends
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import join
 from pk.cli.runtime.failures import NOT_AUTHORISED, leaf, sentence

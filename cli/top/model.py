@@ -9,8 +9,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pk.cli.cluster.isr_changes import History, Watched, isr_changes
 from pk.cli.cluster.reassignment_progress import Seen, Tracker
-from pk.cli.nouns.isr.watch import History, Watched, changes
 from pk.cli.positions.times import show_time
 from pk.cli.top.meter import Meter
 from pk.core.values import TopicPartition
@@ -117,7 +117,7 @@ class Model:
             self.began_ms = now_ms
             self.history.begin({tp: _described(tp, p) for tp, p in self.partitions.items()})
         elif watched != self._watched:
-            rows = changes(self._watched, watched, show_time(now_ms))
+            rows = isr_changes(self._watched, watched, show_time(now_ms))
             self.history.see(rows, now_ms)
             self.events.extend(Event(now_ms, row) for row in rows)
             self._forget()

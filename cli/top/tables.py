@@ -8,9 +8,9 @@ format, where nothing is dropped and values are as they are.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pk.cli.cluster.reassignment_progress import status_row
+from pk.cli.cluster.replicas import show_behind
 from pk.cli.cluster.topics import partition_style
-from pk.cli.nouns.isr.isr import show_behind
-from pk.cli.nouns.reassign.view import status_row
 from pk.cli.output.formats import Column, Row, plain, show_bytes
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.top.meter import trend

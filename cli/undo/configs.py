@@ -7,8 +7,8 @@ broker's file) counts as before. Secrets cannot be read back, so a change to one
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pk.cli.cluster.configs import own_value
 from pk.cli.cluster.propagation import until_configs
-from pk.cli.nouns.configs.configs import own_value
 from pk.cli.output.formats import Column, Listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Refused

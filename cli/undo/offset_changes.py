@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import trio
 
 from pk.cli.cluster.reassignments import sizes_by_replica
-from pk.cli.cluster.topics import say_table
 from pk.cli.output.formats import Column, Listing
+from pk.cli.output.question_table import say_table
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.failures import error_name, phrase

@@ -15,9 +15,8 @@ from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.up import cluster_files
 from pk.cli.up.cluster_files import ClusterState, NodeState
-from pk.cli.up.node import broker_config, remove_tree
+from pk.cli.up.node import HOST, broker_config, check_port, remove_tree
 from pk.cli.up.supervisor import CONTROLLER, Supervisor, name_of
-from pk.cli.up.up import HOST, check_port
 from pk.net.endings import drop_dead_terminal, ending_signals
 
 EMBEDDED = "embedded"

@@ -76,3 +76,13 @@ def ready_line(config: BrokerConfig, address: str, started: float, where: str) -
 
 def remove_tree(path: str) -> None:
     shutil.rmtree(path, ignore_errors=True)
+
+
+HOST = "127.0.0.1"
+
+
+def check_port(port: int) -> int:
+    """`port`, if it is one. Raises Unusable."""
+    if not 0 <= port <= 65535:
+        raise Unusable(f"--port wants a number from 0 to 65535, not {port}.")
+    return port

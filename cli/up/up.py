@@ -7,23 +7,17 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.up.node import (
+    HOST,
     broker_config,
+    check_port,
     log_to_stderr,
     ready_line,
     remove_tree,
     run_broker,
 )
 
-HOST = "127.0.0.1"
 FIRST_NODE = "1"
 _ROLES = ("process.roles", "controller.listener.names", "listener.security.protocol.map")
-
-
-def check_port(port: int) -> int:
-    """`port`, if it is one. Raises Unusable."""
-    if not 0 <= port <= 65535:
-        raise Unusable(f"--port wants a number from 0 to 65535, not {port}.")
-    return port
 
 
 def _node_id(directory: str) -> str:

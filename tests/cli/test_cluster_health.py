@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from pk.cli.cluster.brokers import BrokerSnapshot
+from pk.cli.cluster.features import common_range, level_name, release_of
 from pk.cli.cluster.throttles import LEADER_RATE, Present
-from pk.cli.nouns.brokers.brokers import Look
 from pk.cli.nouns.cluster.cluster import quorum_rows
-from pk.cli.nouns.cluster.features import common_range, feature_rows, level_name, release_of
+from pk.cli.nouns.cluster.features import feature_rows
 from pk.cli.nouns.cluster.health import OK, PROBLEM, WARNING, Facts, checks
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import ZERO_UUID, TopicPartition
@@ -50,7 +51,7 @@ def facts(
     topic = TopicDescription(
         "t", ZERO_UUID, False, (PartitionDescription(0, leader, 0, replicas, isr),)
     )
-    look = Look(
+    look = BrokerSnapshot(
         ClusterDescription("c", 1, tuple(nodes.values())),
         nodes,
         {"t": topic},

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pk.cli.nouns.configs.consequences import consequences
+from pk.cli.config_keys.consequences import consequences
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]

@@ -12,12 +12,14 @@ from clients.fixtures import Kafka
 from shapes import check_json
 from trio.testing import MockClock
 
+from pk.cli.cluster.isr_changes import History, isr_changes
 from pk.cli.cluster.out_of_sync_since import Witness
 from pk.cli.cluster.partition_selection import ailing
+from pk.cli.cluster.replicas import show_behind
 from pk.cli.command_line.bridge import Args
 from pk.cli.command_line.parse import parse
-from pk.cli.nouns.isr.isr import isr_row, show_behind, show_since
-from pk.cli.nouns.isr.watch import History, changes, watch
+from pk.cli.nouns.isr.isr import isr_row, show_since
+from pk.cli.nouns.isr.watch import watch
 from pk.cli.nouns.partitions.partitions import partition_row, state_of
 from pk.cli.output.formats import Column
 from pk.cli.runtime.context import Context, Streams
@@ -55,7 +57,7 @@ def partition(
 def test_what_a_watch_of_the_isr_tells() -> None:
     before = {A: (1, (1, 2, 3)), B: (1, (1, 2))}
     now = {A: (2, (2, 3, 4)), C: (-1, (1,))}
-    told = [(r["partition"], r["event"], r["brokers"]) for r in changes(before, now, "then")]
+    told = [(r["partition"], r["event"], r["brokers"]) for r in isr_changes(before, now, "then")]
     assert told == [
         (0, "shrink", [1]),
         (0, "expand", [4]),
@@ -63,8 +65,8 @@ def test_what_a_watch_of_the_isr_tells() -> None:
         (1, "deleted", [1, 2]),
         (2, "made", [1]),
     ]
-    assert changes(now, now, "then") == []
-    assert changes({A: (1, (1,))}, {A: (-1, (1,))}, "then")[0]["event"] == "offline"
+    assert isr_changes(now, now, "then") == []
+    assert isr_changes({A: (1, (1,))}, {A: (-1, (1,))}, "then")[0]["event"] == "offline"
 
 
 class SeenEnough(Exception):
@@ -111,16 +113,16 @@ def test_a_watch_remembers_since_when_a_replica_is_gone() -> None:
     assert [(r["partition"], r["event"], r["brokers"], r["time"]) for r in begun] == [
         (0, "out", [2], None)
     ]
-    left = changes({B: (1, (1, 2))}, {B: (1, (1,))}, "t1")
+    left = isr_changes({B: (1, (1, 2))}, {B: (1, (1,))}, "t1")
     history.see(left, 1000)
-    back = changes({A: (1, (1,)), B: (1, (1,))}, {A: (1, (1, 2)), B: (1, (1, 2))}, "t2")
+    back = isr_changes({A: (1, (1,)), B: (1, (1,))}, {A: (1, (1, 2)), B: (1, (1, 2))}, "t2")
     history.see(back, 4500)
     # Of the one that was gone before anybody looked, nobody knows for how long.
     assert [(r["partition"], r["event"], r["out_for_ms"]) for r in back] == [
         (0, "expand", None),
         (1, "expand", 3500),
     ]
-    again = changes({B: (1, (1,))}, {B: (1, (1, 2))}, "t3")
+    again = isr_changes({B: (1, (1,))}, {B: (1, (1, 2))}, "t3")
     history.see(again, 9000)
     assert again[0]["out_for_ms"] is None
     check_rows(("isr", "-w"), [*begun, *left, *back, *again])
@@ -178,7 +180,7 @@ def test_what_others_know_of_before_the_watch_began_is_taken_for_as_long_as_nobo
     assert history.since(A, [2, 3]) == 400
     history.learn(B, 1, 5)  # in sync: nothing to know
     assert history.since(B, [1]) is None
-    back = changes({A: (1, (1,))}, {A: (1, (1, 2))}, "t")
+    back = isr_changes({A: (1, (1,))}, {A: (1, (1, 2))}, "t")
     history.see(back, 1000)
     assert back[0]["out_for_ms"] == 300
 

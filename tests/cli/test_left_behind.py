@@ -10,7 +10,8 @@ import trio
 from clients.fixtures import Kafka
 from terminal import Terminal
 
-from pk.cli.nouns.reassign import files
+from pk.cli.cluster import rollback_files
+from pk.cli.cluster.throttles import Throttled
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
 
@@ -28,10 +29,12 @@ def left(kafka: Kafka) -> None:
 
     gone = subprocess.Popen(["true"])
     gone.wait()
-    path = files.new_path(1).replace(f"-{os.getpid()}.json", f"-{gone.pid}.json")
-    throttled = files.Throttled(5, {1: {"leader.replication.throttled.rate": None}})
-    files.write(
-        files.Rollback(path, trio.run(cluster_id) or "", 1, {TP: (1,)}, {TP: (2,)}, throttled)
+    path = rollback_files.new_path(1).replace(f"-{os.getpid()}.json", f"-{gone.pid}.json")
+    throttled = Throttled(5, {1: {"leader.replication.throttled.rate": None}})
+    rollback_files.write(
+        rollback_files.Rollback(
+            path, trio.run(cluster_id) or "", 1, {TP: (1,)}, {TP: (2,)}, throttled
+        )
     )
 
 

@@ -14,14 +14,15 @@ from shapes import check_json
 from terminal import on_terminal
 from trio.testing import MockClock
 
+from pk.cli.cluster import reassignment_json, rollback_files
 from pk.cli.cluster.reassignment_progress import STALL_S, Seen, Tracker, first_lines, sentence
-from pk.cli.cluster.reassignments import Live, cautions
 from pk.cli.cluster.throttles import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
     LEADER_RATE,
     LEADER_REPLICAS,
     Present,
+    Throttled,
     describe,
     everything,
     remove_throttles,
@@ -30,10 +31,13 @@ from pk.cli.cluster.throttles import (
 from pk.cli.command_line.parse import parse
 from pk.cli.main import main
 from pk.cli.nouns.partitions.elect_leaders import elect_leaders
-from pk.cli.nouns.reassign import files
+from pk.cli.nouns.reassign.cautions import cautions
+from pk.cli.nouns.reassign.cluster_state import Live
+from pk.cli.nouns.reassign.option_values import parse_rate, parse_sets
 from pk.cli.nouns.reassign.plan import Change, State
 from pk.cli.nouns.reassign.run import restore_order
 from pk.cli.nouns.reassign.view import LiveView
+from pk.cli.output.formats import show_bytes
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.exits import Refused, Unusable
 from pk.core.values import ZERO_UUID, TopicPartition
@@ -72,38 +76,38 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
     ],
 )
 def test_a_rate_in_the_words_of_people(text: str, rate: int) -> None:
-    assert files.parse_rate(text, "--throttle") == rate
+    assert parse_rate(text, "--throttle") == rate
 
 
 @pytest.mark.parametrize("text", ["", "fast", "0", "-5", "5 parsecs", "0.1"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     with pytest.raises(Unusable, match="--throttle wants bytes a second"):
-        files.parse_rate(text, "--throttle")
+        parse_rate(text, "--throttle")
 
 
 @pytest.mark.parametrize("text", ["50Mb/s", "50Mb", "50mbps", "1Gibps", "1Gbit/s", "100 Mbits/s"])
 def test_a_rate_that_may_be_of_bits_is_refused(text: str) -> None:
     with pytest.raises(Unusable, match="may mean bits; 50MB/s and 50M are bytes"):
-        files.parse_rate(text, "--throttle")
+        parse_rate(text, "--throttle")
 
 
 def test_bytes_for_people() -> None:
-    shown = [files.show_bytes(n) for n in (None, 0, 999, 1000, 999_400, 999_600, 3.14e9, 5e15)]
+    shown = [show_bytes(n) for n in (None, 0, 999, 1000, 999_400, 999_600, 3.14e9, 5e15)]
     assert shown == ["-", "0 B", "999 B", "1.0 kB", "999 kB", "1.0 MB", "3.1 GB", "5000 TB"]
 
 
 def test_assignments_on_the_command_line() -> None:
-    found = files.parse_sets(["t/0=1,2"])
+    found = parse_sets(["t/0=1,2"])
     assert found == {A: (1, 2)}
     for wrong in ("t=1", "t/0", "t/0=", "t/0=1,x", "t/x=1", "/0=1"):
         with pytest.raises(Unusable):
-            files.parse_sets([wrong])
+            parse_sets([wrong])
     with pytest.raises(Unusable, match="twice"):
-        files.parse_sets(["t/0=1", "t/0=2"])
+        parse_sets(["t/0=1", "t/0=2"])
 
 
 def test_apache_s_json_goes_both_ways() -> None:
-    data = files.apache_json({A: (1, 2), B: (3,)})
+    data = reassignment_json.apache_json({A: (1, 2), B: (3,)})
     assert data == {
         "version": 1,
         "partitions": [
@@ -111,11 +115,13 @@ def test_apache_s_json_goes_both_ways() -> None:
             {"topic": "t", "partition": 1, "replicas": [3], "log_dirs": ["any"]},
         ],
     }
-    assert files.assignments_of(data, "f") == files.Assignments({A: (1, 2), B: (3,)}, {})
+    assert reassignment_json.assignments_of(data, "f") == reassignment_json.Assignments(
+        {A: (1, 2), B: (3,)}, {}
+    )
     without = {"partitions": [{"topic": "t", "partition": 0, "replicas": [2, 1]}]}
-    assert files.assignments_of(without, "f").replicas == {A: (2, 1)}
+    assert reassignment_json.assignments_of(without, "f").replicas == {A: (2, 1)}
     data["partitions"][0]["log_dirs"] = ["any", "/d"]
-    assert files.assignments_of(data, "f").log_dirs == {(A, 2): "/d"}
+    assert reassignment_json.assignments_of(data, "f").log_dirs == {(A, 2): "/d"}
 
 
 @pytest.mark.parametrize(
@@ -132,33 +138,35 @@ def test_apache_s_json_goes_both_ways() -> None:
 )
 def test_what_is_no_assignment_is_refused(partitions: Any) -> None:
     with pytest.raises(Unusable, match="f"):
-        files.assignments_of({"version": 1, "partitions": partitions}, "f")
+        reassignment_json.assignments_of({"version": 1, "partitions": partitions}, "f")
 
 
 def test_a_rollback_file_keeps_what_was_and_what_was_set() -> None:
-    path = files.new_path(1)
-    throttled = files.Throttled(
+    path = rollback_files.new_path(1)
+    throttled = Throttled(
         5, {1: {LEADER_RATE: None, FOLLOWER_RATE: "7"}}, {"t": {LEADER_REPLICAS: ("0:1", "0:2")}}
     )
-    rollback = files.Rollback(path, "c", 1, {A: (1, 2)}, {A: (3, 2)}, throttled)
-    files.write(rollback)
-    assert files.read(path) == rollback
+    rollback = rollback_files.Rollback(path, "c", 1, {A: (1, 2)}, {A: (3, 2)}, throttled)
+    rollback_files.write(rollback)
+    assert rollback_files.read(path) == rollback
     # Apache's tool reads the same file as the assignment to go back to.
     data = json.loads(Path(path).read_text())
-    assert files.assignments_of(data, path).replicas == {A: (1, 2)}
-    assert files.find(rollback.name, "c") == rollback
-    assert files.rollbacks("c") == [rollback] and files.rollbacks("d") == []
+    assert reassignment_json.assignments_of(data, path).replicas == {A: (1, 2)}
+    assert rollback_files.find(rollback.name, "c") == rollback
+    assert rollback_files.rollbacks("c") == [rollback] and rollback_files.rollbacks("d") == []
     with pytest.raises(Unusable, match="another cluster"):
-        files.find(path, "d")
+        rollback_files.find(path, "d")
 
 
 def test_rollback_files_are_tidied_but_never_one_whose_end_nobody_saw() -> None:
     for stamp in range(60):
         finished = None if stamp == 3 else "done"
-        path = files.new_path(1000 + stamp)
-        files.write(files.Rollback(path, "c", stamp, {A: (1,)}, {A: (2,)}, finished=finished))
-    files.tidy("c")
-    left = [r.created_ms for r in files.rollbacks("c")]
+        path = rollback_files.new_path(1000 + stamp)
+        rollback_files.write(
+            rollback_files.Rollback(path, "c", stamp, {A: (1,)}, {A: (2,)}, finished=finished)
+        )
+    rollback_files.tidy("c")
+    left = [r.created_ms for r in rollback_files.rollbacks("c")]
     assert left == [*range(59, 9, -1), 3]
 
 
@@ -289,7 +297,7 @@ def test_removing_everything_brings_back_what_a_rollback_file_remembers() -> Non
     present = Present(
         {1: {LEADER_RATE: "5"}, 2: {LEADER_RATE: "5"}}, {"t": {LEADER_REPLICAS: ("0:1",)}}, {}
     )
-    ours = [files.Throttled(5, {1: {LEADER_RATE: "99"}}, {})]
+    ours = [Throttled(5, {1: {LEADER_RATE: "99"}}, {})]
     undo = everything(present, ours)
     assert undo.brokers == {1: {LEADER_RATE: "99"}, 2: {LEADER_RATE: None}}
     assert undo.topics == {"t": {LEADER_REPLICAS: ("0:1",)}}
@@ -553,7 +561,7 @@ class AbsentBrokers:
 
 
 def test_throttles_go_though_the_brokers_are_away_when_the_moves_end() -> None:
-    throttled = files.Throttled(5, {}, {"t": {LEADER_REPLICAS: ("0:1",)}})
+    throttled = Throttled(5, {}, {"t": {LEADER_REPLICAS: ("0:1",)}})
     topic = ConfigResource(ResourceType.TOPIC, "t")
     gone = {topic: [ConfigChange(LEADER_REPLICAS, None, ConfigOperation.DELETE)]}
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pk.cli.cluster.leftover_throttles import marked
-from pk.cli.nouns.reassign import files
+from pk.cli.cluster import rollback_files
+from pk.cli.cluster.rollback_files import marked
+from pk.cli.cluster.throttles import Throttled
 from pk.cli.nouns.reassign.pace import CEILING, FLOOR, START_RATE, Pace, sample, worst
 from pk.cli.nouns.reassign.plan import Change, first_moves
 from pk.core.values import TopicPartition
@@ -119,32 +120,34 @@ def stamps() -> "itertools.count[int]":
 
 def test_a_throttle_leaves_a_mark_for_as_long_as_it_is_set(stamps: "itertools.count[int]") -> None:
     assert not marked()
-    throttled = files.Throttled(5, {1: {"leader.replication.throttled.rate": None}})
-    rollback = files.Rollback(
-        files.new_path(next(stamps)), "cluster", 1, {A: (1,)}, {A: (2,)}, throttled
+    throttled = Throttled(5, {1: {"leader.replication.throttled.rate": None}})
+    rollback = rollback_files.Rollback(
+        rollback_files.new_path(next(stamps)), "cluster", 1, {A: (1,)}, {A: (2,)}, throttled
     )
-    files.write(rollback)
+    rollback_files.write(rollback)
     assert marked()
-    files.write(rollback._replace(throttled=files.Throttled()))
+    rollback_files.write(rollback._replace(throttled=Throttled()))
     assert not marked()
-    files.write(rollback._replace(throttled=files.Throttled(), finished="done"))
-    assert not marked() and len(files.rollbacks("cluster")) == 1
+    rollback_files.write(rollback._replace(throttled=Throttled(), finished="done"))
+    assert not marked() and len(rollback_files.rollbacks("cluster")) == 1
 
 
 def test_a_file_that_knows_of_a_throttle_is_never_tidied_away(
     stamps: "itertools.count[int]", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "_KEEP_FILES", 1)
-    throttled = files.Throttled(5, {1: {"leader.replication.throttled.rate": None}})
+    monkeypatch.setattr(rollback_files, "_KEEP_FILES", 1)
+    throttled = Throttled(5, {1: {"leader.replication.throttled.rate": None}})
     kept = [
-        files.Rollback(files.new_path(next(stamps)), "c", 1, {}, {}, throttled, "done")
+        rollback_files.Rollback(
+            rollback_files.new_path(next(stamps)), "c", 1, {}, {}, throttled, "done"
+        )
         for _ in range(3)
     ]
     for rollback in kept:
-        files.write(rollback)
-    files.tidy("c")
-    assert len(files.rollbacks("c")) == 3 and marked()
+        rollback_files.write(rollback)
+    rollback_files.tidy("c")
+    assert len(rollback_files.rollbacks("c")) == 3 and marked()
     for rollback in kept:
-        files.write(rollback._replace(throttled=files.Throttled()))
-    files.tidy("c")
-    assert len(files.rollbacks("c")) == 1 and not marked()
+        rollback_files.write(rollback._replace(throttled=Throttled()))
+    rollback_files.tidy("c")
+    assert len(rollback_files.rollbacks("c")) == 1 and not marked()

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pk.cli.cluster.replicas import Replicas
 from pk.cli.nouns.reassign.plan import (
     Change,
     Intent,
     PlanError,
-    Replicas,
     State,
     broker_changes,
     changes_of,

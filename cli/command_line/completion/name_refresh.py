@@ -158,7 +158,7 @@ async def fetch(admin: "Admin") -> Seen:
     within seconds: a client tries for longer, but nobody waits for this."""
     import trio
 
-    from pk.cli.cluster.reassignments import describe_nodes
+    from pk.cli.cluster.brokers import describe_nodes
     from pk.net.client.results import TopicDescription
 
     with trio.fail_after(_FIRST_ANSWER_S):

@@ -26,7 +26,7 @@ def _given(context: Context) -> dict[str, str]:
     if args.data is not None:
         given["log.dirs"] = args.data
     if args.values().get("port") is not None:
-        from pk.cli.up.up import check_port
+        from pk.cli.up.node import check_port
 
         given["listeners"] = f"PLAINTEXT://:{check_port(args.port)}"
     given |= dict(args.properties)
@@ -53,12 +53,7 @@ def start(context: Context) -> int | None:
 
 
 async def _foreground(context: Context) -> None:
-    from pk.cli.up.node import (
-        broker_config,
-        log_to_stderr,
-        ready_line,
-        run_broker,
-    )
+    from pk.cli.up.node import broker_config, log_to_stderr, ready_line, run_broker
 
     started = time.monotonic()
     given = _given(context)

@@ -6,13 +6,7 @@ from typing import Any
 
 import trio
 
-from pk.cli.nouns.brokers.brokers import (
-    BROKERS,
-    Look,
-    broker_rows,
-    broker_style,
-    look_at_brokers,
-)
+from pk.cli.cluster.brokers import BROKERS, BrokerSnapshot, ask_brokers, broker_rows, broker_style
 from pk.cli.output.formats import Column, Document, Listing, Section
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span
@@ -45,7 +39,7 @@ _IN_DESCRIBE = (
 async def describe(context: Context) -> None:
     """`pk cluster describe`."""
     admin = await context.admin()
-    look = await look_at_brokers(context, admin)
+    look = await ask_brokers(context, admin)
     columns = [c for c in BROKERS if c.key in _IN_DESCRIBE]
     keys = [c.key for c in columns]
     rows = [{key: row[key] for key in keys} for row in broker_rows(look)]
@@ -61,7 +55,7 @@ async def describe(context: Context) -> None:
     )
 
 
-def summary_of(look: Look) -> dict[str, Any]:
+def summary_of(look: BrokerSnapshot) -> dict[str, Any]:
     """The cluster in a few numbers."""
     partitions = look.partitions.values()
     cluster = look.cluster
@@ -104,7 +98,7 @@ async def quorum(context: Context) -> None:
         raise KafkaError(
             e.code, "it tells nothing of its metadata log, as clusters with ZooKeeper do not"
         ) from None
-    look = await look_at_brokers(context, admin)
+    look = await ask_brokers(context, admin)
     applied = {
         b: f.finalized_epoch
         for b, f in look.features.items()

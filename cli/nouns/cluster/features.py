@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import trio
 
+from pk.cli.cluster.features import METADATA_LEVELS, METADATA_VERSION, common_range, level_name
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.command_line.nearest import nearest
 from pk.cli.output.formats import Column, Listing
@@ -16,32 +17,6 @@ from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 from pk.net.client.results import FeatureDescription
 
-METADATA_VERSION: Final = "metadata.version"
-_METADATA_RELEASES: Final = (
-    ("3.0", 1, 1),
-    ("3.1", 0, 0),
-    ("3.2", 0, 0),
-    ("3.3", 0, 3),
-    ("3.4", 0, 0),
-    ("3.5", 0, 2),
-    ("3.6", 0, 2),
-    ("3.7", 0, 4),
-    ("3.8", 0, 0),
-    ("3.9", 0, 0),
-    ("4.0", 0, 3),
-    ("4.1", 0, 1),
-    ("4.2", 0, 1),
-    ("4.3", 0, 0),
-)
-"""Apache's releases with their first and last metadata.version, IV0 to IVn (MetadataVersion)."""
-
-_METADATA_LEVELS: Final = [
-    f"{release}-IV{n}"
-    for release, first, last in _METADATA_RELEASES
-    for n in range(first, last + 1)
-]
-"""What Apache calls the levels of metadata.version, from level 1 on."""
-
 ACTIONS: Final = ("list", "upgrade", "downgrade", "disable")
 _CHANGES = (
     Column("feature"),
@@ -50,24 +25,6 @@ _CHANGES = (
     Column("result"),
     Column("error", wide=True),
 )
-
-
-def level_name(feature: str, level: int) -> str | None:
-    """What a level is called besides its number; None where it has no name."""
-    if feature != METADATA_VERSION or not 1 <= level <= len(_METADATA_LEVELS):
-        return None
-    return _METADATA_LEVELS[level - 1]
-
-
-def release_of(features: object) -> str | None:
-    """The newest metadata.version that a broker supports, as Apache names it: the nearest to its release there is."""
-    if not isinstance(features, FeatureDescription):
-        return None
-    for feature in features.supported:
-        if feature.name == METADATA_VERSION:
-            newest = feature.max_version
-            return level_name(METADATA_VERSION, newest) or f"{METADATA_VERSION} {newest}"
-    return None
 
 
 _FEATURES = (
@@ -79,17 +36,6 @@ _FEATURES = (
     Column("epoch", right=True, wide=True),
     Column("note"),
 )
-
-
-def common_range(told: Mapping[int, FeatureDescription], feature: str) -> tuple[int, int] | None:
-    """The levels that every broker supports; None where one of them supports none."""
-    low, high = 0, 32767
-    for description in told.values():
-        found = next((f for f in description.supported if f.name == feature), None)
-        if found is None:
-            return None
-        low, high = max(low, found.min_version), min(high, found.max_version)
-    return (low, high) if low <= high else None
 
 
 def feature_rows(told: Mapping[int, FeatureDescription]) -> list[dict[str, Any]]:
@@ -194,8 +140,8 @@ def _wanted(action: str, word: str, rows: Mapping[str, dict[str, Any]]) -> tuple
         if row["max_supported"] is None:
             raise Unusable(f"Not every broker supports {name}.")
         return name, row["max_supported"]
-    if text in _METADATA_LEVELS and name == METADATA_VERSION:
-        return name, _METADATA_LEVELS.index(text) + 1
+    if text in METADATA_LEVELS and name == METADATA_VERSION:
+        return name, METADATA_LEVELS.index(text) + 1
     if not text.isdecimal():
         raise Unusable(f"{name} wants a level such as {row['max_supported']}, not {text!r}.")
     level = int(text)

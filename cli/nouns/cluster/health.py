@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import trio
 
-from pk.cli.cluster.reassignments import min_isrs, running_reassignments
+from pk.cli.cluster.brokers import BrokerSnapshot, broker_rows
+from pk.cli.cluster.min_isr import min_isrs
+from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import Present, describe, everything, read_throttles
-from pk.cli.nouns.brokers.brokers import Look, broker_rows, look_at_brokers
 from pk.cli.output.formats import Column, Document, Listing, Row, Section
 from pk.cli.runtime.context import Context, count, join, place_name
 from pk.cli.runtime.exits import Exit
@@ -48,7 +49,7 @@ _CHECKS = (
 class Facts(NamedTuple):
     """What the checks look at."""
 
-    look: Look
+    look: BrokerSnapshot
     min_isr: Mapping[str, int]
     running: Mapping[TopicPartition, Reassignment] | None
     """What is being moved; None where there is no controller that would say."""
@@ -165,7 +166,7 @@ def _in_sync(
     return found
 
 
-def _directories(look: Look) -> Check:
+def _directories(look: BrokerSnapshot) -> Check:
     failed, full, most = [], [], (0.0, "")
     for broker, dirs in look.dirs.items():
         for d in dirs if isinstance(dirs, tuple) else ():
@@ -281,12 +282,12 @@ def _moving(facts: Facts) -> Check:
 
 async def gather(context: Context, admin: Admin) -> Facts:
     """Asks for all that the checks look at. Raises KafkaError and ClientError."""
-    found: list[Look] = []
+    found: list[BrokerSnapshot] = []
     running: Mapping[TopicPartition, Reassignment] | None = None
     quorum: QuorumDescription | Exception | None = RequestTimedOut("no controller answers")
 
     async def ask_brokers() -> None:
-        found.append(await look_at_brokers(context, admin))
+        found.append(await ask_brokers(context, admin))
 
     async def ask_running() -> None:
         nonlocal running

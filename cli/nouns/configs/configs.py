@@ -3,56 +3,24 @@
 from collections.abc import Sequence
 from typing import Any
 
+from pk.cli.cluster.configs import (
+    SOURCE_WORDS,
+    RESOURCE_TYPES,
+    TYPE_WORDS,
+    entity_name,
+    remember_keys,
+    resource_type,
+    shown_name,
+    source_word,
+    spoken_name,
+)
 from pk.cli.cluster.topics import describe_topics
-from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.command_line.nearest import nearest
 from pk.cli.config_keys.docs import documentation, in_units, keys_of
-from pk.cli.config_keys.units import both_ways
+from pk.cli.command_line.nearest import nearest
 from pk.cli.output.formats import Column, Listing, Row, narrow
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable
-from pk.net.client.results import ConfigEntry, ConfigResource, ConfigSource, ResourceType
-
-_TYPES = {
-    "topic": ResourceType.TOPIC,
-    "broker": ResourceType.BROKER,
-    "broker-logger": ResourceType.BROKER_LOGGER,
-    "group": ResourceType.GROUP,
-    "client-metric": ResourceType.CLIENT_METRICS,
-}
-_WORDS = {kind: word for word, kind in _TYPES.items()} | {
-    ResourceType.CLIENT_METRICS: "client-metrics"
-}
-
-
-_OWN = {
-    ResourceType.TOPIC: ConfigSource.TOPIC,
-    ResourceType.BROKER_LOGGER: ConfigSource.DYNAMIC_BROKER_LOGGER,
-    ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
-    ResourceType.GROUP: ConfigSource.GROUP,
-}
-
-
-def own_value(resource: ConfigResource, entry: ConfigEntry | None) -> str | None:
-    """The value that the resource itself holds; None where the value comes from below it."""
-    if entry is None:
-        return None
-    own = _OWN.get(resource.type)
-    if resource.type is ResourceType.BROKER:
-        own = ConfigSource.DYNAMIC_BROKER if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER
-    if entry.source is own:
-        return entry.value
-    return next((s.value for s in entry.synonyms if s.source is own), None)
-
-
-def resource_type(word: str) -> ResourceType:
-    """The type that `topic`, `topics`, … names. Raises Unusable."""
-    found = _TYPES.get(word.lower().removesuffix("s"))
-    if found is None:
-        near = nearest(word, _WORDS.values())
-        hint = f"; did you mean {near[0]}?" if near else "."
-        raise Unusable(f"TYPE is one of {', '.join(_WORDS.values())}, not {word!r}{hint}")
-    return found
+from pk.net.client.results import ConfigEntry, ConfigResource, ResourceType
 
 
 def resources_of(context: Context) -> list[ConfigResource]:
@@ -62,7 +30,7 @@ def resources_of(context: Context) -> list[ConfigResource]:
         if name is not None:
             if args.type or args.entity_type:
                 raise Unusable(f"Say what it is about once: TYPE NAME, or --{word}.")
-            return [ConfigResource(_TYPES[word], name)]
+            return [ConfigResource(RESOURCE_TYPES[word], name)]
     word = args.type or args.entity_type
     if not word:
         raise Unusable(
@@ -70,30 +38,7 @@ def resources_of(context: Context) -> list[ConfigResource]:
         )
     kind = resource_type(word)
     names = [*args.name, *args.entity_name, *(["default"] if args.entity_default else [])]
-    return [ConfigResource(kind, _entity(kind, name)) for name in dict.fromkeys(names)]
-
-
-def _entity(kind: ResourceType, name: str) -> str:
-    if kind is ResourceType.BROKER and name in ("default", "<default>", ""):
-        return ""
-    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and not name.isdigit():
-        raise Unusable(f"A broker is named by its id, or `default`; not {name!r}.")
-    return name
-
-
-def entity_word(kind: ResourceType) -> str:
-    """What a kind of thing is called on the command line."""
-    return _WORDS.get(kind, kind.name.lower())
-
-
-def shown_name(resource: ConfigResource) -> str:
-    return resource.name or "default"
-
-
-def spoken_name(resource: ConfigResource) -> str:
-    """The name as a sentence begins with it: `broker 2`, where a number alone would say nothing."""
-    numbered = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
-    return f"broker {resource.name}" if numbered and resource.name else shown_name(resource)
+    return [ConfigResource(kind, entity_name(kind, name)) for name in dict.fromkeys(names)]
 
 
 _RESOURCES = (Column("name"), Column("type"))
@@ -105,24 +50,10 @@ async def list_resources(context: Context) -> None:
     admin = await context.admin()
     listed = await admin.list_config_resources(wanted)
     rows = [
-        {"name": shown_name(res), "type": _WORDS.get(res.type, res.type.name.lower())}
+        {"name": shown_name(res), "type": TYPE_WORDS.get(res.type, res.type.name.lower())}
         for res in sorted(listed, key=lambda res: (res.type, res.name))
     ]
     context.show(Listing(_RESOURCES, rows))
-
-
-_SOURCES = {
-    "dynamic_broker": "this broker",
-    "dynamic_default_broker": "all brokers",
-    "static_broker": "its file",
-    "dynamic_broker_logger": "logger",
-}
-"""Layers in the words of people; the others are called by their names."""
-
-
-def source_word(source: str) -> str:
-    """What people call the layer that a value comes from."""
-    return _SOURCES.get(source, source)
 
 
 _CONFIGS = (
@@ -176,7 +107,7 @@ async def _all_of(context: Context, kind: ResourceType) -> list[ConfigResource]:
 
 async def describe(context: Context) -> None:
     """`pk configs describe`."""
-    from pk.cli.nouns.topics.topics import was_set
+    from pk.cli.cluster.configs import was_set
 
     args = context.args
     resources = resources_of(context)
@@ -237,7 +168,7 @@ def prose(rows: Sequence[Row], context: Context, *, several: bool) -> str:
         own = f"{row['resource']}: " if several else ""
         value = "(hidden)" if row["sensitive"] else row["value"]
         lines.append(f"{own}{row['name']} = {in_units(str(row['name']), value)}")
-        marks = [_SOURCES.get(row["source"], row["source"]), row["type"]]
+        marks = [SOURCE_WORDS.get(row["source"], row["source"]), row["type"]]
         marks += ["read-only"] if row["read_only"] else []
         beneath = [f"{k.partition(':')[0]}: {v}" for k, v in list(row["synonyms"].items())[1:]]
         marks += [f"beneath it {', '.join(beneath)}"] if beneath else []
@@ -250,29 +181,3 @@ def prose(rows: Sequence[Row], context: Context, *, several: bool) -> str:
             )
         lines.append("")
     return "\n".join(lines) + ("\n" if lines else "")
-
-
-def remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> None:
-    """Keeps the keys of topics and brokers for completion, where the answer is of all of them and not of a few."""
-    if resource.type in (ResourceType.TOPIC, ResourceType.BROKER) and len(entries) > 10:
-        remember("", f"{_WORDS[resource.type]}-config", (e.name for e in entries))
-
-
-def shown_change(row: Row, at: str) -> str:
-    """The value before (`from`) or after (`to`) a change, for people: `604800000 (7 days)`."""
-    return "-" if row[at] is None else both_ways(str(row["name"]), row[at])
-
-
-ALTERED = (
-    Column("resource"),
-    Column("name"),
-    Column("from", on_terminal=lambda row: shown_change(row, "from")),
-    Column("to", on_terminal=lambda row: shown_change(row, "to")),
-    Column("result"),
-    Column("error", wide=True),
-)
-
-
-def altered_listing(rows: Sequence[Row]) -> Listing:
-    """What became of changes to configs."""
-    return Listing(ALTERED, rows)

@@ -16,24 +16,24 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
-from pk.cli.config_keys.docs import allowed, documentation, in_units, keys_of
-from pk.cli.config_keys.units import config_value
-from pk.cli.nouns.configs.alter import (
+from pk.cli.cluster.config_changes import (
     check_key,
     make_changes,
     plan_changes,
     refusals,
     tell_consequences,
 )
-from pk.cli.nouns.configs.configs import (
+from pk.cli.cluster.configs import (
     ALTERED,
     altered_listing,
     entity_word,
     own_value,
-    resources_of,
     shown_name,
     spoken_name,
 )
+from pk.cli.config_keys.docs import allowed, documentation, in_units, keys_of
+from pk.cli.config_keys.units import config_value
+from pk.cli.nouns.configs.configs import resources_of
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import exit_code, exit_of_rows, sentence

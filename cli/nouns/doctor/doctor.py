@@ -4,7 +4,6 @@ What is looked for stands in `pk.cli.diagnosis`. On a terminal a finding is a fe
 was asked for, it is a row.
 """
 
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.explain import filled
 from pk.cli.diagnosis.picture import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding, as_row
+from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
 from pk.cli.output.formats import Column, Listing, Row
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import Exit
@@ -67,21 +67,6 @@ def _fails(found: Iterable[Finding], least: str) -> bool:
         return False
     counted = SEVERITIES[: SEVERITIES.index(least) + 1]
     return any(f.severity in counted for f in found)
-
-
-def cluster_words(context: Context) -> list[str]:
-    """The words of this command line that say which cluster: a command to copy needs them, too."""
-    args = context.args
-    words = []
-    for dest, option in (("profile", "--profile"), ("bootstrap_server", "-b")):
-        value = args.values().get(dest)
-        if value and args.given(dest):
-            words += [option, shlex.quote(str(value))]
-    return words
-
-
-def with_words(command: str, words: Sequence[str]) -> str:
-    return " ".join((command, *words))
 
 
 def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:

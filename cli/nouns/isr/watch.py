@@ -6,15 +6,15 @@ reckons it. A replica that comes back says how long it was gone.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import trio
 
+from pk.cli.cluster.isr_changes import History, Watched, isr_changes
 from pk.cli.cluster.out_of_sync_since import witnesses
 from pk.cli.cluster.partition_selection import Partitions, ailing, needed_replicas
-from pk.cli.cluster.reassignments import is_pattern, named_topics
-from pk.cli.cluster.topics import existing_topics, partition_style
-from pk.cli.nouns.isr.isr import lags, log_ends, show_behind
+from pk.cli.cluster.replicas import lags, log_ends, show_behind
+from pk.cli.cluster.topics import existing_topics, is_pattern, named_topics, partition_style
 from pk.cli.output.formats import Column, plain, title
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context
@@ -25,9 +25,6 @@ from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
-
-Watched = dict[TopicPartition, tuple[int, tuple[int, ...]]]
-"""Partition → its leader and its in-sync replicas."""
 
 _EVENTS = (
     Column("time", show=lambda time: time[11:23] if time else "-"),
@@ -43,101 +40,6 @@ _EVENTS = (
 _LOST_S = 1.0
 _ROOMY = 100
 """Columns of a terminal that has room for everything."""
-
-
-class Gone(NamedTuple):
-    """A replica that is not in sync."""
-
-    tp: TopicPartition
-    broker: int
-
-
-def changes(before: Watched, now: Watched, time: str) -> list[dict[str, Any]]:
-    """What happened between two looks: made, deleted, shrink, expand, leader, offline."""
-    rows: list[dict[str, Any]] = []
-    for tp in sorted({*before, *now}):
-        if tp not in before:
-            rows.append(_row(tp, "made", now[tp][1], now[tp], time))
-            continue
-        if tp not in now:
-            rows.append(_row(tp, "deleted", before[tp][1], (-1, ()), time))
-            continue
-        (old_leader, old), (leader, isr) = before[tp], now[tp]
-        if left := set(old) - set(isr):
-            rows.append(_row(tp, "shrink", left, now[tp], time))
-        if joined := set(isr) - set(old):
-            rows.append(_row(tp, "expand", joined, now[tp], time))
-        if leader != old_leader:
-            event, broker = ("leader", leader) if leader >= 0 else ("offline", old_leader)
-            rows.append(_row(tp, event, [broker], now[tp], time))
-    return rows
-
-
-def _row(
-    tp: TopicPartition,
-    event: str,
-    brokers: Iterable[int],
-    state: tuple[int, tuple[int, ...]],
-    time: str | None,
-) -> dict[str, Any]:
-    return {
-        "time": time,
-        "topic": tp.topic,
-        "partition": tp.partition,
-        "event": event,
-        "brokers": sorted(brokers),
-        "leader": state[0] if state[0] >= 0 else None,
-        "isr": list(state[1]),
-        "out_for_ms": None,
-        "behind": None,
-    }
-
-
-class History:
-    """When each replica fell out of sync, as far as it was seen. Time, in milliseconds, is an argument."""
-
-    def __init__(self) -> None:
-        self._since: dict[Gone, int | None] = {}
-        """None: it was gone before the watch began, and nobody has said since when."""
-
-    def begin(self, partitions: Partitions) -> list[dict[str, Any]]:
-        """What was out of sync before anybody looked: a row for each such partition, without a time."""
-        rows = []
-        for tp, p in sorted(partitions.items()):
-            out = [b for b in p.replicas if b not in p.isr]
-            for broker in out:
-                self._since[Gone(tp, broker)] = None
-            if out or p.leader_id < 0:
-                event = "out" if p.leader_id >= 0 else "offline"
-                rows.append(_row(tp, event, out, (p.leader_id, p.isr), None))
-        return rows
-
-    def learn(self, tp: TopicPartition, broker: int, since_ms: int) -> None:
-        """Somebody else knows since when a replica is gone that was gone before anybody looked."""
-        gone = Gone(tp, broker)
-        if gone in self._since and self._since[gone] is None:
-            self._since[gone] = since_ms
-
-    def since(self, tp: TopicPartition, brokers: Iterable[int]) -> int | None:
-        """When the first of these replicas fell out of sync; None where nobody saw that."""
-        times = [self._since.get(Gone(tp, broker)) for broker in brokers]
-        seen = [time for time in times if time is not None]
-        return min(seen) if seen and len(seen) == len(times) else None
-
-    def see(self, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
-        """Takes in what `changes` told, and adds to replicas that came back how long they were gone."""
-        for row in rows:
-            tp = TopicPartition(row["topic"], row["partition"])
-            if row["event"] == "shrink":
-                for broker in row["brokers"]:
-                    self._since[Gone(tp, broker)] = now_ms
-            elif row["event"] == "expand":
-                known = [self._since.pop(Gone(tp, broker), None) for broker in row["brokers"]]
-                seen = [since for since in known if since is not None]
-                row["out_for_ms"] = now_ms - min(seen) if seen else None
-            elif row["event"] == "deleted":
-                for gone in [gone for gone in self._since if gone.tp == tp]:
-                    del self._since[gone]
 
 
 async def _look(context: Context, admin: Admin, *, first: bool) -> Partitions:
@@ -178,7 +80,7 @@ def _cell(column: Column, width: int) -> Cell:
 
 
 async def watch(context: Context, admin: Admin) -> int:
-    """Shows changes until it is interrupted.
+    """Shows isr_changes until it is interrupted.
 
     Ctrl-C is waited for: an exception that comes at any line may come where nobody lets it through, as in a finalizer.
     """
@@ -220,7 +122,7 @@ async def _watch(context: Context, admin: Admin) -> None:
             context.say(f"Watching {count} partition{'s'[: count != 1]}; Ctrl-C ends.")
         else:
             stamp = now_ms()
-            rows = changes(before, now, show_time(stamp))
+            rows = isr_changes(before, now, show_time(stamp))
             history.see(rows, stamp)
             await _add_lag(admin, partitions, rows)
             wanted = _wanted(context.args, partitions, before, min_isr)

@@ -8,13 +8,14 @@ the truth. It is for partitions without a leader only, and it wants its word typ
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from pk.cli.cluster.reassignments import describe_nodes, is_pattern, named_topics
-from pk.cli.cluster.topics import existing_topics, partition_numbers
+from pk.cli.cluster.brokers import describe_nodes
+from pk.cli.cluster.partition_selection import parse_partition
+from pk.cli.cluster.reassignment_json import read_json
+from pk.cli.cluster.replicas import log_ends
+from pk.cli.cluster.topics import existing_topics, is_pattern, named_topics, partition_numbers
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.nouns.isr.isr import log_ends
-from pk.cli.nouns.reassign.files import parse_partition, read_json
-from pk.cli.nouns.reassign.view import on_stderr
 from pk.cli.output.formats import Column, Listing
+from pk.cli.output.question_table import say_limited_table
 from pk.cli.runtime.context import Context, count, place_name
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
@@ -172,7 +173,7 @@ async def _agree(context: Context, wanted: list[Election]) -> None:
     columns = [c for c in _RESULT if c.key not in ("result", "error")]
     if not context.args.yes:
         rows = [_row(e, "") for e in wanted]
-        on_stderr(context, Listing(columns, rows), _ASKED_ROWS, "`--dry-run`")
+        say_limited_table(context, Listing(columns, rows), _ASKED_ROWS, "`--dry-run`")
     away = [e for e in wanted if e.to not in e.p.isr]
     if away:
         context.say(
@@ -208,7 +209,7 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
         }
         for e in wanted
     ]
-    on_stderr(context, Listing(_UNCLEAN, rows))
+    say_limited_table(context, Listing(_UNCLEAN, rows))
     context.say(
         f"An unclean election makes a replica that lacks records lead {count(len(wanted), 'partition')}: "
         "what only the lost replicas hold is gone, acknowledged or not, and consumers may see offsets "

@@ -8,7 +8,7 @@ that do not move, since a cluster has thousands; who left an in-sync set is know
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from pk.cli.nouns.isr.isr import log_ends
+from pk.cli.cluster.replicas import log_ends
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin

@@ -19,10 +19,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
+from pk.cli.cluster.replicas import Replicas
 from pk.cli.runtime.context import place_name
 from pk.core.values import TopicPartition
 
-Replicas = tuple[int, ...]
 Racks = Mapping[int, str | None]
 
 _EVEN_ENOUGH = 0.1

@@ -6,8 +6,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pk.cli.cluster.reassignments import Live, cautions, load, min_isrs, selected_partitions
-from pk.cli.nouns.reassign import files
+from pk.cli.cluster import reassignment_json, rollback_files
+from pk.cli.cluster.brokers import parse_brokers
+from pk.cli.cluster.min_isr import min_isrs
+from pk.cli.nouns.reassign.cautions import cautions
+from pk.cli.nouns.reassign.cluster_state import Live, load, selected_partitions
+from pk.cli.nouns.reassign.option_values import parse_rate, parse_sets
 from pk.cli.nouns.reassign.pace import AUTO, START_RATE
 from pk.cli.nouns.reassign.plan import (
     BrokerChange,
@@ -20,14 +24,9 @@ from pk.cli.nouns.reassign.plan import (
     plan,
     transfer_s,
 )
-from pk.cli.nouns.reassign.view import (
-    RESULT,
-    broker_listing,
-    on_stderr,
-    plan_listing,
-    plan_rows,
-)
-from pk.cli.output.formats import Document, Listing, Section
+from pk.cli.nouns.reassign.view import RESULT, broker_listing, plan_listing, plan_rows
+from pk.cli.output.formats import Document, Listing, Section, show_rate
+from pk.cli.output.question_table import say_limited_table
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -73,7 +72,7 @@ def wanted_of(context: Context, path: str | None = None) -> Wanted:
         if args.topics or args.all:
             raise Unusable(f"{options[0]} names its partitions; -t and --all do not go with it.")
         return (
-            Wanted(Intent(exact=files.parse_sets(args.set)), {})
+            Wanted(Intent(exact=parse_sets(args.set)), {})
             if args.set
             else _from_file(args.from_json)
         )
@@ -83,9 +82,9 @@ def wanted_of(context: Context, path: str | None = None) -> Wanted:
         raise Unusable(f"Say of what: -t TOPIC, or --all for {options[0]} of every topic.")
     return Wanted(
         Intent(
-            to=files.parse_brokers(args.to, "--to"),
-            drain=files.parse_brokers(args.drain, "--drain"),
-            add=files.parse_brokers(args.add, "--add"),
+            to=parse_brokers(args.to, "--to"),
+            drain=parse_brokers(args.drain, "--drain"),
+            add=parse_brokers(args.add, "--add"),
             replication_factor=args.rf,
             balance=args.balance,
             rack_aware=not args.no_rack_aware,
@@ -95,7 +94,7 @@ def wanted_of(context: Context, path: str | None = None) -> Wanted:
 
 
 def _from_file(path: str) -> Wanted:
-    found = files.assignments_of(files.read_json(path), path)
+    found = reassignment_json.assignments_of(reassignment_json.read_json(path), path)
     return Wanted(Intent(exact=found.replicas), found.log_dirs, found.throttle)
 
 
@@ -131,12 +130,12 @@ async def make_plan(context: Context, admin: Admin, intent: Intent) -> Plan:
 
 def duration(plan: Plan, rate: int) -> str:
     """How long a plan takes at a rate, for people."""
-    return f"{show_span(transfer_s(plan.brokers, rate) * 1000)} at {files.show_rate(rate)}"
+    return f"{show_span(transfer_s(plan.brokers, rate) * 1000)} at {show_rate(rate)}"
 
 
 def tell(context: Context, plan: Plan, rate: int | None) -> None:
     """Says what a plan amounts to, and what may be unwelcome in it."""
-    from pk.cli.cluster.reassignments import totals
+    from pk.cli.nouns.reassign.cautions import totals
 
     said = totals(plan.changes, len(plan.live.partitions))
     copies = any(c.adding for c in plan.changes)
@@ -183,7 +182,7 @@ def save(path: str, changes: Sequence[Change], throttle: str | None) -> None:
     """Writes a plan as Apache's JSON, with its throttle. Raises CommandError."""
     try:
         with open(os.path.expanduser(path), "w", encoding="utf-8") as file:
-            json.dump(files.plan_json({c.tp: c.after for c in changes}, throttle), file)
+            json.dump(reassignment_json.plan_json({c.tp: c.after for c in changes}, throttle), file)
             file.write("\n")
     except OSError as e:
         raise CommandError(f"{path} cannot be written: {e.strerror}.") from None
@@ -193,7 +192,7 @@ def _rate(context: Context) -> int | None:
     text = context.args.throttle
     if text == AUTO:
         return START_RATE
-    return None if text is None else files.parse_rate(text, "--throttle")
+    return None if text is None else parse_rate(text, "--throttle")
 
 
 async def plan_command(context: Context) -> None:
@@ -210,7 +209,7 @@ async def plan_command(context: Context) -> None:
         save(args.save, made.changes, args.throttle)
     if args.json:
         new = {c.tp: c.after for c in made.changes}
-        context.write((json.dumps(files.apache_json(new)) + "\n").encode())
+        context.write((json.dumps(reassignment_json.apache_json(new)) + "\n").encode())
     elif made.changes or context.look.format not in ("table", "wide"):
         context.show_document(document(made, rate))
     if not made.changes:
@@ -249,11 +248,11 @@ async def apply(context: Context) -> int | None:
     return await carry_out(context, admin, made, rate, wanted.directories)
 
 
-async def unfinished(context: Context, admin: Admin, live: Live) -> files.Rollback:
+async def unfinished(context: Context, admin: Admin, live: Live) -> rollback_files.Rollback:
     """The rollback file of the reassignment to go on with. Raises CommandError where there is none."""
     if context.args.file is not None:
-        return files.find(context.args.file, live.cluster_id)
-    for rollback in files.rollbacks(live.cluster_id):
+        return rollback_files.find(context.args.file, live.cluster_id)
+    for rollback in rollback_files.rollbacks(live.cluster_id):
         if rollback.finished is None:
             return rollback
     raise CommandError("No reassignment was left unfinished here; `pk reassign status` shows all.")
@@ -285,8 +284,8 @@ async def carry_out(
         context.say("Nothing was changed.")
         return None
     if not args.yes:
-        on_stderr(context, plan_listing(made.changes), _ASKED_ROWS, "`pk reassign plan`")
-        on_stderr(context, broker_listing(made.brokers))
+        say_limited_table(context, plan_listing(made.changes), _ASKED_ROWS, "`pk reassign plan`")
+        say_limited_table(context, broker_listing(made.brokers))
     tell(context, made, rate)
     if rate is None and any(c.adding for c in made.changes):
         context.say("Without --throttle the copies may take all the network and disk there is.")
@@ -303,9 +302,9 @@ async def rollback(context: Context) -> int | None:
     admin = await context.admin()
     cluster = await admin.describe_cluster()
     if args.file is not None:
-        wanted = files.find(args.file, cluster.cluster_id)
+        wanted = rollback_files.find(args.file, cluster.cluster_id)
     else:
-        known = [r for r in files.rollbacks(cluster.cluster_id) if r.finished != "refused"]
+        known = [r for r in rollback_files.rollbacks(cluster.cluster_id) if r.finished != "refused"]
         if not known:
             raise CommandError(
                 "No reassignment of this cluster was made from here; name a rollback file."
@@ -325,7 +324,7 @@ async def rollback(context: Context) -> int | None:
     made = await make_plan(context, admin, Intent(exact=there))
     if args.json:
         new = {c.tp: c.after for c in made.changes}
-        context.write((json.dumps(files.apache_json(new)) + "\n").encode())
+        context.write((json.dumps(reassignment_json.apache_json(new)) + "\n").encode())
         return None
     context.say(f"Back to what {wanted.name} says was there before.")
     return await carry_out(context, admin, made, rate, {})

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import trio
 
+from pk.cli.cluster import rollback_files
 from pk.cli.cluster.reassignment_progress import Tracker, look
-from pk.cli.cluster.reassignments import Live
+from pk.cli.cluster.replicas import Replicas
 from pk.cli.cluster.throttles import (
+    Throttled,
     describe,
     read_throttles,
     remove_throttles,
@@ -23,9 +25,9 @@ from pk.cli.cluster.throttles import (
     set_throttles,
     throttles_for,
 )
-from pk.cli.nouns.reassign import files
+from pk.cli.nouns.reassign.cluster_state import Live
 from pk.cli.nouns.reassign.pace import AUTO, START_RATE, STEP_S, Pace, others
-from pk.cli.nouns.reassign.plan import Change, Replicas
+from pk.cli.nouns.reassign.plan import Change
 from pk.cli.nouns.reassign.view import RESULT, LiveView, result_rows
 from pk.cli.output.formats import Listing
 from pk.cli.runtime.context import Context, count, join, place_name
@@ -57,7 +59,7 @@ class Moving:
         context: Context,
         admin: Admin,
         changes: Sequence[Change],
-        rollback: files.Rollback,
+        rollback: rollback_files.Rollback,
         directories: Directories | None = None,
     ) -> None:
         self.directories = directories or {}
@@ -101,7 +103,7 @@ class Moving:
         moves = [(c.tp, live.partitions[c.tp].replicas, c.adding) for c in self.changes.values()]
         throttled = throttles_for(moves, rate, live.state.racks, present)
         self.rollback = self.rollback._replace(throttled=throttled)
-        files.write(self.rollback)
+        rollback_files.write(self.rollback)
         if not throttled.any:
             return
         failed = await set_throttles(self.admin, throttled)
@@ -135,7 +137,7 @@ class Moving:
         accepted = {tp: self.changes[tp].after for tp in moved}
         if accepted != self.rollback.after:
             self.rollback = self.rollback._replace(after=accepted)
-            files.write(self.rollback)
+            rollback_files.write(self.rollback)
 
     def give_up_the_rest(self) -> None:
         """Leaves what has not begun as it is."""
@@ -210,7 +212,7 @@ class Moving:
             return
         if not await set_rates(self.admin, throttled.brokers, pace.rate):
             self.rollback = self.rollback._replace(throttled=throttled._replace(rate=pace.rate))
-            files.write(self.rollback)
+            rollback_files.write(self.rollback)
             view.tell_rate(pace.rate, why)
 
     # end
@@ -269,13 +271,13 @@ class Moving:
         if not throttled.any:
             return
         failed = await remove_throttles(self.admin, throttled, _SETTLE_S)
-        left = files.Throttled(
+        left = Throttled(
             throttled.rate,
             {b: keys for b, keys in throttled.brokers.items() if f"broker {b}" in failed},
             {t: keys for t, keys in throttled.topics.items() if f"topic {t}" in failed},
         )
         self.rollback = self.rollback._replace(throttled=left)
-        files.write(self.rollback)
+        rollback_files.write(self.rollback)
         if failed:
             error = next(iter(failed.values()))
             self.context.fail(error)
@@ -287,8 +289,8 @@ class Moving:
     def finish(self, how: str) -> None:
         """Writes down how it ended."""
         self.rollback = self.rollback._replace(finished=how)
-        files.write(self.rollback)
-        files.tidy(self.rollback.cluster_id)
+        rollback_files.write(self.rollback)
+        rollback_files.tidy(self.rollback.cluster_id)
 
     def show(self) -> None:
         """Shows what became of each partition."""
@@ -364,8 +366,8 @@ async def start(
     now_ms: int,
 ) -> int:
     """Carries a plan out and watches it to its end, or to what an interruption makes of it. The exit code."""
-    rollback = files.Rollback(
-        files.new_path(now_ms),
+    rollback = rollback_files.Rollback(
+        rollback_files.new_path(now_ms),
         live.cluster_id,
         now_ms,
         {c.tp: c.before for c in changes},
@@ -375,7 +377,7 @@ async def start(
     with listen_for_interrupts() as interrupts:
         # What is set here has to be written down and submitted as one: an interruption waits for it.
         with trio.CancelScope(shield=True):
-            files.write(rollback)
+            rollback_files.write(rollback)
             if rate is not None:
                 await moving.throttle(rate, live)
             await moving.submit(moving.batch)
@@ -393,7 +395,9 @@ async def start(
         return await attend(moving, interrupts)
 
 
-async def resume(context: Context, admin: Admin, live: Live, rollback: files.Rollback) -> int:
+async def resume(
+    context: Context, admin: Admin, live: Live, rollback: rollback_files.Rollback
+) -> int:
     """Goes on watching what an earlier command left, and tidies up after it."""
     changes = [
         Change(tp, rollback.before.get(tp, ()), after, live.state.sizes.get(tp))

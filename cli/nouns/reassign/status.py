@@ -6,11 +6,13 @@ from typing import Any
 
 import trio
 
-from pk.cli.cluster.reassignment_progress import Tracker, look, sentence
-from pk.cli.cluster.reassignments import Live, load, settled
+from pk.cli.cluster import rollback_files
+from pk.cli.cluster.partition_selection import parse_partition
+from pk.cli.cluster.reassignment_progress import Tracker, look, sentence, status_row
 from pk.cli.cluster.throttles import (
     RATES,
     Present,
+    Throttled,
     describe,
     everything,
     read_throttles,
@@ -19,10 +21,12 @@ from pk.cli.cluster.throttles import (
     set_throttles,
     throttles_for,
 )
-from pk.cli.nouns.reassign import files
+from pk.cli.nouns.reassign.cluster_state import Live, load, settled
+from pk.cli.nouns.reassign.option_values import parse_rate
 from pk.cli.nouns.reassign.run import restore_order
-from pk.cli.nouns.reassign.view import STATUS, LiveView, on_stderr, status_row
-from pk.cli.output.formats import Column, Document, Listing, Section
+from pk.cli.nouns.reassign.view import STATUS, LiveView
+from pk.cli.output.formats import Column, Document, Listing, Section, show_rate
+from pk.cli.output.question_table import say_limited_table
 from pk.cli.runtime.context import Context, count, join, place_name
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.runtime.failures import error_name, phrase
@@ -108,9 +112,11 @@ def _show(context: Context, tracker: Tracker, live: Live, present: Present) -> N
         context.say("`pk reassign apply --resume` goes on watching what was started here.")
 
 
-def _left(cluster_id: str | None) -> list[files.Rollback]:
+def _left(cluster_id: str | None) -> list[rollback_files.Rollback]:
     """The reassignments started here whose end nobody has seen."""
-    return [r for r in files.rollbacks(cluster_id) if r.finished is None or r.throttled.any]
+    return [
+        r for r in rollback_files.rollbacks(cluster_id) if r.finished is None or r.throttled.any
+    ]
 
 
 def tell_orphans(context: Context, present: Present, cluster_id: str | None) -> None:
@@ -154,7 +160,7 @@ async def throttle(context: Context) -> None:
     args = context.args
     if args.remove and args.rate is not None:
         raise Unusable("Give a rate, or --remove; not both.")
-    rate = None if args.rate is None else files.parse_rate(args.rate, "RATE")
+    rate = None if args.rate is None else parse_rate(args.rate, "RATE")
     admin = await context.admin()
     shows = rate is None and not args.remove
     if shows:
@@ -187,10 +193,10 @@ async def _remove(context: Context, admin: Admin, live: Live, present: Present) 
         context.say("No throttle is set.")
         _forget(live.cluster_id)
         return
-    ours = [r.throttled for r in files.rollbacks(live.cluster_id) if r.throttled.any]
+    ours = [r.throttled for r in rollback_files.rollbacks(live.cluster_id) if r.throttled.any]
     undo = everything(present, ours)
     if not context.args.yes:
-        on_stderr(context, Listing(_THROTTLES, throttle_rows(present)))
+        say_limited_table(context, Listing(_THROTTLES, throttle_rows(present)))
     if live.running:
         moving = count(len(live.running), "partition")
         context.say(f"Beware: {moving} still moving, from then on at full speed.")
@@ -213,9 +219,9 @@ def _tell_programs(context: Context, rows: list[dict[str, Any]]) -> None:
 
 def _forget(cluster_id: str | None) -> None:
     """No rollback file is to name a throttle that is gone."""
-    for rollback in files.rollbacks(cluster_id):
+    for rollback in rollback_files.rollbacks(cluster_id):
         if rollback.throttled.any:
-            files.write(rollback._replace(throttled=files.Throttled()))
+            rollback_files.write(rollback._replace(throttled=Throttled()))
 
 
 async def _agreed(context: Context, question: str) -> bool:
@@ -257,9 +263,9 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
         for key in RATES
     ]
     if not context.args.yes:
-        on_stderr(context, Listing(_THROTTLES, rows))
+        say_limited_table(context, Listing(_THROTTLES, rows))
     then = [{**row, "value": str(rate)} for row in rows]
-    if not await _agreed(context, f"Set {files.show_rate(rate)}?"):
+    if not await _agreed(context, f"Set {show_rate(rate)}?"):
         _tell_programs(context, then)
         return
     failed: dict[str, Exception] = {}
@@ -271,14 +277,14 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
     if not failed:
         _tell_programs(context, then)
         what = "broker" if len(brokers) == 1 else "brokers"
-        context.say(f"{files.show_rate(rate)} on {what} {join([str(b) for b in brokers])}.")
+        context.say(f"{show_rate(rate)} on {what} {join([str(b) for b in brokers])}.")
 
 
-def _note(live: Live, wanted: files.Throttled, rate: int) -> None:
+def _note(live: Live, wanted: Throttled, rate: int) -> None:
     """Writes what is about to be set into the rollback file of what moves; into a new one where there is none of ours."""
     from pk.cli.positions.resolve import now_ms
 
-    for rollback in files.rollbacks(live.cluster_id):
+    for rollback in rollback_files.rollbacks(live.cluster_id):
         if rollback.finished is None:
             old = rollback.throttled
             topics = {
@@ -297,7 +303,7 @@ def _note(live: Live, wanted: files.Throttled, rate: int) -> None:
             }
             # What stood there before the first of our rates is what comes back.
             brokers = {**wanted.brokers, **old.brokers}
-            files.write(rollback._replace(throttled=files.Throttled(rate, brokers, topics)))
+            rollback_files.write(rollback._replace(throttled=Throttled(rate, brokers, topics)))
             return
     if not wanted.any:
         return
@@ -307,8 +313,10 @@ def _note(live: Live, wanted: files.Throttled, rate: int) -> None:
         for tp, move in live.running.items()
     }
     after = {tp: settled(move.replicas, move) for tp, move in live.running.items()}
-    files.write(
-        files.Rollback(files.new_path(stamp), live.cluster_id, stamp, before, after, wanted)
+    rollback_files.write(
+        rollback_files.Rollback(
+            rollback_files.new_path(stamp), live.cluster_id, stamp, before, after, wanted
+        )
     )
 
 
@@ -345,7 +353,7 @@ async def cancel(context: Context) -> None:
         return
     if not args.yes:
         columns = [c for c in _CANCELLED if c.key not in ("result", "error")]
-        on_stderr(context, Listing(columns, rows))
+        say_limited_table(context, Listing(columns, rows))
     context.say(
         f"What was copied for {count(len(wanted), 'partition')} is thrown away; each stays where it was."
     )
@@ -384,7 +392,7 @@ def _named(words: Iterable[str], live: Live) -> list[TopicPartition]:
     found = []
     for word in words:
         if "/" in word or ":" in word:
-            tp = files.parse_partition(word, "PARTITION")
+            tp = parse_partition(word, "PARTITION")
             meant = [tp] if tp in live.running else []
         else:
             meant = [tp for tp in sorted(live.running) if tp.topic == word]
@@ -410,7 +418,7 @@ async def _after_cancel(
         failed = await remove_throttles(admin, rollback.throttled)
         _tell(context, failed)
         if not failed:
-            files.write(rollback._replace(throttled=files.Throttled(), finished="cancelled"))
+            rollback_files.write(rollback._replace(throttled=Throttled(), finished="cancelled"))
             if rollback.throttled.any:
                 context.say(f"The throttle of {describe(rollback.throttled)} is removed.")
     if not running and not left:

@@ -5,11 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from pk.cli.cluster.reassignment_progress import Row, Tracker, first_lines, sentence
-from pk.cli.cluster.topics import say_table
-from pk.cli.nouns.reassign.files import show_rate
+from pk.cli.cluster.reassignment_progress import Tracker, first_lines, sentence
 from pk.cli.nouns.reassign.plan import BrokerChange, Change
-from pk.cli.output.formats import Column, Listing, show_bytes
+from pk.cli.output.formats import Column, Listing, show_bytes, show_rate
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context, place_name
 from pk.cli.terminal.escapes import escaped
@@ -101,33 +99,6 @@ def broker_listing(brokers: Iterable[BrokerChange]) -> Listing:
             for b in brokers
         ],
     )
-
-
-def on_stderr(
-    context: Context, listing: Listing, limit: int | None = None, whole: str = ""
-) -> None:
-    """Shows a listing with a question, set off by a blank line; `whole` is what shows the rows beyond `limit`."""
-    rows = list(listing.rows)
-    say_table(context, listing._replace(rows=rows[:limit]))
-    if limit is not None and len(rows) > limit:
-        context.say(f"… and {len(rows) - limit} more ({whole} shows all).")
-    context.say()
-
-
-def status_row(row: Row) -> dict[str, Any]:
-    """A row of `pk reassign status`."""
-    part = row.part
-    return {
-        "topic": row.tp.topic,
-        "partition": row.tp.partition,
-        "replicas": [b for b in row.replicas if b not in row.adding],
-        "adding": list(row.adding),
-        "removing": list(row.removing),
-        "copied": row.copied,
-        "total": row.total,
-        "percent": None if part is None else round(part * 100, 1),
-        "note": f"stalled {show_span(row.stalled_s * 1000)}" if row.stalled_s else None,
-    }
 
 
 class LiveView:

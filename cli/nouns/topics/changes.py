@@ -3,11 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from pk.cli.cluster.configs import shown_change
 from pk.cli.cluster.propagation import until_topics
 from pk.cli.cluster.topics import existing_topics, is_unknown, topic_names, unknown_topic, whole
 from pk.cli.command_line.completion.name_cache import recall, remember
 from pk.cli.config_keys.units import both_ways, in_words
-from pk.cli.nouns.configs.configs import shown_change
 from pk.cli.output.formats import Column, Listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -312,7 +312,7 @@ async def alter(context: Context) -> None:
         raise Unusable(
             "There is nothing to change; give -c KEY=VALUE, --delete-config KEY or -p TOTAL."
         )
-    from pk.cli.nouns.configs import alter as config_changes
+    from pk.cli.cluster import config_changes
 
     admin = await context.admin()
     topics = await existing_topics(context, admin, args.topic)

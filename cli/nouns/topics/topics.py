@@ -3,13 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pk.cli.cluster.topics import (
-    describe_topics,
-    leader_of,
-    partition_style,
-    say_no_match,
-    whole,
-)
+from pk.cli.cluster.topics import describe_topics, leader_of, partition_style, say_no_match, whole
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.nouns.topics.rows import TopicRow
 from pk.cli.output.formats import Column, Document, Listing, Row, Section
@@ -104,19 +98,6 @@ async def topic_configs(
         else:
             found[resource.name] = answer
     return found
-
-
-def was_set(entry: ConfigEntry) -> bool:
-    """Whether somebody set this value on the thing itself."""
-    return entry.source in (
-        ConfigSource.TOPIC,
-        ConfigSource.DYNAMIC_BROKER,
-        ConfigSource.DYNAMIC_DEFAULT_BROKER,
-        ConfigSource.STATIC_BROKER,
-        ConfigSource.DYNAMIC_BROKER_LOGGER,
-        ConfigSource.CLIENT_METRICS,
-        ConfigSource.GROUP,
-    )
 
 
 def _unhealthy(row: Mapping[str, Any], args: Any, min_isr: Mapping[str, int]) -> bool:

@@ -4,18 +4,15 @@ from collections.abc import Iterable, Mapping
 
 import trio
 
-from pk.cli.cluster.reassignments import describe_nodes, min_isrs, running_reassignments
+from pk.cli.cluster.brokers import describe_nodes
+from pk.cli.cluster.min_isr import min_isrs
+from pk.cli.cluster.reassignments import running_reassignments
+from pk.cli.cluster.replicas import log_ends
 from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.cluster.topics import describe_topics
 from pk.cli.diagnosis.picture import number
-from pk.cli.diagnosis.why_partition import (
-    PartitionFacts,
-    ReplicaFacts,
-    explain_partition,
-    state_of,
-)
-from pk.cli.nouns.isr.isr import log_ends
+from pk.cli.diagnosis.why_partition import PartitionFacts, ReplicaFacts, explain_partition, state_of
 from pk.cli.nouns.why.why import answer
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context, place_name

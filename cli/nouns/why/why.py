@@ -4,7 +4,7 @@ from collections.abc import Container, Sequence
 from typing import Any, Final
 
 from pk.cli.diagnosis.explain import Explanation, listed, prose
-from pk.cli.nouns.doctor.doctor import cluster_words, with_words
+from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
 from pk.cli.output.formats import Column, Document, Listing, Section
 from pk.cli.runtime.context import Context
 from pk.cli.terminal.escapes import escaped_lines

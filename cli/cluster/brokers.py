@@ -1,0 +1,224 @@
+"""The brokers of a cluster: who is up, what each holds, how much room it has."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import trio
+
+from pk.cli.cluster.features import release_of
+from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.output.formats import Column, Row, show_bytes
+from pk.cli.runtime.context import Context, place_name
+from pk.cli.runtime.exits import Unusable
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+from pk.net.client.results import (
+    ClusterDescription,
+    FeatureDescription,
+    LogDirDescription,
+    Node,
+    PartitionDescription,
+    TopicDescription,
+)
+
+
+def parse_brokers(words: Iterable[str], option: str) -> tuple[int, ...]:
+    """Broker ids from `4,5`. Raises Unusable."""
+    found = []
+    for word in words:
+        if not word.isdecimal():
+            raise Unusable(f"{option} wants broker ids such as 4,5,6, not {word!r}.")
+        found.append(int(word))
+    return tuple(dict.fromkeys(found))
+
+
+_QUORUM_S = 2.0
+
+
+async def describe_nodes(admin: Admin) -> tuple[r.ClusterDescription, dict[int, r.Node]]:
+    """The cluster and its brokers, the fenced ones too where the broker asked can tell of them.
+
+    Its controller is the leader of the metadata quorum where that can be known: what brokers answer as the controller is,
+    in a KRaft cluster, any broker that forwards to it.
+    """
+    try:
+        cluster = await admin.describe_cluster(include_fenced=True)
+    except KafkaError as e:
+        if e.code != ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        cluster = await admin.describe_cluster()
+    # Whoever cannot say, or may not: what was answered stands.
+    with trio.move_on_after(_QUORUM_S), suppress(KafkaError, ClientError):
+        quorum = await admin.describe_quorum()
+        cluster = replace(cluster, controller_id=quorum.leader_id)
+    return cluster, {node.node_id: node for node in cluster.brokers}
+
+
+def keep_names(
+    context: Context,
+    nodes: Iterable[int],
+    topics: Iterable[str],
+    partitions: Iterable[TopicPartition],
+) -> None:
+    """Keeps names for completion."""
+    bootstrap = context.settings.bootstrap
+    remember(bootstrap, "broker", map(str, nodes))
+    remember(bootstrap, "topic", list(topics))
+    remember(bootstrap, "partition", map(place_name, partitions))
+
+
+_ANSWER_S = 3.0
+"""How long each broker has to tell of itself; one that is stopped may hold its connections open."""
+
+
+BROKERS = (
+    Column("broker", right=True),
+    Column("host"),
+    Column("port", right=True),
+    Column("rack"),
+    Column("controller"),
+    Column("state"),
+    Column("leaders", right=True),
+    Column("replicas", right=True),
+    Column("log_bytes", right=True, show=show_bytes, title="LOG"),
+    Column("fenced", wide=True),
+    Column("supports", wide=True),
+    Column("metadata_offset", wide=True, right=True),
+    Column("usable_bytes", right=True, show=show_bytes, wide=True, title="ROOM"),
+)
+
+
+Dirs = Mapping[int, "tuple[LogDirDescription, ...] | Exception"]
+
+
+Features = Mapping[int, "FeatureDescription | Exception"]
+
+
+class BrokerSnapshot(NamedTuple):
+    """The cluster's brokers and what they told of themselves."""
+
+    cluster: ClusterDescription
+    nodes: Mapping[int, Node]
+    topics: Mapping[str, TopicDescription]
+    dirs: Dirs
+    features: Features
+
+    @property
+    def partitions(self) -> dict[TopicPartition, PartitionDescription]:
+        return {
+            TopicPartition(t.name, p.partition): p
+            for t in self.topics.values()
+            for p in t.partitions
+        }
+
+
+async def ask_brokers(context: Context, admin: Admin) -> BrokerSnapshot:
+    """Asks the cluster for its topics, and each broker for its directories and features."""
+    cluster, nodes = await describe_nodes(admin)
+    topics: dict[str, TopicDescription] = {}
+    dirs: dict[int, Any] = {}
+    features: dict[int, Any] = {}
+    late = TimeoutError(f"no answer within {_ANSWER_S:.0f} s")
+
+    async def ask_topics() -> None:
+        described = await admin.describe_topics()
+        topics.update((n, t) for n, t in described.items() if isinstance(t, TopicDescription))
+
+    async def ask_dirs(broker: int) -> None:
+        dirs[broker] = late
+        with trio.move_on_after(_ANSWER_S):
+            answers = await admin.describe_log_dirs([broker])
+            dirs[broker] = answers[broker]
+
+    async def ask_features(broker: int) -> None:
+        features[broker] = late
+        with trio.move_on_after(_ANSWER_S):
+            try:
+                features[broker] = await admin.describe_features(broker)
+            except (ClientError, KafkaError) as e:
+                features[broker] = e
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_topics)
+        for broker, node in nodes.items():
+            if not node.fenced:
+                nursery.start_soon(ask_dirs, broker)
+                nursery.start_soon(ask_features, broker)
+    look = BrokerSnapshot(cluster, nodes, topics, dirs, features)
+    keep_names(context, nodes, topics, look.partitions)
+    return look
+
+
+def known_brokers(look: BrokerSnapshot) -> list[int]:
+    """The brokers that are there, and those that hold replicas but are not."""
+    return sorted({*look.nodes, *(b for p in look.partitions.values() for b in p.replicas)})
+
+
+def broker_rows(look: BrokerSnapshot) -> list[dict[str, Any]]:
+    """A row for each broker."""
+    partitions = look.partitions.values()
+    leaders = Counter(p.leader_id for p in partitions)
+    replicas = Counter(b for p in partitions for b in p.replicas)
+    rows = []
+    for broker in known_brokers(look):
+        node = look.nodes.get(broker)
+        features = look.features.get(broker)
+        dirs = look.dirs.get(broker)
+        told = not isinstance(dirs, Exception) and dirs is not None
+        rows.append(
+            {
+                "broker": broker,
+                "host": node.host if node else None,
+                "port": node.port if node else None,
+                "rack": node.rack if node else None,
+                "controller": broker == look.cluster.controller_id,
+                "state": state_of(node, dirs, features),
+                "leaders": leaders[broker],
+                "replicas": replicas[broker],
+                "log_bytes": _bytes_of(dirs) if told else None,
+                "fenced": node.fenced if node else None,
+                "supports": release_of(features),
+                "metadata_offset": _metadata_offset(features),
+                "usable_bytes": _usable(dirs) if told else None,
+            }
+        )
+    return rows
+
+
+def state_of(node: Node | None, dirs: object, features: object) -> str:
+    """`up`, `fenced`, `down` (holds replicas, is not there), or `silent` (is there, does not answer)."""
+    if node is None:
+        return "down"
+    if node.fenced:
+        return "fenced"
+    if isinstance(features, (ClientError, TimeoutError)):
+        return "silent"
+    failed = isinstance(dirs, tuple) and any(d.error_code for d in dirs)
+    return "directory failed" if failed else "up"
+
+
+def broker_style(row: Row) -> str | None:
+    """Red for a broker that is not up."""
+    return None if row.get("state") == "up" else "red"
+
+
+def _bytes_of(dirs: Any) -> int:
+    return sum(replica.size_bytes for d in dirs for replica in d.replicas)
+
+
+def _usable(dirs: Any) -> int | None:
+    known = [d.usable_bytes for d in dirs if d.usable_bytes >= 0]
+    return sum(known) if known else None
+
+
+def _metadata_offset(features: object) -> int | None:
+    """How far a broker has followed the metadata log: KRaft brokers answer it as the epoch of their features."""
+    if isinstance(features, FeatureDescription) and features.finalized_epoch >= 0:
+        return features.finalized_epoch
+    return None

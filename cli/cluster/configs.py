@@ -1,0 +1,134 @@
+"""Configs of topics, brokers, groups and the like: how their resources are named, and where a value comes from."""
+
+from collections.abc import Sequence
+
+from pk.cli.command_line.completion.name_cache import remember
+from pk.cli.config_keys.units import both_ways
+from pk.cli.command_line.nearest import nearest
+from pk.cli.output.formats import Column, Listing, Row
+from pk.cli.runtime.exits import Unusable
+from pk.net.client.results import (
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+)
+
+RESOURCE_TYPES = {
+    "topic": ResourceType.TOPIC,
+    "broker": ResourceType.BROKER,
+    "broker-logger": ResourceType.BROKER_LOGGER,
+    "group": ResourceType.GROUP,
+    "client-metric": ResourceType.CLIENT_METRICS,
+}
+
+
+TYPE_WORDS = {kind: word for word, kind in RESOURCE_TYPES.items()} | {
+    ResourceType.CLIENT_METRICS: "client-metrics"
+}
+
+
+_OWN = {
+    ResourceType.TOPIC: ConfigSource.TOPIC,
+    ResourceType.BROKER_LOGGER: ConfigSource.DYNAMIC_BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS: ConfigSource.CLIENT_METRICS,
+    ResourceType.GROUP: ConfigSource.GROUP,
+}
+
+
+def own_value(resource: ConfigResource, entry: ConfigEntry | None) -> str | None:
+    """The value that the resource itself holds; None where the value comes from below it."""
+    if entry is None:
+        return None
+    own = _OWN.get(resource.type)
+    if resource.type is ResourceType.BROKER:
+        own = ConfigSource.DYNAMIC_BROKER if resource.name else ConfigSource.DYNAMIC_DEFAULT_BROKER
+    if entry.source is own:
+        return entry.value
+    return next((s.value for s in entry.synonyms if s.source is own), None)
+
+
+def resource_type(word: str) -> ResourceType:
+    """The type that `topic`, `topics`, … names. Raises Unusable."""
+    found = RESOURCE_TYPES.get(word.lower().removesuffix("s"))
+    if found is None:
+        near = nearest(word, TYPE_WORDS.values())
+        hint = f"; did you mean {near[0]}?" if near else "."
+        raise Unusable(f"TYPE is one of {', '.join(TYPE_WORDS.values())}, not {word!r}{hint}")
+    return found
+
+
+def entity_name(kind: ResourceType, name: str) -> str:
+    if kind is ResourceType.BROKER and name in ("default", "<default>", ""):
+        return ""
+    if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and not name.isdigit():
+        raise Unusable(f"A broker is named by its id, or `default`; not {name!r}.")
+    return name
+
+
+def entity_word(kind: ResourceType) -> str:
+    """What a kind of thing is called on the command line."""
+    return TYPE_WORDS.get(kind, kind.name.lower())
+
+
+def shown_name(resource: ConfigResource) -> str:
+    return resource.name or "default"
+
+
+def spoken_name(resource: ConfigResource) -> str:
+    """The name as a sentence begins with it: `broker 2`, where a number alone would say nothing."""
+    numbered = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
+    return f"broker {resource.name}" if numbered and resource.name else shown_name(resource)
+
+
+SOURCE_WORDS = {
+    "dynamic_broker": "this broker",
+    "dynamic_default_broker": "all brokers",
+    "static_broker": "its file",
+    "dynamic_broker_logger": "logger",
+}
+"""Layers in the words of people; the others are called by their names."""
+
+
+def source_word(source: str) -> str:
+    """What people call the layer that a value comes from."""
+    return SOURCE_WORDS.get(source, source)
+
+
+def remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> None:
+    """Keeps the keys of topics and brokers for completion, where the answer is of all of them and not of a few."""
+    if resource.type in (ResourceType.TOPIC, ResourceType.BROKER) and len(entries) > 10:
+        remember("", f"{TYPE_WORDS[resource.type]}-config", (e.name for e in entries))
+
+
+def shown_change(row: Row, at: str) -> str:
+    """The value before (`from`) or after (`to`) a change, for people: `604800000 (7 days)`."""
+    return "-" if row[at] is None else both_ways(str(row["name"]), row[at])
+
+
+ALTERED = (
+    Column("resource"),
+    Column("name"),
+    Column("from", on_terminal=lambda row: shown_change(row, "from")),
+    Column("to", on_terminal=lambda row: shown_change(row, "to")),
+    Column("result"),
+    Column("error", wide=True),
+)
+
+
+def altered_listing(rows: Sequence[Row]) -> Listing:
+    """What became of changes to configs."""
+    return Listing(ALTERED, rows)
+
+
+def was_set(entry: ConfigEntry) -> bool:
+    """Whether somebody set this value on the thing itself."""
+    return entry.source in (
+        ConfigSource.TOPIC,
+        ConfigSource.DYNAMIC_BROKER,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER,
+        ConfigSource.STATIC_BROKER,
+        ConfigSource.DYNAMIC_BROKER_LOGGER,
+        ConfigSource.CLIENT_METRICS,
+        ConfigSource.GROUP,
+    )

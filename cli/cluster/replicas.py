@@ -1,0 +1,143 @@
+"""Where the log of each replica ends, and how many records a replica lacks.
+
+Each replica's broker is asked itself: followers, too, answer ListOffsets with the replica id -2 ("debugging"), and with the
+log end instead of the high watermark. When a broker does not answer, `out_of_sync_since` knows when it was last seen and
+estimates how much it has missed.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from pk.cli.cluster.out_of_sync_since import Witness
+from pk.cli.cluster.partition_selection import Partitions
+from pk.core.errors import KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError, Straggler
+
+DEBUGGING_REPLICA = -2
+
+
+CONSUMER = -1
+
+
+_ANSWER_MS = 3000
+"""A broker that has not answered by then leaves a gap, where pk.straggler.timeout.ms says nothing else: it may be stopped
+and hold its connections open."""
+
+
+Ends = dict[TopicPartition, dict[int, int]]
+"""Partition → broker → the log end offset of the replica there."""
+
+
+class About(int):
+    """A number of records that is reckoned, not told."""
+
+
+def show_behind(lag: Mapping[str, int | None] | None) -> str:
+    """The replicas that are behind, as broker:records; broker:~records where that is reckoned, broker:? where unknown."""
+    if lag is None:
+        return "-"
+    told = (
+        f"{broker}:{'?' if behind is None else f'~{behind}' if isinstance(behind, About) else behind}"
+        for broker, behind in lag.items()
+        if behind != 0 or isinstance(behind, About)
+    )
+    return ",".join(told) or "0"
+
+
+def lags(
+    tp: TopicPartition,
+    p: r.PartitionDescription,
+    ends: Mapping[int, int],
+    seen: Mapping[tuple[TopicPartition, int], Witness],
+    brokers: Iterable[int],
+) -> dict[str, int | None] | None:
+    """Broker → records that its replica lacks; None where the leader's end is not known."""
+    leo = ends.get(p.leader_id)
+    if leo is None:
+        return None
+    return {
+        str(b): max(leo - ends[b], 0) if b in ends else _missed(seen.get((tp, b))) for b in brokers
+    }
+
+
+def _missed(witness: Witness | None) -> int | None:
+    return None if witness is None or witness.missed is None else About(witness.missed)
+
+
+async def log_ends(admin: Admin, partitions: Partitions) -> Ends:
+    """Where the log of each replica ends, as far as its broker answers."""
+    ends: Ends = {}
+    await ask_latest(admin, by_broker(partitions), DEBUGGING_REPLICA, ends, {})
+    return ends
+
+
+def by_broker(partitions: Partitions) -> dict[int, list[TopicPartition]]:
+    found: dict[int, list[TopicPartition]] = {}
+    for tp, p in partitions.items():
+        for broker in p.replicas:
+            if broker not in p.offline_replicas:
+                found.setdefault(broker, []).append(tp)
+    return found
+
+
+async def ask_latest(
+    admin: Admin,
+    by_broker: Mapping[int, list[TopicPartition]],
+    replica_id: int,
+    offsets: Ends,
+    failed: dict[int, Exception],
+) -> None:
+    """Asks brokers for the latest offsets of partitions; why one did not answer is put into `failed`."""
+
+    async def ask(broker: int) -> bool:
+        try:
+            told = await latest(admin, broker, by_broker[broker], replica_id)
+        except (ClientError, KafkaError) as e:
+            failed[broker] = e
+            return False
+        for tp, offset in told.items():
+            offsets.setdefault(tp, {})[broker] = offset
+        return True
+
+    limit_ms = admin.config.pk_straggler_timeout_ms
+    limit_ms = _ANSWER_MS if limit_ms < 0 else limit_ms
+    limit_s = limit_ms / 1000
+    for broker in await admin.together.ask(by_broker, ask, then_s=limit_s, first_s=limit_s):
+        node = admin.cluster.node(broker)
+        failed[broker] = Straggler(broker, node.address if node else "?", limit_ms)
+
+
+async def latest(
+    admin: Admin, broker: int, partitions: Iterable[TopicPartition], replica_id: int = CONSUMER
+) -> dict[TopicPartition, int]:
+    """The latest offsets of partitions as a broker tells them to `replica_id`: to consumers, as here, a leader tells the high
+    watermark. What it refuses is left out.
+
+    One request, and no metadata before it: what is asked every other second must be cheap. Raises ClientError, KafkaError.
+    """
+    from pk.core.wire.messages.list_offsets import (
+        ListOffsetsPartition,
+        ListOffsetsRequest,
+        ListOffsetsTopic,
+    )
+
+    topics: dict[str, ListOffsetsTopic] = {}
+    for tp in partitions:
+        topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
+        topic.partitions.append(
+            ListOffsetsPartition(partition_index=tp.partition, timestamp=r.LATEST)
+        )
+    request = ListOffsetsRequest(replica_id=replica_id, topics=list(topics.values()))
+    connection = await admin.cluster.connection(broker)
+    response = await connection.request(request, low=1)
+    return {
+        TopicPartition(topic.name, p.partition_index): p.offset
+        for topic in response.topics
+        for p in topic.partitions
+        if p.error_code == 0
+    }
+
+
+Replicas = tuple[int, ...]

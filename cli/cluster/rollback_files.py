@@ -1,0 +1,174 @@
+"""Rollback files: what undoes a reassignment, and tells a later command what a crash left behind.
+
+A rollback file is Apache's reassignment JSON of how everything was, with one more key, `pk`, which Apache's tool ignores:
+the cluster's id, what was asked for, and the throttles that were set for it, written before they are set.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from pk.cli.cluster.reassignment_json import apache_json, assignments_of, read_json
+from pk.cli.cluster.replicas import Replicas
+from pk.cli.cluster.throttles import Throttled
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.paths import make_user_dir, user_dir
+from pk.core.values import TopicPartition
+
+_KEEP_FILES = 50
+
+
+class Rollback(NamedTuple):
+    """A rollback file: where everything was, where it was to go, which throttles were set for it."""
+
+    path: str
+    cluster_id: str | None
+    created_ms: int
+    before: Mapping[TopicPartition, Replicas]
+    after: Mapping[TopicPartition, Replicas]
+    throttled: Throttled = Throttled()
+    finished: str | None = None
+    """How it ended (`done`, `cancelled`, …); None while nobody has seen its end."""
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path).removesuffix(".json")
+
+
+def _directory() -> str:
+    return os.path.join(user_dir("state"), "reassign")
+
+
+def new_path(stamp_ms: int) -> str:
+    """A name for a rollback file. Raises CommandError where its directory cannot be made."""
+    try:
+        directory = os.path.join(make_user_dir("state"), "reassign")
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    except OSError as e:
+        raise CommandError(f"{e.filename} cannot be made: {e.strerror}.") from None
+    return os.path.join(directory, f"reassign-{stamp_ms}-{os.getpid()}.json")
+
+
+def write(rollback: Rollback) -> None:
+    """Writes a rollback file so that a crash leaves the old one or the new one. Raises CommandError."""
+    data = apache_json(rollback.before) | {
+        "pk": {
+            "format": 1,
+            "cluster_id": rollback.cluster_id,
+            "created_ms": rollback.created_ms,
+            "finished": rollback.finished,
+            "target": apache_json(rollback.after)["partitions"],
+            "throttle": {
+                "rate": rollback.throttled.rate,
+                "brokers": {str(b): dict(k) for b, k in rollback.throttled.brokers.items()},
+                "topics": {
+                    t: {k: list(v) for k, v in keys.items()}
+                    for t, keys in rollback.throttled.topics.items()
+                },
+            },
+        }
+    }
+    scratch = f"{rollback.path}.{os.getpid()}"
+    try:
+        with open(scratch, "w", encoding="utf-8") as file:
+            json.dump(data, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(scratch, rollback.path)
+        _mark(rollback)
+    except OSError as e:
+        raise CommandError(f"{rollback.path} cannot be written: {e.strerror}.") from None
+
+
+def _mark(rollback: Rollback) -> None:
+    """Keeps the mark by which other commands find out that a throttle may be left (`pk.cli.cluster.leftover_throttles`)."""
+    mark = f"{rollback.path}{MARK}"
+    if rollback.throttled.any:
+        with open(mark, "w", encoding="utf-8"):
+            return
+    with suppress(FileNotFoundError):
+        os.unlink(mark)
+
+
+def read(path: str) -> Rollback:
+    """A rollback file, or plain Apache JSON taken for one. Raises Unusable."""
+    data = read_json(path)
+    before = assignments_of(data, path).replicas
+    own = data.get("pk") or {}
+    try:
+        throttle = own.get("throttle") or {}
+        return Rollback(
+            os.path.abspath(os.path.expanduser(path)),
+            own.get("cluster_id"),
+            int(own.get("created_ms", 0)),
+            before,
+            assignments_of({"partitions": own.get("target", [])}, path).replicas,
+            Throttled(
+                throttle.get("rate"),
+                {int(b): dict(keys) for b, keys in throttle.get("brokers", {}).items()},
+                {
+                    t: {k: tuple(v) for k, v in keys.items()}
+                    for t, keys in throttle.get("topics", {}).items()
+                },
+            ),
+            own.get("finished"),
+        )
+    except (AttributeError, TypeError, ValueError):
+        raise Unusable(f"{path} is no rollback file of pk.") from None
+
+
+def rollbacks(cluster_id: str | None) -> list[Rollback]:
+    """The rollback files of a cluster, the newest first; those that cannot be read are passed over."""
+    try:
+        names = sorted(os.listdir(_directory()), reverse=True)
+    except OSError:
+        return []
+    found = []
+    for name in names:
+        if not name.startswith("reassign-") or not name.endswith(".json"):
+            continue
+        try:
+            rollback = read(os.path.join(_directory(), name))
+        except Unusable:
+            continue
+        if rollback.cluster_id == cluster_id:
+            found.append(rollback)
+    return found
+
+
+def find(word: str, cluster_id: str | None) -> Rollback:
+    """The rollback file that a path or a name means. Raises Unusable."""
+    if not os.path.sep in word and not os.path.exists(os.path.expanduser(word)):
+        inside = os.path.join(_directory(), f"{word.removesuffix('.json')}.json")
+        if os.path.exists(inside):
+            word = inside
+    rollback = read(word)
+    if rollback.cluster_id not in (None, cluster_id):
+        raise Unusable(
+            f"{word} is of another cluster ({rollback.cluster_id}; this one is {cluster_id})."
+        )
+    return rollback
+
+
+def tidy(cluster_id: str | None) -> None:
+    """Removes the oldest rollback files of a cluster beyond those worth keeping; never one that is not finished, or that
+    knows of a throttle that is still set."""
+    for old in rollbacks(cluster_id)[_KEEP_FILES:]:
+        if old.finished is not None and not old.throttled.any:
+            try:
+                os.unlink(old.path)
+            except OSError:
+                return
+
+
+MARK = ".throttled"
+
+
+def marked() -> bool:
+    """Whether a throttle that was set from here may still be set."""
+    with suppress(OSError):
+        names = os.listdir(os.path.join(user_dir("state"), "reassign"))
+        return any(name.endswith(MARK) for name in names)
+    return False

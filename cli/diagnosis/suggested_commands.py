@@ -1,0 +1,21 @@
+"""Commands that an answer suggests to copy: they must name the cluster as this command line does."""
+
+import shlex
+from collections.abc import Sequence
+
+from pk.cli.runtime.context import Context
+
+
+def cluster_words(context: Context) -> list[str]:
+    """The words of this command line that say which cluster: a command to copy needs them, too."""
+    args = context.args
+    words = []
+    for dest, option in (("profile", "--profile"), ("bootstrap_server", "-b")):
+        value = args.values().get(dest)
+        if value and args.given(dest):
+            words += [option, shlex.quote(str(value))]
+    return words
+
+
+def with_words(command: str, words: Sequence[str]) -> str:
+    return " ".join((command, *words))

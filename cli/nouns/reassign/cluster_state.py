@@ -1,0 +1,145 @@
+"""The cluster as `pk reassign` sees it: partitions, sizes, brokers, disks, what is being moved; and which of it the command means."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import trio
+
+from pk.cli.cluster.brokers import describe_nodes, keep_names
+from pk.cli.cluster.reassignments import running_reassignments, sizes_by_replica
+from pk.cli.cluster.replicas import Replicas
+from pk.cli.cluster.topics import named_topics, unknown_topic
+from pk.cli.nouns.reassign.plan import State
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ControllerSilent
+
+_SIZES_S = 10.0
+"""How long the brokers have to tell their sizes; a plan without them is still a plan."""
+
+
+class Live(NamedTuple):
+    """The cluster as it is now."""
+
+    cluster_id: str | None
+    nodes: Mapping[int, r.Node]
+    state: State
+    partitions: Mapping[TopicPartition, r.PartitionDescription]
+    running: Mapping[TopicPartition, r.Reassignment]
+    disks: Mapping[int, tuple[int, int]]
+    """Broker → bytes of its disks in all, and usable; only where it says."""
+
+    silent: Collection[int] = ()
+    """Brokers that are up and did not say what lies on their disks."""
+
+    unknown: Exception | None = None
+    """Why it is not known what is being moved."""
+
+    @property
+    def leaders(self) -> dict[TopicPartition, int]:
+        return {tp: p.leader_id for tp, p in self.partitions.items() if p.leader_id >= 0}
+
+
+async def load(
+    context: Context, admin: Admin, *, sizes: bool = True, without_controller: bool = False
+) -> Live:
+    """Asks for all of it at once, which may do `without_controller` where that is silent. Raises KafkaError, ClientError."""
+    known: list[tuple[r.ClusterDescription, dict[int, r.Node]]] = []
+    unknown: list[Exception] = []
+    described: dict[str, r.TopicDescription | Exception] = {}
+    running: dict[TopicPartition, r.Reassignment] = {}
+    dirs: dict[int, tuple[r.LogDirDescription, ...] | Exception] = {}
+
+    async def ask_topics() -> None:
+        described.update(await admin.describe_topics())
+
+    async def ask_nodes() -> None:
+        known.append(await describe_nodes(admin))
+
+    async def ask_running() -> None:
+        try:
+            running.update(await running_reassignments(admin))
+        except ControllerSilent as e:
+            if not without_controller:
+                raise
+            unknown.append(e)
+
+    async def ask_dirs() -> None:
+        with trio.move_on_after(_SIZES_S):
+            dirs.update(await admin.describe_log_dirs())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask_nodes)
+        nursery.start_soon(ask_topics)
+        nursery.start_soon(ask_running)
+        if sizes:
+            nursery.start_soon(ask_dirs)
+    ((cluster, nodes),) = known
+    partitions = {
+        TopicPartition(t.name, p.partition): p
+        for t in described.values()
+        if isinstance(t, r.TopicDescription)
+        for p in t.partitions
+    }
+    keep_names(context, nodes, described, partitions)
+    replicas = {tp: settled(p.replicas, running.get(tp)) for tp, p in partitions.items()}
+    state = State(
+        {b: node.rack for b, node in sorted(nodes.items()) if not node.fenced},
+        replicas,
+        replica_sizes(dirs, partitions),
+        {tp: p.isr for tp, p in partitions.items()},
+    )
+    disks = {
+        b: (
+            sum(d.total_bytes for d in answer),
+            sum(d.usable_bytes for d in answer),
+        )
+        for b, answer in dirs.items()
+        if not isinstance(answer, Exception) and answer and all(d.total_bytes >= 0 for d in answer)
+    }
+    silent = [b for b in state.racks if sizes and isinstance(dirs.get(b, KeyError()), Exception)]
+    why = unknown[0] if unknown else None
+    return Live(cluster.cluster_id, nodes, state, partitions, running, disks, silent, why)
+
+
+def settled(replicas: Replicas, running: r.Reassignment | None) -> Replicas:
+    """The replicas a partition will have once its reassignment is over."""
+    if running is None:
+        return tuple(replicas)
+    return tuple(b for b in replicas if b not in running.removing_replicas)
+
+
+def replica_sizes(
+    dirs: Mapping[int, tuple[r.LogDirDescription, ...] | Exception],
+    partitions: Mapping[TopicPartition, r.PartitionDescription],
+) -> dict[TopicPartition, int]:
+    """Bytes of each partition's replica: the leader's if it is known, else the largest."""
+    by_replica = sizes_by_replica(dirs)
+    found: dict[TopicPartition, int] = {}
+    for (tp, broker), size in by_replica.items():
+        p = partitions.get(tp)
+        if p is None:
+            continue
+        if broker == p.leader_id:
+            found[tp] = size
+        elif (tp, p.leader_id) not in by_replica:
+            found[tp] = max(found.get(tp, 0), size)
+    return found
+
+
+async def selected_partitions(
+    context: Context, admin: Admin, live: Live, words: Iterable[str]
+) -> list[TopicPartition] | None:
+    """The partitions of the topics named (None: none is named, all are meant). Raises CommandError."""
+    words = list(words)
+    if not words:
+        return None
+    names = await named_topics(context, admin, words)
+    known = {tp.topic for tp in live.partitions}
+    for name in names:
+        if name not in known:
+            raise CommandError((await unknown_topic(context, admin, name)).said)
+    return [tp for tp in live.partitions if tp.topic in set(names)]

@@ -1,0 +1,29 @@
+"""Tables on standard error, shown with a question."""
+
+from pk.cli.output.formats import Listing, render
+from pk.cli.runtime.context import Context
+
+
+def say_limited_table(
+    context: Context, listing: Listing, limit: int | None = None, whole: str = ""
+) -> None:
+    """Shows a listing with a question, set off by a blank line; `whole` is what shows the rows beyond `limit`."""
+    rows = list(listing.rows)
+    say_table(context, listing._replace(rows=rows[:limit]))
+    if limit is not None and len(rows) > limit:
+        context.say(f"… and {len(rows) - limit} more ({whole} shows all).")
+    context.say()
+
+
+def say_table(context: Context, listing: Listing) -> None:
+    """Says a listing, on standard error: as a table that is whole, whatever the options say of the answer's own look."""
+    look = context.look._replace(
+        format="table",
+        columns=(),
+        sort=(),
+        where=None,
+        limit=None,
+        terminal=context.streams.err_terminal,
+        colour=context.streams.err_colour,
+    )
+    context.say(render(listing, look).decode(errors="replace").rstrip("\n"))
