@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from pk.cli.cluster.configs import remember_keys, shown_name, spoken_name
 from pk.cli.cluster.propagation import until_configs
 from pk.cli.cluster.topics import is_unknown, unknown_topic
+from pk.cli.command_line.nearest import nearest
 from pk.cli.config_keys.consequences import consequences
 from pk.cli.config_keys.units import both_ways
-from pk.cli.command_line.nearest import nearest
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, phrase, sentence

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.config_keys.units import both_ways
 from pk.cli.command_line.nearest import nearest
+from pk.cli.config_keys.units import both_ways
 from pk.cli.output.formats import Column, Listing, Row
 from pk.cli.runtime.exits import Unusable
 from pk.net.client.results import (

@@ -7,7 +7,7 @@ no time, since nobody saw it begin.
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from pk.cli.cluster.partition_selection import Partitions
+from pk.cli.cluster.topics import Partitions
 from pk.core.values import TopicPartition
 
 Watched = dict[TopicPartition, tuple[int, tuple[int, ...]]]

@@ -9,7 +9,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pk.cli.cluster.rollback_files import marked
+from pk.cli.cluster.throttle_marks import marked
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context

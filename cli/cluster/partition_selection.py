@@ -5,15 +5,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pk.cli.cluster.min_isr import min_isrs
-from pk.cli.cluster.topics import describe_topics, named_topics
+from pk.cli.cluster.topics import Partitions, describe_topics, named_topics
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.runtime.context import Context, count, place_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
-from pk.net.client import results as r
 from pk.net.client.admin import Admin
-
-Partitions = dict[TopicPartition, r.PartitionDescription]
 
 
 async def chosen(context: Context, admin: Admin) -> Partitions:

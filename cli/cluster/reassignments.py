@@ -1,6 +1,4 @@
-"""What is being moved, and how large each replica is."""
-
-from collections.abc import Mapping
+"""What is being moved in a cluster."""
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
@@ -16,17 +14,3 @@ async def running_reassignments(admin: Admin) -> dict[TopicPartition, r.Reassign
         if e.code != ErrorCode.UNSUPPORTED_VERSION:
             raise
         return {}
-
-
-def sizes_by_replica(
-    dirs: Mapping[int, tuple[r.LogDirDescription, ...] | Exception],
-) -> dict[tuple[TopicPartition, int], int]:
-    """(partition, broker) → bytes of the replica there."""
-    return {
-        (replica.partition, broker): replica.size_bytes
-        for broker, answer in dirs.items()
-        if not isinstance(answer, Exception)
-        for directory in answer
-        for replica in directory.replicas
-        if not replica.future
-    }

@@ -1,4 +1,4 @@
-"""Where the log of each replica ends, and how many records a replica lacks.
+"""Replicas: how large each is, where its log ends, and how many records it lacks.
 
 Each replica's broker is asked itself: followers, too, answer ListOffsets with the replica id -2 ("debugging"), and with the
 log end instead of the high watermark. When a broker does not answer, `out_of_sync_since` knows when it was last seen and
@@ -8,7 +8,7 @@ estimates how much it has missed.
 from collections.abc import Iterable, Mapping
 
 from pk.cli.cluster.out_of_sync_since import Witness
-from pk.cli.cluster.partition_selection import Partitions
+from pk.cli.cluster.topics import Partitions
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -141,3 +141,17 @@ async def latest(
 
 
 Replicas = tuple[int, ...]
+
+
+def sizes_by_replica(
+    dirs: Mapping[int, tuple[r.LogDirDescription, ...] | Exception],
+) -> dict[tuple[TopicPartition, int], int]:
+    """(partition, broker) → bytes of the replica there."""
+    return {
+        (replica.partition, broker): replica.size_bytes
+        for broker, answer in dirs.items()
+        if not isinstance(answer, Exception)
+        for directory in answer
+        for replica in directory.replicas
+        if not replica.future
+    }

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from pk.cli.cluster.reassignment_json import apache_json, assignments_of, read_json
 from pk.cli.cluster.replicas import Replicas
+from pk.cli.cluster.throttle_marks import MARK
 from pk.cli.cluster.throttles import Throttled
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.paths import make_user_dir, user_dir
@@ -161,14 +162,3 @@ def tidy(cluster_id: str | None) -> None:
                 os.unlink(old.path)
             except OSError:
                 return
-
-
-MARK = ".throttled"
-
-
-def marked() -> bool:
-    """Whether a throttle that was set from here may still be set."""
-    with suppress(OSError):
-        names = os.listdir(os.path.join(user_dir("state"), "reassign"))
-        return any(name.endswith(MARK) for name in names)
-    return False

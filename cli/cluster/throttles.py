@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 import trio
 
 from pk.cli.cluster.replicas import Replicas
-from pk.cli.cluster.throttles import Throttled
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
@@ -51,6 +50,21 @@ class Present(NamedTuple):
     @property
     def any(self) -> bool:
         return bool(self.rates or self.replicas)
+
+
+class Throttled(NamedTuple):
+    """Throttles that were set for a reassignment, and what stood there before."""
+
+    rate: int | None = None
+    brokers: Mapping[int, Mapping[str, str | None]] = {}
+    """Broker → key → the value it had of its own; None where it had none."""
+
+    topics: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+    """Topic → key → the `partition:broker` entries that were added."""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.brokers or self.topics)
 
 
 async def read_throttles(admin: Admin, brokers: Iterable[int], topics: Iterable[str]) -> Present:
@@ -246,18 +260,3 @@ def describe(throttled: Throttled) -> str:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         parts.append(f"topic{'s' * (len(names) > 1)} {', '.join(names[:5])}{more}")
     return " and ".join(parts) or "nothing"
-
-
-class Throttled(NamedTuple):
-    """Throttles that were set for a reassignment, and what stood there before."""
-
-    rate: int | None = None
-    brokers: Mapping[int, Mapping[str, str | None]] = {}
-    """Broker → key → the value it had of its own; None where it had none."""
-
-    topics: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
-    """Topic → key → the `partition:broker` entries that were added."""
-
-    @property
-    def any(self) -> bool:
-        return bool(self.brokers or self.topics)

@@ -10,8 +10,11 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
+from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.results import PartitionDescription, TopicDescription
+
+Partitions = dict[TopicPartition, r.PartitionDescription]
 
 _LEGAL = re.compile(r"[\w.-]+", re.ASCII)
 _UNKNOWN = frozenset(

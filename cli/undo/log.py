@@ -6,7 +6,7 @@ without one. It then says how to use it (`how_to_undo`). A change that was refus
 `forget`.
 
 A file is JSON, for its owner's eyes only: `kind` (who knows what to do with `inverse`), the cluster, a sentence, the
-inverse itself. Kinds are listed in `pk.cli.nouns.undo.undo`. An inverse says both what was before and what the change
+inverse itself. Kinds are listed in `pk.cli.undo.undo`. An inverse says both what was before and what the change
 made of it, so that an undo can tell that somebody else has changed it since.
 """
 

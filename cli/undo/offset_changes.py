@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from pk.cli.cluster.reassignments import sizes_by_replica
+from pk.cli.cluster.replicas import sizes_by_replica
 from pk.cli.output.formats import Column, Listing
 from pk.cli.output.question_table import say_table
 from pk.cli.positions.times import show_time

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pk.cli.cluster import rollback_files
-from pk.cli.cluster.rollback_files import marked
+from pk.cli.cluster.throttle_marks import marked
 from pk.cli.cluster.throttles import Throttled
 from pk.cli.nouns.reassign.pace import CEILING, FLOOR, START_RATE, Pace, sample, worst
 from pk.cli.nouns.reassign.plan import Change, first_moves

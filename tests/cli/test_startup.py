@@ -135,3 +135,12 @@ def test_a_command_imports_what_it_needs_and_no_more() -> None:
         for m in modules
         if m.startswith(("pk.core.log", "pk.core.broker", "pk.core.api", "pk.core.record."))
     }
+
+
+def test_resetting_offsets_loads_nothing_of_reassignments() -> None:
+    words = ("groups", "reset-offsets", "g", "--to-earliest", "--execute", "-b", "127.0.0.1:1")
+    modules = imported(*words, code=3)
+    assert "pk.cli.undo.offset_changes" in modules
+    of_nouns = {m.split(".")[3] for m in modules if m.startswith("pk.cli.nouns.")}
+    assert of_nouns == {"groups"}
+    assert not {m for m in modules if "reassign" in m or m == "pk.cli.cluster.throttles"}

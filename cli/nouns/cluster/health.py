@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from pk.cli.cluster.brokers import BrokerSnapshot, broker_rows
+from pk.cli.cluster.brokers import BrokerSnapshot, ask_brokers, broker_rows
 from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import Present, describe, everything, read_throttles
@@ -286,7 +286,7 @@ async def gather(context: Context, admin: Admin) -> Facts:
     running: Mapping[TopicPartition, Reassignment] | None = None
     quorum: QuorumDescription | Exception | None = RequestTimedOut("no controller answers")
 
-    async def ask_brokers() -> None:
+    async def ask_snapshot() -> None:
         found.append(await ask_brokers(context, admin))
 
     async def ask_running() -> None:
@@ -303,7 +303,7 @@ async def gather(context: Context, admin: Admin) -> Facts:
                 quorum = e
 
     async with trio.open_nursery() as nursery:
-        for ask in (ask_brokers, ask_running, ask_quorum):
+        for ask in (ask_snapshot, ask_running, ask_quorum):
             nursery.start_soon(ask)
     (look,) = found
     topics = {tp.topic for tp in look.partitions}

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pk.cli.cluster.configs import (
-    SOURCE_WORDS,
     RESOURCE_TYPES,
+    SOURCE_WORDS,
     TYPE_WORDS,
     entity_name,
     remember_keys,
@@ -15,8 +15,8 @@ from pk.cli.cluster.configs import (
     spoken_name,
 )
 from pk.cli.cluster.topics import describe_topics
-from pk.cli.config_keys.docs import documentation, in_units, keys_of
 from pk.cli.command_line.nearest import nearest
+from pk.cli.config_keys.docs import documentation, in_units, keys_of
 from pk.cli.output.formats import Column, Listing, Row, narrow
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable

@@ -240,7 +240,7 @@ def reset_offsets(context: "Context", options: ResetOffsets) -> Running:
 )
 def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Running:
     """Put committed offsets back as they were before a reset or a deletion."""
-    from pk.cli.nouns.undo.undo import undo_groups
+    from pk.cli.undo.undo import undo_groups
 
     return undo_groups(context)
 

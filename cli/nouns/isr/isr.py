@@ -7,13 +7,7 @@ from typing import Any
 import trio
 
 from pk.cli.cluster.out_of_sync_since import Witness, witnesses
-from pk.cli.cluster.partition_selection import (
-    Partitions,
-    ailing,
-    chosen,
-    needed_replicas,
-    tell_none,
-)
+from pk.cli.cluster.partition_selection import ailing, chosen, needed_replicas, tell_none
 from pk.cli.cluster.replicas import (
     CONSUMER,
     DEBUGGING_REPLICA,
@@ -24,7 +18,7 @@ from pk.cli.cluster.replicas import (
     lags,
     show_behind,
 )
-from pk.cli.cluster.topics import leader_of, partition_style
+from pk.cli.cluster.topics import Partitions, leader_of, partition_style
 from pk.cli.output.formats import Column, Listing
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context

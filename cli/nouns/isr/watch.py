@@ -12,9 +12,15 @@ import trio
 
 from pk.cli.cluster.isr_changes import History, Watched, isr_changes
 from pk.cli.cluster.out_of_sync_since import witnesses
-from pk.cli.cluster.partition_selection import Partitions, ailing, needed_replicas
+from pk.cli.cluster.partition_selection import ailing, needed_replicas
 from pk.cli.cluster.replicas import lags, log_ends, show_behind
-from pk.cli.cluster.topics import existing_topics, is_pattern, named_topics, partition_style
+from pk.cli.cluster.topics import (
+    Partitions,
+    existing_topics,
+    is_pattern,
+    named_topics,
+    partition_style,
+)
 from pk.cli.output.formats import Column, plain, title
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context

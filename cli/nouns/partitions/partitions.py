@@ -4,8 +4,8 @@ from typing import Any
 
 from pk.cli.cluster.brokers import parse_brokers
 from pk.cli.cluster.min_isr import min_isrs
-from pk.cli.cluster.partition_selection import Partitions, ailing, chosen, tell_none
-from pk.cli.cluster.topics import leader_of, partition_style
+from pk.cli.cluster.partition_selection import ailing, chosen, tell_none
+from pk.cli.cluster.topics import Partitions, leader_of, partition_style
 from pk.cli.output.formats import Column, Listing
 from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition

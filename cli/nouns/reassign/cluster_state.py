@@ -6,8 +6,8 @@ from typing import NamedTuple
 import trio
 
 from pk.cli.cluster.brokers import describe_nodes, keep_names
-from pk.cli.cluster.reassignments import running_reassignments, sizes_by_replica
-from pk.cli.cluster.replicas import Replicas
+from pk.cli.cluster.reassignments import running_reassignments
+from pk.cli.cluster.replicas import Replicas, sizes_by_replica
 from pk.cli.cluster.topics import named_topics, unknown_topic
 from pk.cli.nouns.reassign.plan import State
 from pk.cli.runtime.context import Context

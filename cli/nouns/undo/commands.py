@@ -25,7 +25,7 @@ HISTORY = Noun("history")
 )
 def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Running:
     """Undo a change: group offsets and configs, as they were before."""
-    from pk.cli.nouns.undo.undo import undo
+    from pk.cli.undo.undo import undo
 
     return undo(context)
 
@@ -38,6 +38,6 @@ def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Run
 )
 def history(context: "Context") -> int | None:
     """What was changed from this machine that `pk undo` can undo, newest first."""
-    from pk.cli.nouns.undo.undo import history
+    from pk.cli.undo.change_list import history
 
     return history(context)

@@ -1,15 +1,15 @@
 """`pk undo` and `pk history`: what was changed from here, and the way back."""
 
 import importlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
 
-from pk.cli.output.formats import Column, Listing, narrow
+from pk.cli.output.formats import Listing, narrow
 from pk.cli.positions.resolve import now_ms
-from pk.cli.positions.times import show_span, show_time
+from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
 from pk.cli.undo import log as store
+from pk.cli.undo.change_list import show_changes
 
 KINDS = {
     "group-offsets": "pk.cli.undo.offsets:undo",
@@ -18,48 +18,6 @@ KINDS = {
 """Kind of change → the function that shows what undoing it does, asks and does it; True once it is done."""
 
 Undo = Callable[[Context, store.Change], Awaitable[bool]]
-
-_HISTORY = (
-    Column("id", right=True),
-    Column("age_ms", right=True, title="AGE", show=lambda ms: show_span(ms)),
-    Column("change"),
-    Column("cluster"),
-    Column("undone", show=lambda time: "yes" if time else "-"),
-    Column("time", wide=True),
-    Column("kind", wide=True),
-    Column("cluster_id", wide=True),
-)
-
-
-def _row(change: store.Change, now: int) -> dict[str, Any]:
-    return {
-        "id": int(change.id),
-        "age_ms": max(now - change.made_ms, 0),
-        "change": change.description,
-        "cluster": change.cluster,
-        "undone": None if change.undone_ms is None else show_time(change.undone_ms),
-        "time": show_time(change.made_ms),
-        "kind": change.kind,
-        "cluster_id": change.cluster_id,
-    }
-
-
-def _style(row: Mapping[str, Any]) -> str | None:
-    return "dim" if row.get("undone") else None
-
-
-def _show(context: Context, changes: Sequence[store.Change]) -> None:
-    now = now_ms()
-    rows = [_row(change, now) for change in changes]
-    hidden = set() if len({row["cluster"] for row in rows}) > 1 else {"cluster"}
-    hidden |= set() if any(row["undone"] for row in rows) else {"undone"}
-    columns = [c._replace(wide=True) if c.key in hidden else c for c in _HISTORY]
-    context.show(Listing(columns, rows, _style))
-
-
-def history(context: Context) -> None:
-    """`pk history`: every change that was kept, newest first."""
-    _show(context, store.history())
 
 
 async def undo(context: Context) -> None:
@@ -78,7 +36,7 @@ async def _undo(context: Context, kind: str | None) -> None:
         if args.yes or args.dry_run or args.anyway:
             raise Unusable("Say which change: `pk undo last`, or an ID of `pk history`.")
         left = [c for c in store.history() if c.undone_ms is None and kind in (None, c.kind)]
-        _show(context, left)
+        show_changes(context, left)
         context.say("pk undo ID undoes one." if left else "There is nothing to undo.")
         return
     change = None if args.id == "last" else store.find(args.id, kind)

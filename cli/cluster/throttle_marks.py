@@ -1,0 +1,16 @@
+"""The mark beside a rollback file that a throttle of it may still be set: finding out costs a listing of one directory."""
+
+import os
+from contextlib import suppress
+
+from pk.cli.runtime.paths import user_dir
+
+MARK = ".throttled"
+
+
+def marked() -> bool:
+    """Whether a throttle that was set from here may still be set."""
+    with suppress(OSError):
+        names = os.listdir(os.path.join(user_dir("state"), "reassign"))
+        return any(name.endswith(MARK) for name in names)
+    return False
