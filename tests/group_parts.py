@@ -40,9 +40,11 @@ def timed_topic(at: Run, fresh: Fresh) -> str:
 
 
 class Reader:
-    """A member of a group in a process of its own, that has read something."""
+    """A member of a group in a process of its own, that has read something (unless `read` is False)."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, *words: str) -> None:
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, *words: str, read: bool = True
+    ) -> None:
         self.group = group
         self.process = subprocess.Popen(
             [
@@ -55,7 +57,7 @@ class Reader:
             preexec_fn=_interruptible,  # noqa: PLW1509 - no lock is taken
         )
         assert self.process.stdout is not None
-        assert self.process.stdout.readline()
+        assert not read or self.process.stdout.readline()
 
     def leave(self) -> int:
         """Ends it as Ctrl-C does: it commits and leaves the group. Its exit code."""
@@ -79,8 +81,8 @@ def readers(kafka: Kafka, timed_topic: str) -> Iterator[Callable[..., Reader]]:
     """`readers(group, *words)`: starts a member that reads `timed_topic`; all of them end with the test."""
     made: list[Reader] = []
 
-    def start(group: str, *words: str) -> Reader:
-        made.append(Reader(kafka.bootstrap, group, timed_topic, *words))
+    def start(group: str, *words: str, read: bool = True) -> Reader:
+        made.append(Reader(kafka.bootstrap, group, timed_topic, *words, read=read))
         return made[-1]
 
     yield start

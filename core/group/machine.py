@@ -16,7 +16,7 @@ from pk.core.group.classic_group import State
 from pk.core.group.consumer.classic_members import ClassicMembers
 from pk.core.group.consumer.describe import describe
 from pk.core.group.consumer.group import ConsumerGroup
-from pk.core.group.consumer.groups import DOWNGRADED, ConsumerGroups
+from pk.core.group.consumer.groups import DOWNGRADED, REPLACED, ConsumerGroups
 from pk.core.group.consumer.replay import replay as replay_consumer
 from pk.core.group.offsets import Offsets
 from pk.core.group.records import Record, decode_record, encode_record
@@ -264,6 +264,8 @@ class GroupMachine:
             more = self.offsets.expire(step)
             interval_ms = self.settings.offsets_retention_check_interval_ms
             step.schedule((EXPIRATION,), EXPIRY_PAUSE_MS if more else interval_ms)
+        elif key[0] == REPLACED:
+            self.consumer.downgrade_where_due(key[1], step)
         elif key[0] == DOWNGRADED:
             self.classic.rebalance(key[1], step)
         else:

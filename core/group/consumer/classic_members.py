@@ -16,7 +16,7 @@ from typing import Any, Final
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.group.consumer.conversion import assignment_bytes
 from pk.core.group.consumer.group import ConsumerGroup
-from pk.core.group.consumer.groups import JOIN, SESSION, SYNC, ConsumerGroups
+from pk.core.group.consumer.groups import JOIN, REPLACED, SESSION, SYNC, ConsumerGroups
 from pk.core.group.consumer.member import ClassicMember, ConsumerMember, MemberState
 from pk.core.group.consumer.reconcile import Owned
 from pk.core.group.consumer.request import check_instance, differs
@@ -102,6 +102,8 @@ class ClassicMembers:
         step.schedule((SESSION, group_id, member_id), request.session_timeout_ms)
         step.schedule((SYNC, group_id, member_id), updated.rebalance_timeout_ms)
         assert updated.classic is not None
+        if is_new and instance_id is not None and group.static_member(instance_id) is not None:
+            step.schedule((REPLACED, group_id), 0)
         return JoinGroupResponse(
             generation_id=updated.member_epoch,
             protocol_type=CONSUMER,

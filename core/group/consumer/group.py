@@ -128,6 +128,12 @@ class ConsumerGroup:
         """Whether a member reads `topic`."""
         return topic in self.topics or any(topic in r.topics for r in self.resolved.values())
 
+    def reads_any(self, topics: set[str]) -> bool:
+        """Whether a member reads one of `topics`."""
+        return not topics.isdisjoint(self.topics) or any(
+            not topics.isdisjoint(resolved.topics) for resolved in self.resolved.values()
+        )
+
     def check_commit(self, committer: Committer) -> CheckPartition | None:
         """See `AnyGroup`. Raises UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION; for
         members of the classic protocol ILLEGAL_GENERATION.

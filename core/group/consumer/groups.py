@@ -81,6 +81,8 @@ JOIN: Final = "join"
 """Of the time in which a classic member must join again."""
 SYNC: Final = "sync"
 """Of the time between a classic member's JoinGroup and its SyncGroup."""
+REPLACED: Final = "replaced"
+"""Of a consumer group in which a classic member has just taken somebody's place."""
 DOWNGRADED: Final = "downgraded"
 """Of a classic group that was a consumer group a moment ago: it rebalances at once."""
 
@@ -542,6 +544,13 @@ class ConsumerGroups:
         metadata_hash = self.topics.hash_of(group.subscriptions(members))
         step.records.append(records.group_epoch(group_id, group.epoch + 1, metadata_hash))
 
+    def downgrade_where_due(self, group_id: str, step: Step) -> None:
+        """A classic member has taken the place of one of the consumer protocol: if that was the last
+        one, the group may become a classic one."""
+        group = self.groups.consumer(group_id)
+        if group is not None and may_downgrade(group, (), self.settings):
+            self._downgrade(group, set(), step)
+
     def _downgrade(self, group: ConsumerGroup, gone: set[str], step: Step) -> None:
         staying = [m for m in group.members.values() if m.member_id not in gone]
         step.records += group.tombstones()
@@ -598,5 +607,5 @@ class ConsumerGroups:
         changed.update(topic.name for topic in found.topics_deleted)
         if changed:
             for group in self.groups.all_consumer():
-                if any(group.is_subscribed(topic) for topic in changed):
+                if group.reads_any(changed):
                     group.request_refresh()

@@ -275,6 +275,22 @@ class TestDowngrade:
             world.heartbeat(b.member_id, b.generation)
         assert [g.group_type for g in world.listed()] == ["classic"]
 
+    def test_a_static_member_comes_back_with_the_classic_protocol(self) -> None:
+        world = world_with()
+        a = world.member("a", instance_id="i")
+        held_before = a.partitions
+        a.leave(-2)
+        joined = world.join(instance_id="i", protocols=[("range", subscription("t"))])
+        assert joined.error_code == ErrorCode.NONE
+        world.after(1)
+        assert [g.group_type for g in world.listed()] == ["classic"]
+        group = world.machine.groups.find_classic("g")
+        (member,) = group.members.values()
+        assert member.instance_id == "i"
+        assert decode_assignment(member.assignment) == [TopicPartition(*p) for p in held_before]
+        code = world.heartbeat(member.member_id, group.generation, "i")
+        assert code == ErrorCode.REBALANCE_IN_PROGRESS
+
     def test_it_outlives_the_coordinator(self) -> None:
         world, a, b = self.together()
         a.leave()
