@@ -1,5 +1,5 @@
 """ConsumerGroupHeartbeat (68), versions 0–1: a member of a consumer group joins, says what it reads
-and holds, is told what it may read, and leaves (KIP-848).
+and holds, learns what it may read, and leaves (KIP-848).
 
 KIP-1082 (v1: the client makes its member id) and regular expressions (v1). Every heartbeat is
 answered at once (core/group/consumer/groups.py).

@@ -1,11 +1,11 @@
 """Membership in a group by the consumer protocol (KIP-848): ConsumerGroupHeartbeat.
 
-The coordinator assigns; the member says what it reads and what it holds, and is told what to hold. As
+The coordinator assigns: the member says what it reads and holds, and the answer says what to hold. As
 with the classic protocol (group.py), one background task holds the membership and puts a `Step` in
 front of `poll`, where partitions come and go. It goes on heartbeating meanwhile, and names as held
 what `poll` has not let go of: so the coordinator gives nothing away that is still being processed.
 
-    epoch 0 --- heartbeat that says everything --> epoch n --- told another assignment --> Step assign
+    epoch 0 --- heartbeat that says everything --> epoch n --- another assignment --> Step assign
        ^                                              |
        +--- Step lost --- fenced, or unknown to the coordinator, or poll not called in time
 """
@@ -31,7 +31,7 @@ from pk.net.client.group import Membership, Step, StepKind
 _PURPOSE: Final = "group"
 
 _IDLE_S: Final = 0.5
-"""How often a member that nobody polls for looks whether somebody does again."""
+"""While the program does not poll: how often the member looks whether it does again, in seconds."""
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -91,7 +91,7 @@ class ConsumerProtocolGroup:
         """Whether the next heartbeat says everything: the first one, and those after an error."""
 
         self._assigned: tuple[TopicPartition, ...] | None = None
-        """What the coordinator last told us to hold."""
+        """What the coordinator last assigned."""
 
         self._ids: dict[str, Uuid] = {}
         """The ids of the topics in it."""
@@ -176,7 +176,7 @@ class ConsumerProtocolGroup:
             await self.leave()
             await self._lose()
         else:
-            self._next_beat = now + _IDLE_S  # nobody polls: stay outside
+            self._next_beat = now + _IDLE_S  # the program does not poll: stay outside
 
     async def _after(self, error: KafkaError) -> None:
         """What an error means for the membership."""

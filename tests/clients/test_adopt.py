@@ -1,5 +1,6 @@
 """Directories change hands: what Apache Kafka wrote is served by pk, and what pk wrote by Apache Kafka, record for record."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -134,6 +135,39 @@ def committed(bootstrap: str) -> dict[tuple[str, int], int]:
     return {(p.topic, p.partition): p.offset for p in future.result(60).topic_partitions}
 
 
+def in_consumer_group(bootstrap: str) -> set[int]:
+    """A static member of a group of the consumer protocol: what it is assigned. It goes as one that means to be back."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "by-coordinator",
+            "group.protocol": "consumer",
+            "group.instance.id": "always-there",
+            "auto.offset.reset": "latest",
+        }
+    )
+    consumer.subscribe(["codecs"])
+    assigned: set[int] = set()
+    while len(assigned) < 3:
+        consumer.poll(0.1)
+        assigned = {p.partition for p in consumer.assignment()}
+    consumer.close()
+    return assigned
+
+
+def consumer_group(bootstrap: str) -> dict[str, Any]:
+    """Epochs and members of that group, as `pk groups` has them; the member's id is another each time."""
+    found = pk("groups", "describe", "by-coordinator", "-b", bootstrap, "-f", "json")
+    assert found.returncode == 0, found.stderr
+    group = json.loads(found.stdout)
+    (group,) = group if isinstance(group, list) else [group]
+    (member,) = group["members"]
+    return {
+        **{name: group[name] for name in ("group_epoch", "assignment_epoch")},
+        **{n: member[n] for n in ("instance_id", "subscribed", "assignment", "target")},
+    }
+
+
 def pk(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         pk_command(*words),
@@ -169,6 +203,8 @@ def test_pk_serves_what_apache_kafka_wrote(tmp_path: Path) -> None:
         commit(bootstrap, [TopicPartition("codecs", 1, 77), TopicPartition("txn", 0, 9)])
         before = {i: everything(bootstrap, topics, i) for i in IsolationLevelNames}
         offsets = committed(bootstrap)
+        assigned = in_consumer_group(bootstrap)
+        by_coordinator = consumer_group(bootstrap)
         data = apache.log_dir(1)
         refused = pk("log", "adopt", str(data), "-y")
         assert (refused.returncode, "is in use" in refused.stderr) == (1, True), refused.stderr
@@ -191,6 +227,10 @@ def test_pk_serves_what_apache_kafka_wrote(tmp_path: Path) -> None:
             for isolation, seen in before.items():
                 assert everything(at, topics, isolation) == seen, isolation
             assert committed(at) == offsets
+            assert consumer_group(at) == by_coordinator
+            # Its member is back in its place. What the group reads has the hash that Apache wrote: no epoch is new.
+            assert in_consumer_group(at) == assigned == {0, 1, 2}
+            assert consumer_group(at) == by_coordinator
             described = pk("configs", "describe", "topic", "compacted", "-b", at, "-f", "json")
             assert (
                 '"min.cleanable.dirty.ratio"' in described.stdout and '"0.01"' in described.stdout

@@ -40,6 +40,7 @@ from pk.core.log.tools.adopt import (
 from pk.core.log.tools.upgrade import upgrade_log
 from pk.core.meta import configs
 from pk.core.meta.events import ClusterCreated, Event
+from pk.core.meta.features import first_features
 from pk.core.record.batch import CorruptBatch
 from pk.core.values import METADATA_TOPIC, Uuid, uuid_text
 
@@ -172,7 +173,8 @@ async def _apply(disk: RealDisk, adoption: Adoption) -> None:
     await offload(_fresh, disk, scratch)
     store = EmbeddedStore(disk, scratch, now_ms)
     epoch = await store.campaign(adoption.meta.node_id)
-    waiting: list[Event] = [ClusterCreated(adoption.meta.cluster_id), *events(adoption)]
+    cluster = ClusterCreated(adoption.meta.cluster_id)
+    waiting: list[Event] = [cluster, *first_features(), *events(adoption)]
     for offset in range(0, len(waiting), _EVENTS_PER_BATCH):
         await store.append(epoch, offset, waiting[offset : offset + _EVENTS_PER_BATCH])
     await store.close()

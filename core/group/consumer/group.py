@@ -192,7 +192,7 @@ class ConsumerGroup:
         )
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics that nobody reads may always be deleted."""
+        """Any offsets may be deleted, except those of topics that a member reads."""
 
     def expires_from(self, commit_timestamp_ms: int) -> int | None:
         """Since the commit."""

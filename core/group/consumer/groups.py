@@ -236,7 +236,7 @@ class ConsumerGroups:
         joins: bool,
         step: Step,
     ) -> ConsumerMember:
-        """The member of `instance_id`; one that joins takes the place of whoever had it.
+        """The member of `instance_id`; one that joins takes the place of the one before.
 
         `request` is None for a member of the classic protocol. Raises UNKNOWN_MEMBER_ID,
         FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH.
@@ -406,7 +406,7 @@ class ConsumerGroups:
         return step
 
     def target_is_due(self, group: ConsumerGroup, epoch: int, now_ms: int) -> bool:
-        """Whether the target assignment of `epoch` is to be made now: it is missing, nobody makes it,
+        """Whether the target assignment of `epoch` is to be made now: it is missing and not being made,
         and the last one is old enough."""
         if group.assignment_epoch >= epoch or group.group_id in self._computing:
             return False

@@ -18,7 +18,7 @@ from pk.core.values import NO_EPOCH, Uuid
 from pk.core.wire.versioned import version_of
 
 Current = Mapping[Uuid, Mapping[int, int]]
-"""Topic id → partition → the epoch in which the member got it. Nobody changes one."""
+"""Topic id → partition → the epoch in which the member got it. Immutable."""
 
 JOIN_EPOCH: Final = 0
 """The member epoch of a heartbeat that joins."""

@@ -83,7 +83,7 @@ def _advance(
             revoking[topic_id] = {p: epoch for p, epoch in has.items() if p not in wanted}
         own = member.revoking.get(topic_id, {})
         for partition in sorted(wanted - keeps.keys()):
-            # What this member itself was still giving up is nobody else's.
+            # This member itself was still giving it up, so no other member holds it.
             if partition in own or not is_held(topic_id, partition):
                 free.setdefault(topic_id, []).append(partition)
             else:

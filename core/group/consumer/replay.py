@@ -24,7 +24,7 @@ KEYS: Final = (
 
 
 def replay(groups: Groups, record: Record) -> None:
-    """A record of a consumer group lies in the log."""
+    """A record of a consumer group is in the log: put it into force."""
     key, value = record
     group_id: str = getattr(key, "group_id", "")
     group = groups.consumer(group_id)

@@ -15,7 +15,7 @@ from pk.core.group.java import hash_map_order
 from pk.core.values import TopicIdPartition, Uuid
 
 Assignment = Mapping[Uuid, frozenset[int]]
-"""Topic id → partitions. Nobody changes one."""
+"""Topic id → partitions. Immutable."""
 
 EMPTY_ASSIGNMENT: Final[Assignment] = {}
 

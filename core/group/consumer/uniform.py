@@ -1,9 +1,10 @@
-"""The server-side assignor `uniform`: everybody has as many partitions as everybody else, give or
-take one, and as few as possible move.
+"""The server-side assignor `uniform`: all members have equally many partitions, give or take one, and
+as few partitions as possible move.
 
-Where all members read the same topics, each has a quota: what it has above that is taken away, and
-who is below it is filled up. Where they read different topics, the partitions nobody has go to who
-has least, and then, topic by topic, the most loaded readers hand partitions to the least loaded.
+If all members read the same topics, each has a quota: a member above its quota loses partitions, and
+a member below it gets some. If they read different topics, partitions without a reader go to the
+members that have least, and then, topic by topic, the most loaded readers hand partitions to the
+least loaded ones.
 Results and ties are those of Kafka 4.3.1.
 
 Where racks make a difference (KIP-881) a member keeps, and gets, partitions with a replica in its
@@ -201,7 +202,7 @@ class _Mixed:
         return sorted(topics, key=key)
 
     def _hand_out(self) -> None:
-        """Give what nobody has to who has least."""
+        """Give partitions without a reader to the members that have least."""
         free = {
             topic: [p for p, owner in enumerate(owners) if owner == _NOBODY]
             for topic, owners in self._owner.items()
@@ -305,7 +306,7 @@ class _Scale:
         return readers[position]
 
     def most_loaded(self) -> int:
-        """Who gives the next partition up; -1 where nobody is left."""
+        """Who gives the next partition up; -1 where no reader is left."""
         readers = self._readers
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
@@ -324,7 +325,7 @@ class _Scale:
         return readers[self._next_most + 1]
 
     def exclude_most_loaded(self) -> None:
-        """Whoever `most_loaded` named last has nothing to give."""
+        """The reader that `most_loaded` named last has nothing to give."""
         readers = self._readers
         self._most_end -= 1
         named = self._next_most + 1

@@ -8,6 +8,7 @@ import pytest
 from group.consumer.world import AT_ONCE, Member, World
 
 from pk.core.errors import ErrorCode
+from pk.core.group.consumer.group import FIRST_EPOCH
 from pk.core.group.settings import ConsumerGroupSettings, GroupSettings
 from pk.core.values import Uuid
 from pk.core.wire.messages.consumer_group_heartbeat import TopicPartitions
@@ -354,6 +355,24 @@ class TestLargeGroups:
         a.join()
         world.settle(a)
         assert len(a.partitions) == 3000
+
+    def test_a_thousand_members_settle(self) -> None:
+        world = World(
+            GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=1000)),
+            {"t": 2000},
+        )
+        members = [world.member(f"m{i}") for i in range(1000)]
+        assert world.group.assignment_epoch == FIRST_EPOCH, "all of it is made off the loop"
+        world.compute()
+        for _ in range(3):
+            world.after(1001)
+            for member in members:
+                member.beat()
+            world.compute()
+        for member in members:
+            member.beat()
+        assert world.described().group_state == "Stable"
+        assert {len(member.partitions) for member in members} == {2}
 
 
 class TestGroupsOfAnyType:
