@@ -15,6 +15,8 @@ from pk.core.broker.controller.controller import Controller
 from pk.core.config import BrokerConfig
 from pk.core.log.files import Disk
 from pk.core.log.memory_disk import MemoryDisk
+from pk.core.machine import Decision
+from pk.core.meta.events import Event
 from pk.core.meta.image import MetadataImage
 from pk.core.wire.codec import decode_whole
 from pk.core.wire.header import frame_request, parse_response_header
@@ -74,6 +76,17 @@ def controller_of(broker: Broker) -> Controller:
     """The controller in the broker's own process."""
     assert broker.controller is not None
     return broker.controller
+
+
+async def decide(broker: Broker, decide: Callable[[MetadataImage], Decision[Event]]) -> Any:
+    """Have the controller in the broker's own process decide; its reply, when the broker has reacted."""
+    controller = controller_of(broker)
+    reply = await controller.submit(decide)
+    offset = controller.image.offset
+    await broker.purgatory.until(
+        lambda: broker.image.offset >= offset, (MetadataImage,), float("inf")
+    )
+    return reply
 
 
 @contextmanager

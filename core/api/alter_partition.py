@@ -12,7 +12,7 @@ async def handle(context: Context, request: AlterPartitionRequest) -> AlterParti
     """Change what may be changed, each partition by itself. Raises KafkaError(NOT_CONTROLLER)."""
     config, version = context.broker.config, context.api_version
     return await the_controller(context).submit(
-        lambda image: partitions.alter_partition(image, request, config, version), shown=False
+        lambda image: partitions.alter_partition(image, request, config, version)
     )
 
 

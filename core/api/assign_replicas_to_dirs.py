@@ -16,7 +16,7 @@ async def handle(
     """Note it, each replica by itself. Raises KafkaError(NOT_CONTROLLER)."""
     config = context.broker.config
     return await the_controller(context).submit(
-        lambda image: directories.assign_directories(image, request, config), shown=False
+        lambda image: directories.assign_directories(image, request, config)
     )
 
 

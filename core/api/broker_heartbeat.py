@@ -25,7 +25,7 @@ async def handle(context: Context, request: BrokerHeartbeatRequest) -> BrokerHea
     if heartbeats is not None and _is_current(context, request):
         # Before the decision: who waits in the queue behind a slow append has been heard.
         heartbeats.heard(node, request.broker_epoch, context.connection_id)
-    return await controller.submit(OffLoopDecision(ask), shown=False)
+    return await controller.submit(OffLoopDecision(ask))
 
 
 def _is_current(context: Context, request: BrokerHeartbeatRequest) -> bool:

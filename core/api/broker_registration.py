@@ -32,7 +32,7 @@ async def handle(
         alive = heartbeats is not None and heartbeats.alive(request.broker_id)
         return lambda image: register_broker(image, request, config, alive=alive)
 
-    return await controller.submit(OffLoopDecision(ask), shown=False)
+    return await controller.submit(OffLoopDecision(ask))
 
 
 API = Api(key=62, versions=(0, 4), handle=handle, operation=Operation.CLUSTER_ACTION)

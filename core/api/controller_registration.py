@@ -16,7 +16,7 @@ async def handle(
 ) -> ControllerRegistrationResponse:
     """Note it. Raises KafkaError(NOT_CONTROLLER)."""
     return await the_controller(context).submit(
-        lambda image: brokers.register_controller(image, request), shown=False
+        lambda image: brokers.register_controller(image, request)
     )
 
 

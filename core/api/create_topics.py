@@ -1,8 +1,8 @@
 """CreateTopics (19), versions 0–7: KIP-4, validation only (v1), defaults by -1 (KIP-464, v4),
 configs in the answer (KIP-525, v5), topic ids (KIP-516, v7).
 
-Each topic is created or refused by itself. The answer comes when the topics are on this broker: a
-client that is told of a topic can produce to it at once.
+Each topic is created or refused by itself. A broker that passed the request on answers when it has the
+topics (core/api/forward.py): a client that is told of a topic can produce to it at once.
 """
 
 from pk.core.api.decide import decided

@@ -11,16 +11,13 @@ from pk.core.errors import ErrorCode, KafkaError
 
 
 async def decided(context: Context, decide: Decide, timeout_ms: int) -> Any:
-    """The reply of a decision, once it is safe and, where a client of this broker asked for it, acted upon here.
+    """The reply of a decision, once it is safe.
 
     Raises KafkaError(REQUEST_TIMED_OUT) when the request's time is over first; what was decided
     happens all the same, as in Kafka. Raises what `Controller.submit` does.
     """
-    broker = context.broker
-    # Who asked on a controller's listener looks at another broker, which follows in its own time.
-    shown = context.listener not in broker.config.controller_listener_names
     with trio.move_on_after(max(timeout_ms, 0) / 1000):
-        return await the_controller(context).submit(decide, shown=shown)
+        return await the_controller(context).submit(decide)
     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the time that the request allows is over")
 
 

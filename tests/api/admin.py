@@ -9,7 +9,7 @@ from inspect import isawaitable
 from typing import Any
 
 from group.brokers import running
-from nodes import controller_of
+from nodes import decide
 
 from pk.core.api import (
     alter_configs,
@@ -84,7 +84,7 @@ class Admin:
 
     async def decide(self, *events: Event) -> None:
         """Have the controller commit these events as they are."""
-        await controller_of(self.broker).submit(lambda image: Decision(list(events)))
+        await decide(self.broker, lambda image: Decision(list(events)))
 
 
 @asynccontextmanager

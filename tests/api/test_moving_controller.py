@@ -11,6 +11,7 @@ from nodes import trio_test
 from zookeeper_server import ZooKeeperServer
 
 from pk.core.broker.controller.controller import Controller
+from pk.core.errors import ErrorCode
 from pk.core.meta.image import MetadataImage
 from pk.core.values import METADATA_TOPIC
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -74,7 +75,7 @@ def test_the_next_controller_answers_for_the_last(zookeeper: ZooKeeperServer) ->
                 await cluster.ended[first].wait()
                 del cluster.nodes[first]
                 answer = await client.receive(19, 7)
-                assert answer.topics[0].error_code == 0, answer
+                assert answer.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT, answer
                 answer = await client.call(MetadataRequest(topics=[]), 12)
             await cluster.until(lambda: cluster.controller_id in others)
             second = controller_of(cluster)

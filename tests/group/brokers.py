@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 import trio.testing
-from nodes import controller_of
+from nodes import decide
 
 from pk.core.api.index import APIS as ALL_APIS
 from pk.core.api.index import dispatch
@@ -103,8 +103,8 @@ class TestBroker:
                 for name in names
             ]
         )
-        await controller_of(broker).submit(
-            lambda image: create_topics(image, request, broker.config, broker.random)
+        await decide(
+            broker, lambda image: create_topics(image, request, broker.config, broker.random)
         )
         await self.loaded()
 
@@ -117,18 +117,18 @@ class TestBroker:
         """Have the controller give a partition of the offsets topic a leader."""
         topic_id = self.broker.image.topics[OFFSETS_TOPIC].topic_id
         event = PartitionChanged(topic_id, partition, leader=leader)
-        await controller_of(self.broker).submit(lambda image: Decision([event]))
+        await decide(self.broker, lambda image: Decision([event]))
 
     async def assign(self, replicas: tuple[int, ...], partition: int = 0) -> None:
         """Have the controller give a partition of the offsets topic replicas; in sync stays who is."""
         topic_id = self.broker.image.topics[OFFSETS_TOPIC].topic_id
         event = PartitionChanged(topic_id, partition, replicas=replicas)
-        await controller_of(self.broker).submit(lambda image: Decision([event]))
+        await decide(self.broker, lambda image: Decision([event]))
 
     async def configure(self, topic: str, key: str, value: str) -> None:
         """Set a key of a topic."""
         event = ConfigChanged(2, topic, key, value)
-        await controller_of(self.broker).submit(lambda image: Decision([event]))
+        await decide(self.broker, lambda image: Decision([event]))
 
 
 class NoPeers:

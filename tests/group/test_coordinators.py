@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.lowlevel
 from group.brokers import TestBroker, running, simulated
-from nodes import controller_of
+from nodes import decide
 
 from pk.core.broker.coordinator.coordinator import Coordinator, State
 from pk.core.broker.coordinator.timers import Timers
@@ -521,9 +521,7 @@ class TestTime:
             await test.create_topics("t")
             await put(test, 1)
             topic_id = test.broker.image.topics["t"].topic_id
-            await controller_of(test.broker).submit(
-                lambda image: Decision([TopicDeleted(topic_id)])
-            )
+            await decide(test.broker, lambda image: Decision([TopicDeleted(topic_id)]))
             assert await committed(test) == {}
 
     @simulated
@@ -536,9 +534,7 @@ class TestTime:
                 assert await put(test, 1, group) == [NONE]
             await test.configure(OFFSETS_TOPIC, "max.message.bytes", "200")
             topic_id = test.broker.image.topics["t"].topic_id
-            await controller_of(test.broker).submit(
-                lambda image: Decision([TopicDeleted(topic_id)])
-            )
+            await decide(test.broker, lambda image: Decision([TopicDeleted(topic_id)]))
             assert [await committed(test, group) for group in groups] == [{}] * 20
 
     @simulated

@@ -44,6 +44,6 @@ class ActiveController(Protocol):
         """The cluster as far as it is safe in the store."""
         ...
 
-    async def submit(self, decide: Decide, *, shown: bool = True) -> Any:
+    async def submit(self, decide: Decide) -> Any:
         """See `Controller.submit`."""
         ...

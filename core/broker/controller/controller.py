@@ -5,8 +5,8 @@ the world.
 though perhaps not yet on the disk. Decisions that queue up while an append is under way go out
 together in the next one (group commit). When the store has them they are in `feed`, from which every
 other node takes them, and in `image`; the broker of this process reacts at its own pace, in a task of
-its own, and whoever submitted waits for that unless it says that it need not. A reader of `image`
-never sees an event that a crash could take back.
+its own (who wants to see it there waits for the broker's image). A reader of `image` never sees an
+event that a crash could take back.
 
 The office is taken by `open` and used by `run`, which returns when it is lost: somebody else has it
 (the store says Fenced), the store cannot say any more whether it is still held, or an append failed,
@@ -60,7 +60,6 @@ AT_WORK = "decisions"
 @dataclass(slots=True, eq=False)
 class _Submitted:
     decide: Decide
-    shown: bool
     done: trio.Event = field(default_factory=trio.Event)
     reply: Any = None
     error: Exception | None = None
@@ -103,7 +102,6 @@ class Controller:
         self._snapshot_bytes = self._snapshot_due_bytes = snapshot_bytes
         self._now_ms = now_ms
         self._queue: deque[_Submitted] = deque()
-        self._unshown: deque[_Submitted] = deque()
         self._full = False
         """Whether the last append was refused for want of room, and said so."""
         self._wake = trio.Event()
@@ -187,9 +185,9 @@ class Controller:
         finally:
             self._close("the controller has stopped")
 
-    async def submit(self, decide: Decide, *, shown: bool = True) -> Any:
-        """Have `decide(image)` decided and its events made safe; its reply, when the broker of this
-        process has reacted to them too, or, without `shown`, at once.
+    async def submit(self, decide: Decide) -> Any:
+        """Have `decide(image)` decided and its events made safe; its reply. The broker of this process
+        may not have reacted to them yet.
 
         Cancelling the wait does not undo a decision that is in the queue. Raises what `decide`
         raises; KafkaError(NOT_CONTROLLER) where this is not the controller (any more), or
@@ -198,7 +196,7 @@ class Controller:
         """
         if self._closed is not None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, self._closed)
-        submitted = _Submitted(decide, shown)
+        submitted = _Submitted(decide)
         self._queue.append(submitted)
         self._wake.set()
         await submitted.done.wait()
@@ -239,10 +237,7 @@ class Controller:
             for one in batch:
                 if one.error is None and error is not None and one.offset > before.offset:
                     one.error = error
-                if one.error is None and one.shown and one.offset > before.offset and self.active:
-                    self._unshown.append(one)
-                else:
-                    one.done.set()
+                one.done.set()
 
     async def _decide(self, batch: list[_Submitted], events: Appended) -> MetadataImage:
         """Decide what is queued, which goes into `batch`, and its events into `events`; the image with all of them.
@@ -298,8 +293,6 @@ class Controller:
                 if shown is None:
                     task_status.started()
                 shown = image
-                while self._unshown and self._unshown[0].offset <= image.offset:
-                    self._unshown.popleft().done.set()
             elif not self.active:
                 return
             else:
@@ -338,10 +331,6 @@ class Controller:
         queue, self._queue = self._queue, deque()
         for one in queue:
             one.error = _refusal(why)
-            one.done.set()
-        # These are in the store for good, whoever shows them.
-        unshown, self._unshown = self._unshown, deque()
-        for one in unshown:
             one.done.set()
 
 

@@ -4,7 +4,7 @@ Two kinds of requests take it. A broker's own (`request`: registration, heartbea
 same however often they arrive, because they carry epochs; so they are sent again, to whoever is the controller then, until
 one is answered or the time is over. A client's (`forward`, in an Envelope, KIP-590) may not mean the same twice: a topic
 that the first try created makes the second fail. So `forward` goes on by itself only where nothing can have happened
-(nobody reached, or NOT_CONTROLLER), and otherwise raises `FateUnknown`; `core/api/forward.py` knows what to do then.
+(nobody reached, or NOT_CONTROLLER), and otherwise raises `FateUnknown`, which clients get as REQUEST_TIMED_OUT.
 
 Of a controller's answers, NOT_CONTROLLER says that nothing happened and nothing will, REQUEST_TIMED_OUT that it may have.
 

@@ -204,7 +204,7 @@ class HeartbeatManager:
         config = self._state.config
         try:
             fenced = await self._controller.submit(
-                OffLoopDecision(lambda: lambda image: fence_all(image, gone, config)), shown=False
+                OffLoopDecision(lambda: lambda image: fence_all(image, gone, config))
             )
         except KafkaError as e:
             logger.info("brokers %s could not be fenced: %s", [i for i, _ in gone], e)

@@ -55,7 +55,7 @@ class LeaderBalance:
         config = self._state.config
         try:
             return await self._controller.submit(
-                OffLoopDecision(lambda: lambda image: rebalance_leaders(image, config)), shown=False
+                OffLoopDecision(lambda: lambda image: rebalance_leaders(image, config))
             )
         except KafkaError as e:
             logger.info("leaders were not balanced: %s", e)
@@ -68,7 +68,7 @@ class LeaderBalance:
             config = self._state.config
             try:
                 count = await self._controller.submit(
-                    lambda image, config=config: elect_offline(image, config), shown=False
+                    lambda image, config=config: elect_offline(image, config)
                 )
             except KafkaError as e:
                 logger.info("no leaders were elected for offline partitions: %s", e)

@@ -56,7 +56,7 @@ class ActiveController:
         self.full = False
         """Whether the metadata log has no room."""
 
-    async def submit(self, decide: Decide, *, shown: bool = True) -> Any:
+    async def submit(self, decide: Decide) -> Any:
         await trio.lowlevel.checkpoint()
         if self.full:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no room")
