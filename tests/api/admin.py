@@ -11,19 +11,9 @@ from typing import Any
 from group.brokers import running
 from nodes import decide
 
-from pk.core.api import (
-    alter_configs,
-    create_partitions,
-    create_topics,
-    delete_topics,
-    describe_cluster,
-    describe_configs,
-    describe_topic_partitions,
-    incremental_alter_configs,
-    list_config_resources,
-    metadata,
-)
-from pk.core.api.registry import Api, error_response
+from pk.core.api.index import APIS as ALL_APIS
+from pk.core.api.index import CONTROLLER_APIS
+from pk.core.api.registry import error_response
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -33,21 +23,8 @@ from pk.core.wire.codec import decode_whole, encode
 from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
-APIS: dict[int, Api] = {
-    module.API.key: module.API
-    for module in (
-        alter_configs,
-        create_partitions,
-        create_topics,
-        delete_topics,
-        describe_cluster,
-        describe_configs,
-        describe_topic_partitions,
-        incremental_alter_configs,
-        list_config_resources,
-        metadata,
-    )
-}
+APIS = {api.key: api for api in ALL_APIS}
+AT_CONTROLLER = {api.key: api for api in CONTROLLER_APIS}
 
 
 class Admin:
@@ -59,10 +36,15 @@ class Admin:
         """Whether the last handler had to wait."""
 
     async def ask(
-        self, request: Any, version: int | None = None, listener: str = "PLAINTEXT"
+        self,
+        request: Any,
+        version: int | None = None,
+        listener: str = "PLAINTEXT",
+        *,
+        at_controller: bool = False,
     ) -> Any:
-        """The answer, as a client of that version reads it."""
-        api = APIS[request.API_KEY]
+        """The answer, as a client of that version reads it; `at_controller`, of one who asks the controller itself."""
+        api = (AT_CONTROLLER if at_controller else APIS)[request.API_KEY]
         version = api.versions[1] if version is None else version
         received = decode_whole(type(request), encode(request, version), version)
         context = Context(self.broker, api.key, version, client_id="c", listener=listener)

@@ -159,8 +159,8 @@ def test_every_version_adds_partitions(version: int) -> None:
 async def test_who_is_no_controller_any_more_says_so() -> None:
     async with asking() as admin:
         await admin.broker.controller._store.campaign(2)  # type: ignore[attr-defined]
-        (topic,) = (await admin.ask(create())).topics
+        (topic,) = (await admin.ask(create(), at_controller=True)).topics
         assert topic.error_code == ErrorCode.NOT_CONTROLLER
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=30_000)
-        (result,) = (await admin.ask(request)).responses
+        (result,) = (await admin.ask(request, at_controller=True)).responses
         assert result.error_code == ErrorCode.NOT_CONTROLLER

@@ -190,8 +190,8 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
             listeners=[RegisteredListener(name="PLAINTEXT", host="here", port=9092)],
             features=supported_features(),
         )
-        await controller.submit(
-            lambda image: register_broker(image, registration, parsed, fenced=False)
+        await decide(
+            broker, lambda image: register_broker(image, registration, parsed, fenced=False)
         )
         test = TestBroker(broker)
         await test.loaded()

@@ -123,6 +123,7 @@ def test_decisions_are_made_one_after_another() -> None:
                     nursery.start_soon(ask)
             assert sorted(replies) == list(range(100))
             assert one.controller.image.producer_id_next == 100
+            await trio.testing.wait_all_tasks_blocked()
             assert one.published[-1] is one.controller.image
             assert await one.store.load() == one.controller.image
 
@@ -155,7 +156,7 @@ def test_nobody_sees_what_is_not_safe() -> None:
 
             async def ask() -> None:
                 await one.allocate()
-                assert one.published[-1].producer_id_next == 1, "published before it is answered"
+                assert one.controller.image.producer_id_next == 1, "safe before it is answered"
                 answered.set()
 
             async with trio.open_nursery() as nursery:
@@ -224,6 +225,7 @@ def test_after_a_failure_the_log_decides_what_happened(moment: str, happened: in
             await one.reopen()
             assert one.controller.image.producer_id_next == happened
             assert await one.allocate() == happened
+            await trio.testing.wait_all_tasks_blocked()
             assert await one.store.load() == one.controller.image == one.published[-1]
 
     run(main)
@@ -240,6 +242,7 @@ def test_where_there_is_no_room_nothing_happens_and_the_office_is_kept(
                 assert (await error_of(one)).code == ErrorCode.KAFKA_STORAGE_ERROR
             assert await one.allocate() == 0
             assert one.controller.active and one.controller.epoch == epoch
+            await trio.testing.wait_all_tasks_blocked()
             assert await one.store.load() == one.controller.image == one.published[-1]
         assert caplog.text.count("no room") == 1
 
