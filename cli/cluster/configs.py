@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.command_line.nearest import nearest
-from pk.cli.config_keys.units import both_ways
+from pk.cli.config_keys.units import shown_value
 from pk.cli.output.formats import Column, Listing, Row
 from pk.cli.runtime.exits import Unusable
 from pk.net.client.results import (
@@ -101,16 +101,11 @@ def remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> N
         remember("", f"{TYPE_WORDS[resource.type]}-config", (e.name for e in entries))
 
 
-def shown_change(row: Row, at: str) -> str:
-    """The value before (`from`) or after (`to`) a change, for people: `604800000 (7 days)`."""
-    return "-" if row[at] is None else both_ways(str(row["name"]), row[at])
-
-
 ALTERED = (
     Column("resource"),
     Column("name"),
-    Column("from", on_terminal=lambda row: shown_change(row, "from")),
-    Column("to", on_terminal=lambda row: shown_change(row, "to")),
+    Column("from", on_terminal=lambda row: shown_value(row, "from")),
+    Column("to", on_terminal=lambda row: shown_value(row, "to")),
     Column("result"),
     Column("error", wide=True),
 )

@@ -7,6 +7,7 @@ thousand groups take no more round trips than two.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pk.cli.cluster.offset_row import OffsetRow
 from pk.cli.cluster.topics import check_partitions, existing_topics, topic_partitions
 from pk.cli.command_line.completion.name_cache import remember, remember_members
 from pk.cli.command_line.nearest import nearest
@@ -51,22 +52,31 @@ async def committing_groups(context: Context, admin: Admin) -> list[str]:
     return sorted(g.group_id for g in listed.groups if g.type not in WITHOUT_COMMITS)
 
 
-async def wanted_groups(context: Context, admin: Admin) -> list[str]:
-    """The groups that the command names. Raises Unusable where it names none."""
-    args = context.args
-    names = [*args.group, *args.groups]
-    if args.values().get("all_groups"):
-        if names:
+async def wanted_groups(
+    context: Context, admin: Admin, named: Sequence[str], *, every: bool
+) -> list[str]:
+    """The groups `named`, or with `every` all that may have committed offsets. Raises Unusable unless it is one of both."""
+    if every:
+        if named:
             raise Unusable("Name groups, or say --all-groups; not both.")
         return await committing_groups(context, admin)
+    if not named:
+        raise Unusable("Name a group; `pk groups list` lists them.")
+    return list(dict.fromkeys(named))
+
+
+def wanted_group(named: Sequence[str], command: str) -> str:
+    """The only group named. Raises Unusable if there is none, or more than one."""
+    names = list(dict.fromkeys(named))
     if not names:
-        raise Unusable("Name a group; `pk groups list` shows which there are.")
-    return list(dict.fromkeys(names))
+        raise Unusable("Name a group; `pk groups list` lists them.")
+    if len(names) > 1:
+        raise Unusable(f"{command} takes one group.")
+    return names[0]
 
 
-def apache_timeout(context: Context) -> None:
-    """Takes in Apache's --timeout: how many milliseconds the cluster may take for all of it."""
-    timeout_ms = context.args.timeout
+def apache_timeout(context: Context, timeout_ms: int | None) -> None:
+    """Applies Apache's --timeout: how long the cluster may take for all of the command, in milliseconds."""
     if timeout_ms is not None:
         settings = context.settings
         given = {**settings.given, "default.api.timeout.ms": str(timeout_ms)}
@@ -134,10 +144,12 @@ def selected(topics: Iterable[str]) -> dict[str, list[int] | None]:
     return wanted
 
 
-async def check_topics(context: Context, admin: Admin, seen: Iterable[TopicPartition]) -> None:
+async def check_topics(
+    context: Context, admin: Admin, topics: Sequence[str], seen: Iterable[TopicPartition]
+) -> None:
     """Returns if what -t names is there, be it only among the commits `seen`: a name that is misspelt must not look like
     a group without lag. Raises CommandError."""
-    wanted = selected(context.args.topics)
+    wanted = selected(topics)
     missing = sorted(wanted.keys() - {tp.topic for tp in seen})
     for topic in await existing_topics(context, admin, missing) if missing else ():
         check_partitions(topic, wanted[topic.name] or ())
@@ -157,7 +169,7 @@ async def offset_rows(
     topics: Iterable[str],
     *,
     times: bool,
-) -> dict[str, list[dict[str, Any]]]:
+) -> dict[str, list[OffsetRow]]:
     """For each group a row for each partition that it has a commit for or is assigned, with its lag.
 
     With `times` also how long the next record that it has not read has been there.
@@ -177,8 +189,15 @@ async def offset_rows(
     starts, ends = await bounds_of(admin, every)
     rows = {
         name: [
-            _row(context, name, tp, commits.get(name, {}).get(tp), starts[tp], ends[tp])
-            | _owner(owners[name].get(tp))
+            _offset_row(
+                context,
+                name,
+                tp,
+                commits.get(name, {}).get(tp),
+                starts[tp],
+                ends[tp],
+                owners[name].get(tp),
+            )
             for tp in found
         ]
         for name, found in tps.items()
@@ -188,9 +207,15 @@ async def offset_rows(
     return rows
 
 
-def _row(
-    context: Context, group: str, tp: TopicPartition, commit: object, start: object, end: object
-) -> dict[str, Any]:
+def _offset_row(
+    context: Context,
+    group: str,
+    tp: TopicPartition,
+    commit: object,
+    start: object,
+    end: object,
+    owner: r.MemberDescription | None,
+) -> OffsetRow:
     error = next((a for a in (commit, end) if isinstance(a, Exception)), None)
     if error is not None:
         context.failed(error, f"{group} {place_name(tp)}")
@@ -206,41 +231,36 @@ def _row(
         "end": last,
         "lag": lag,
         "time_lag_ms": 0 if lag == 0 else None,
+        "client_id": owner.client_id if owner else None,
+        "host": owner.client_host.lstrip("/") if owner else None,
+        "member_id": owner.member_id if owner else None,
+        "instance_id": owner.instance_id if owner else None,
         "start": start.offset if isinstance(start, r.ListedOffset) else None,
         "metadata": metadata or None,
         "error": error_name(error) if error else None,
     }
 
 
-def _owner(member: r.MemberDescription | None) -> dict[str, Any]:
-    return {
-        "client_id": member.client_id if member else None,
-        "host": member.client_host.lstrip("/") if member else None,
-        "member_id": member.member_id if member else None,
-        "instance_id": member.instance_id if member else None,
-    }
-
-
-async def add_time_lag(admin: Admin, rows: Sequence[dict[str, Any]]) -> None:
+async def add_time_lag(admin: Admin, rows: Sequence[OffsetRow]) -> None:
     """Adds to rows that lag how long ago their next unread record was produced; unknown stays None."""
-    places: dict[tuple[TopicPartition, int], list[dict[str, Any]]] = {}
+    unread: dict[tuple[TopicPartition, int], list[OffsetRow]] = {}
     for row in rows:
         if row["lag"]:
             tp = TopicPartition(row["topic"], row["partition"])
             # Where retention has overtaken the group, the oldest record left is the next one.
-            offset = max(row["committed"], row["start"] or 0)
-            places.setdefault((tp, offset), []).append(row)
-    if not places:
+            offset = max(row["committed"] or 0, row["start"] or 0)
+            unread.setdefault((tp, offset), []).append(row)
+    if not unread:
         return
-    found = await admin.record_times(places, within_ms=_WITHIN_MS)
+    found = await admin.record_times(unread, within_ms=_WITHIN_MS)
     now = now_ms()
-    for place, time in found.items():
+    for position, time in found.items():
         if isinstance(time, int) and time >= 0:
-            for row in places[place]:
+            for row in unread[position]:
                 row["time_lag_ms"] = max(now - time, 0)
 
 
-def longest_lag(rows: Sequence[Mapping[str, Any]]) -> int | None:
+def longest_lag(rows: Sequence[Mapping[str, Any]] | Sequence[OffsetRow]) -> int | None:
     """How long the oldest unread record of all the partitions has been there, in ms; 0 where nothing is unread, None where
     nobody knows."""
     lagging = [row["time_lag_ms"] for row in rows if row["lag"]]

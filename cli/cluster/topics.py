@@ -9,10 +9,13 @@ from pk.cli.output.formats import Row
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.values import TopicPartition
+from pk.core.values import ZERO_UUID, TopicPartition, uuid_text
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
-from pk.net.client.results import PartitionDescription, TopicDescription
+from pk.net.client.results import (
+    PartitionDescription,
+    TopicDescription,
+)
 
 Partitions = dict[TopicPartition, r.PartitionDescription]
 
@@ -234,3 +237,7 @@ async def named_topics(context: Context, admin: Admin, words: Iterable[str]) -> 
             )
         found += matched
     return list(dict.fromkeys(found))
+
+
+def id_text(topic_id: bytes) -> str | None:
+    return None if topic_id == ZERO_UUID else uuid_text(topic_id)

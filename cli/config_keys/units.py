@@ -5,8 +5,9 @@ clients take plain numbers only. A value that is a plain number, or nothing like
 """
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
 from pk.cli.runtime.exits import Unusable
 
@@ -151,3 +152,11 @@ def both_ways(key: str, value: str | None) -> str:
     if words is not None:
         return f"{value} ({words})"
     return "(none)" if value is None else value or "(empty)"
+
+
+def shown_value(row: Mapping[str, Any], at: str) -> str:
+    """The value before (`from`) or after (`to`) a change of a config, for people: `604800000 (7 days)`.
+
+    `row` names the config (`name`) and holds both values.
+    """
+    return "-" if row[at] is None else both_ways(str(row["name"]), row[at])

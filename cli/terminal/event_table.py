@@ -1,7 +1,7 @@
 """A table that grows: rows are written as they happen, below a head that is written once."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pk.cli.output.formats import Column, Listing, Row, narrow, render
 from pk.cli.runtime.context import Context
@@ -52,7 +52,7 @@ class EventTable:
             parts.append(text.rjust(cell.width) if cell.right else text.ljust(cell.width))
         return ("  ".join(parts).rstrip() + "\n").encode(errors="surrogateescape")
 
-    def tell(self, rows: Sequence[dict[str, Any]]) -> None:
+    def tell(self, rows: Sequence[Row]) -> None:
         """Writes what happened, as far as --where lets it through. Raises Unusable."""
         listing = narrow(Listing(self._columns, rows), self._look)
         if not listing.rows:

@@ -124,8 +124,11 @@ COLUMNS = (
 )
 
 
-async def undo(context: Context, change: store.Change) -> bool:
-    """Shows what each key goes back to, asks, and sets it. Raises Refused where a key was changed since."""
+async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
+    """Shows what each key goes back to, asks, and sets it; True once that is done.
+
+    Raises Refused, without `anyway`, if a key was changed since.
+    """
     resources = change.inverse["resources"]
     found = await _describe(context, resources)
     rows: list[dict[str, Any]] = []
@@ -152,26 +155,32 @@ async def undo(context: Context, change: store.Change) -> bool:
             if now != before:
                 how = ConfigOperation.DELETE if before is None else ConfigOperation.SET
                 todo.setdefault(resource, []).append(ConfigChange(key["key"], before, how))
-    return await _do(context, change, rows, todo, found)
+    return await _set_back(context, change, rows, todo, found, anyway=anyway)
 
 
-async def _do(
+async def _set_back(
     context: Context,
     change: store.Change,
     rows: list[dict[str, Any]],
     todo: Mapping[ConfigResource, list[ConfigChange]],
     found: Mapping[ConfigResource, Mapping[str, ConfigEntry]],
+    *,
+    anyway: bool,
 ) -> bool:
-    args = context.args
+    trying = context.change.dry_run
     since = [f"{row['key']} of {row['resource']}" for row in rows if row["note"]]
-    if args.dry_run or not todo:
+    if trying or not todo:
         context.show(Listing(COLUMNS, rows))
-        context.say("Nothing was changed." if todo else "It is as it was; nothing was changed.")
-        return not todo and not args.dry_run
-    if since and not args.anyway:
+        context.say(
+            "Nothing was changed."
+            if todo
+            else "Everything is as it was before; nothing was changed."
+        )
+        return not todo and not trying
+    if since and not anyway:
         raise Refused(
             f"{join(since)} {'was' if len(since) == 1 else 'were'} changed since; "
-            "--dry-run shows it, --anyway undoes it all the same."
+            "--dry-run shows it, --anyway undoes it regardless."
         )
     for row in rows:
         context.say(f"{row['resource']}: {row['key']}: {_said(row['now'])} → {_said(row['then'])}")

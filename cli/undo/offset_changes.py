@@ -237,13 +237,18 @@ async def preview(context: Context, admin: Admin, moves: Sequence[Move]) -> None
 
 
 async def ask(
-    context: Context, admin: Admin, moves: Sequence[Move], question: str, note: str = ""
+    context: Context,
+    admin: Admin,
+    moves: Sequence[Move],
+    question: str,
+    note: str = "",
+    *,
+    unasked: bool,
 ) -> None:
-    """Shows the plan on standard error where somebody is to answer, and asks. Raises Refused."""
-    args = context.args
+    """Shows the plan on standard error, unless nobody is asked, and asks. Raises Refused."""
     times: Times = {}
     size = None
-    if not (args.yes or args.values().get("execute")):
+    if not unasked:
         times = await target_times(admin, moves)
         size = await bytes_of(admin, moves)
         rows = rows_of(moves, times, "")

@@ -120,9 +120,11 @@ async def keep_moves(
     return await remember(context, admin, kept, text, undoes=undoes)
 
 
-async def undo(context: Context, change: store.Change) -> bool:
-    """Shows what each commit goes back to, asks, and commits it. Raises Refused where the group is active, or moved."""
-    args = context.args
+async def undo(context: Context, change: store.Change, *, anyway: bool) -> bool:
+    """Shows what each commit goes back to, asks, and commits it; True once that is done.
+
+    Raises Refused if the group is active, or, without `anyway`, if it has committed since.
+    """
     admin = await context.admin()
     kept = kept_in(change.inverse)
     names = list(dict.fromkeys(k.group for k in kept))
@@ -135,27 +137,27 @@ async def undo(context: Context, change: store.Change) -> bool:
     moves = await _moves(context, admin, kept)
     since = list(dict.fromkeys(m.group for m in moves if m.note.startswith("moved since")))
     before, now = change.inverse.get("topics", {}), await _topic_ids(admin, kept)
-    anew = [name for name in before if now.get(name, before[name]) != before[name]]
-    if args.dry_run:
+    remade = [name for name in before if now.get(name, before[name]) != before[name]]
+    if context.change.dry_run:
         await preview(context, admin, moves)
         for group in active:
             context.say(str(active_refusal(group, "offsets are set back")))
-        if anew:
-            context.say(_made_anew(anew))
+        if remade:
+            context.say(_remade(remade))
         return False
     if active:
         raise active_refusal(active[0], "offsets are set back")
-    if anew and not args.anyway:
-        raise Refused(f"{_made_anew(anew)} --anyway sets the offsets back all the same.")
+    if remade and not anyway:
+        raise Refused(f"{_remade(remade)} --anyway sets the offsets back regardless.")
     if all(m.error or effect(m) == "stay" for m in moves):
         await preview(context, admin, moves)
         return not any(m.error for m in moves)
-    if since and not args.anyway:
+    if since and not anyway:
         raise Refused(
             f"{join(since)} {'has' if len(since) == 1 else 'have'} moved on since; --dry-run shows how "
-            "far, --anyway sets the offsets back all the same."
+            "far, --anyway sets the offsets back regardless."
         )
-    await ask(context, admin, moves, "Set back?")
+    await ask(context, admin, moves, "Set back?", unasked=context.change.yes)
     again = await keep_moves(
         context, admin, moves, f"undo of {change.id}: set back", undoes=change.id
     )
@@ -164,9 +166,9 @@ async def undo(context: Context, change: store.Change) -> bool:
     return not any(m.error for m in done)
 
 
-def _made_anew(topics: list[str]) -> str:
+def _remade(topics: list[str]) -> str:
     each = "was" if len(topics) == 1 else "were"
-    return f"{join(topics, 3)} {each} deleted and made anew since: the offsets are those of other records."
+    return f"{join(topics, 3)} {each} deleted and created again since: the offsets belong to other records."
 
 
 async def _moves(context: Context, admin: Admin, kept: list[Kept]) -> list[Move]:

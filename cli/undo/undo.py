@@ -1,7 +1,8 @@
-"""`pk undo` and `pk history`: what was changed from here, and the way back."""
+"""`pk undo` and `pk groups undo`: finds the change, checks that it belongs to this cluster, and undoes it."""
 
 import importlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
+from typing import Protocol
 
 from pk.cli.output.formats import Listing, narrow
 from pk.cli.positions.resolve import now_ms
@@ -15,59 +16,66 @@ KINDS = {
     "group-offsets": "pk.cli.undo.offsets:undo",
     "configs": "pk.cli.undo.configs:undo",
 }
-"""Kind of change → the function that shows what undoing it does, asks and does it; True once it is done."""
-
-Undo = Callable[[Context, store.Change], Awaitable[bool]]
+"""Kind of change → its `Undo`, imported when it is needed."""
 
 
-async def undo(context: Context) -> None:
-    """`pk undo`: without an id what can be undone, with one the undoing."""
-    await _undo(context, None)
+class Undo(Protocol):
+    """Shows what undoing a change does, asks and does it; True once it is done."""
+
+    def __call__(
+        self, context: Context, change: store.Change, *, anyway: bool
+    ) -> Awaitable[bool]: ...
 
 
-async def undo_groups(context: Context) -> None:
-    """`pk groups undo`: the same, of changes to groups."""
-    await _undo(context, "group-offsets")
+async def undo(
+    context: Context, *, change_id: str | None, anyway: bool, kind: str | None = None
+) -> None:
+    """`pk undo`: lists what can be undone, or undoes a change. With a `kind`, only changes of that kind.
 
-
-async def _undo(context: Context, kind: str | None) -> None:
-    args = context.args
-    if args.id is None:
-        if args.yes or args.dry_run or args.anyway:
+    `change_id`: as `pk history` numbers it, or `last`; None for the list. With `anyway` also what somebody has changed since.
+    """
+    trying = context.change.dry_run
+    if change_id is None:
+        if context.change.yes or trying or anyway:
             raise Unusable("Say which change: `pk undo last`, or an ID of `pk history`.")
         left = [c for c in store.history() if c.undone_ms is None and kind in (None, c.kind)]
         show_changes(context, left)
         context.say("pk undo ID undoes one." if left else "There is nothing to undo.")
         return
-    change = None if args.id == "last" else store.find(args.id, kind)
+    change = None if change_id == "last" else store.find(change_id, kind)
     here = await store.cluster_id_of(await context.admin())
     change = change or store.last(here, kind)
-    if not args.dry_run:
+    if not trying:
         context.allow()
-    if change.undone_ms is not None and not args.anyway:
+    if change.undone_ms is not None and not anyway:
         raise Refused(
             f"Change {change.id} was undone {show_span(now_ms() - change.undone_ms)} ago; "
-            "--anyway does it again."
+            "--anyway undoes it again."
         )
     _check_cluster(context, change, here)
     if change.kind not in KINDS:
         raise CommandError(
-            f"Change {change.id} ({change.description}) was made by another version of pk, which may undo it."
+            f"Change {change.id} ({change.description}) was made by another version of pk; only that version can undo it."
         )
     module, _, name = KINDS[change.kind].partition(":")
     loaded = importlib.import_module(module)
-    # What cannot be shown is refused before anything is done.
+    # Options of output that do not fit are refused before anything is undone.
     narrow(Listing(loaded.COLUMNS, ()), context.look)
     run: Undo = getattr(loaded, name)
     age = show_span(now_ms() - change.made_ms)
     context.say(f"Change {change.id}, {age} ago: {change.description}.")
-    if await run(context, change):
+    if await run(context, change, anyway=anyway):
         try:
             store.mark_undone(change.id, now_ms())
         except OSError as e:
             context.say(
-                f"It could not be noted that change {change.id} is undone ({e.strerror or e}): do not undo it again."
+                f"Change {change.id} is undone, but that could not be recorded ({e.strerror or e}): do not undo it again."
             )
+
+
+async def undo_groups(context: Context, *, change_id: str | None, anyway: bool) -> None:
+    """`pk groups undo`: the same, of changes to committed offsets."""
+    await undo(context, change_id=change_id, anyway=anyway, kind="group-offsets")
 
 
 def _check_cluster(context: Context, change: store.Change, here: str | None) -> None:

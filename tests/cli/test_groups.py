@@ -142,7 +142,7 @@ def test_export_is_apache_s_csv_and_comes_back(
     assert (wrong.code, "line 1" in wrong.err) == (2, True)
     file.write_bytes(plan.out.replace(b"\n", b"\r"))
     wrong = at("groups", "reset-offsets", group, "--from-file", str(file), "-y")
-    assert (wrong.code, "is no CSV" in wrong.err) == (2, True), wrong.err
+    assert (wrong.code, "is not CSV" in wrong.err) == (2, True), wrong.err
 
 
 def test_an_active_group_is_not_reset_and_its_members_are_named(
@@ -174,7 +174,7 @@ def test_a_reset_waits_for_the_group_to_be_empty(
     assert (late.code, "still members" in late.err) == (124, True), late.err
     with running(*words, "--wait-empty", "1m") as waiting:
         assert waiting.stderr is not None
-        assert f"Waiting for {group} to be empty; still there: " in waiting.stderr.readline()
+        assert f"Waiting for {group} to be empty; members left: " in waiting.stderr.readline()
         reader.leave()
         _, err = waiting.communicate(timeout=60)
     assert waiting.returncode == 0, err
@@ -237,7 +237,7 @@ def test_commits_are_read_from_without_joining(at: Run, fresh: Fresh, timed_topi
         (("--to", "1..2"), "not the range"),
         (("--to-datetime", "yesterday"), "--to-datetime"),
         (("--by-duration", "1h"), "--by-duration"),
-        (("--to-offset", "-5"), "from 0 on"),
+        (("--to-offset", "-5"), "of 0 or more"),
         (("--to", "start", "--all-topics", "-t", "x"), "not both"),
     ],
 )

@@ -15,6 +15,7 @@ from shapes import check_json
 from pk.cli.cluster.groups import longest_lag, offset_rows
 from pk.cli.command_line.parse import parse
 from pk.cli.nouns.groups.lag import lag, outlook
+from pk.cli.nouns.groups.options import GroupsLag
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context, Streams
 from pk.cli.runtime.exits import Exit
@@ -253,7 +254,9 @@ def test_rates_come_from_two_looks_of_a_session(at: Run, group: str, timed_topic
     async def look(session: Any) -> bytes:
         out = io.BytesIO()
         parsed = parse(words)
-        await lag(Context(parsed.args, parsed.path, Streams(out=out), session))
+        await lag(
+            Context(parsed.args, parsed.path, Streams(out=out), session), GroupsLag(group=(group,))
+        )
         return out.getvalue()
 
     async def twice() -> tuple[bytes, bytes]:

@@ -14,6 +14,7 @@ from shapes import check_json
 from trio.testing import MockClock
 
 from pk.cli.command_line.parse import parse
+from pk.cli.nouns.groups.options import WatchGroup
 from pk.cli.nouns.groups.watch import Recorder, watch
 from pk.cli.runtime.context import Context, Streams
 from pk.core.errors import ErrorCode, KafkaError
@@ -64,7 +65,8 @@ def test_a_coordinator_that_moves_does_not_end_the_watch() -> None:
     out, said, session = io.BytesIO(), io.StringIO(), Restless()
     parsed = parse(("groups", "watch", "g", "-n", "1", "-f", "jsonl"))
     context = Context(parsed.args, parsed.path, Streams(out, said), cast("Any", session))
-    assert trio.run(watch, context, clock=MockClock(autojump_threshold=0)) == 0
+    options = WatchGroup(group=("g",), num=1)
+    assert trio.run(watch, context, options, clock=MockClock(autojump_threshold=0)) == 0
     rows = [json.loads(line) for line in out.getvalue().splitlines()]
     assert [row["event"] for row in rows][-3:] == ["assigned", "assigned", "stable"]
     assert said.getvalue().count("; watching on.") == 1

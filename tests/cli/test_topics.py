@@ -121,7 +121,7 @@ def test_a_read_only_profile_refuses_even_with_yes(at: Run, kafka: Kafka, fresh:
         (("topics", "create", "TOPIC-r", "-r", "99"), "brokers"),
         (("topics", "create", "TOPIC-c", "-c", "no.such=1"), "no.such"),
         (("topics", "alter", "TOPIC", "-c", "retention.ms=abc", "-y"), "retention.ms"),
-        (("topics", "add-partitions", "TOPIC", "-p", "1", "-y"), "only grows"),
+        (("topics", "add-partitions", "TOPIC", "-p", "1", "-y"), "already has 1 partition"),
         (("topics", "delete", "--regex", "no-such-.*", "-y"), "No topic"),
         (("isr", "TOPICx"), "did you mean TOPIC"),
     ],

@@ -247,7 +247,7 @@ def test_offsets_of_a_topic_that_was_made_anew_are_refused(at: Run, fresh: Fresh
     at("produce", topic, stdin=b"other\nrecords\nthan\nthose\n")
     at("groups", "reset-offsets", group, "-t", topic, "--to", "3", "-y")  # as it was left
     refused = at("undo", number, "-y")
-    said = f"{topic} was deleted and made anew since"
+    said = f"{topic} was deleted and created again since"
     assert (refused.code, said in refused.err, "--anyway" in refused.err) == (5, True, True)
     assert committed(at, group) == {(topic, 0): 3}
     assert said in at("undo", number, "-d").err

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+from pk.cli.cluster.offset_row import OffsetRow
 from pk.cli.command_line.declare import Argument, Noun, Running
 from pk.cli.command_line.option_sets import (
     Anyway,
@@ -23,6 +24,20 @@ from pk.cli.nouns.groups.options import (
     ResetOffsets,
     WatchGroup,
 )
+from pk.cli.nouns.groups.rows import (
+    DeletedGroupRow,
+    DeletedOffsetRow,
+    DescribedGroup,
+    GroupLag,
+    GroupRow,
+    GroupStateRow,
+    MemberLag,
+    MemberRow,
+    PartitionLag,
+    RebalanceRow,
+    RemovedMemberRow,
+    TopicLag,
+)
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -39,13 +54,13 @@ GROUPS = Noun("groups")
         "pk groups list --where 'state = Empty'",
         "pk groups list -t orders",
     ),
-    shows="group state? type? protocol? coordinator:int",
+    shows=GroupRow,
 )
 def list_groups(context: "Context", options: ListGroups) -> Running:
     """The groups of the cluster."""
-    from pk.cli.nouns.groups.groups import list_groups
+    from pk.cli.nouns.groups.listing import list_groups
 
-    return list_groups(context)
+    return list_groups(context, options)
 
 
 @GROUPS.command(
@@ -56,46 +71,14 @@ def list_groups(context: "Context", options: ListGroups) -> Running:
         "pk groups describe billing --where 'lag > 0' --sort -lag",
     ),
     notes="TIME LAG is how long ago the next record that the group has not read was produced.",
-    shows={
-        "members": (
-            "group client_id host partitions:int assignment:[{topic partition:int}] member_id "
-            "instance_id? member_epoch:int? subscribed:[str] target:[{topic partition:int}]? "
-            "rack?"
-        ),
-        "state": (
-            "group state type? members:int partitions:int lag:int? time_lag_ms:int? assignor? "
-            "coordinator group_epoch:int? assignment_epoch:int?"
-        ),
-        "": (
-            "group state type? partitions:int lag:int? time_lag_ms:int? assignor? coordinator "
-            "group_epoch:int? assignment_epoch:int? members:[{client_id host partitions:int "
-            "assignment:[{topic partition:int}] member_id instance_id? member_epoch:int? "
-            "subscribed:[str] target:[{topic partition:int}]? rack?}] offsets:[{topic "
-            "partition:int committed:int? end:int? lag:int? time_lag_ms:int? client_id? host? "
-            "member_id? instance_id? start:int? metadata? error?}]"
-        ),
-    },
-    rows={
-        "members": (
-            "group client_id host partitions:int assignment:[{topic partition:int}] member_id "
-            "instance_id? member_epoch:int? subscribed:[str] target:[{topic partition:int}]? "
-            "rack?"
-        ),
-        "state": (
-            "group state type? members:int partitions:int lag:int? time_lag_ms:int? assignor? "
-            "coordinator group_epoch:int? assignment_epoch:int?"
-        ),
-        "": (
-            "group topic partition:int committed:int? end:int? lag:int? time_lag_ms:int? "
-            "client_id? host? member_id? instance_id? start:int? metadata? error?"
-        ),
-    },
+    shows={"members": MemberRow, "state": GroupStateRow, "": DescribedGroup},
+    rows={"members": MemberRow, "state": GroupStateRow, "": OffsetRow},
 )
 def describe(context: "Context", options: DescribeGroups) -> Running:
     """State, members, committed offsets and lag of groups."""
-    from pk.cli.nouns.groups.groups import describe
+    from pk.cli.nouns.groups.describe import describe
 
-    return describe(context)
+    return describe(context, options)
 
 
 @GROUPS.command(
@@ -113,55 +96,27 @@ def describe(context: "Context", options: DescribeGroups) -> Running:
         "shell."
     ),
     shows={
-        "by=topic": (
-            "group topic partitions:int lag:int? time_lag_ms:int? read_rate:num? write_rate:num? "
-            "trend? zero_in_ms:int? worst? lag_max:int?"
-        ),
-        "by=member": (
-            "group client_id? host? partitions:int lag:int? time_lag_ms:int? read_rate:num? "
-            "write_rate:num? trend? zero_in_ms:int? worst? lag_max:int? member_id? instance_id?"
-        ),
-        "by=group": (
-            "group state members:int topics:int partitions:int lag:int? time_lag_ms:int? "
-            "read_rate:num? write_rate:num? trend? zero_in_ms:int? worst? lag_max:int?"
-        ),
-        "by=partition": (
-            "group topic partition:int committed:int? end:int? lag:int? time_lag_ms:int? "
-            "read_rate:num? write_rate:num? trend? zero_in_ms:int? client_id? host? member_id? "
-            "instance_id? start:int? error?"
-        ),
-        "group": (
-            "group topic partition:int committed:int? end:int? lag:int? time_lag_ms:int? "
-            "read_rate:num? write_rate:num? trend? zero_in_ms:int? client_id? host? member_id? "
-            "instance_id? start:int? error?"
-        ),
-        "groups": (
-            "group topic partition:int committed:int? end:int? lag:int? time_lag_ms:int? "
-            "read_rate:num? write_rate:num? trend? zero_in_ms:int? client_id? host? member_id? "
-            "instance_id? start:int? error?"
-        ),
-        "": (
-            "group state members:int topics:int partitions:int lag:int? time_lag_ms:int? "
-            "read_rate:num? write_rate:num? trend? zero_in_ms:int? worst? lag_max:int?"
-        ),
+        "by=topic": TopicLag,
+        "by=member": MemberLag,
+        "by=group": GroupLag,
+        "by=partition": PartitionLag,
+        "group": PartitionLag,
+        "groups": PartitionLag,
+        "": GroupLag,
     },
 )
 def lag(context: "Context", options: GroupsLag) -> Running:
     """How far groups are behind: records, time, whether they catch up and when."""
     from pk.cli.nouns.groups.lag import lag
 
-    return lag(context)
+    return lag(context, options)
 
 
 @GROUPS.command(
     "members",
     takes=(Listing, Watch, Connection),
     examples=("pk groups members billing", "pk groups members --where 'partitions = 0'"),
-    shows=(
-        "group client_id host partitions:int assignment:[{topic partition:int}] member_id "
-        "instance_id? member_epoch:int? subscribed:[str] target:[{topic partition:int}]? "
-        "rack?"
-    ),
+    shows=MemberRow,
 )
 def members(
     context: "Context",
@@ -172,9 +127,9 @@ def members(
     all_groups: AllGroups = False,
 ) -> Running:
     """The members of groups: who, from where, and what each is assigned."""
-    from pk.cli.nouns.groups.groups import members
+    from pk.cli.nouns.groups.members import members
 
-    return members(context)
+    return members(context, names=(*group, *groups), every=all_groups)
 
 
 @GROUPS.command(
@@ -186,11 +141,7 @@ def members(
         "each time the group settled, with how long it was not stable. A rebalance that "
         "begins and ends between two looks has no length."
     ),
-    shows=(
-        "time? event group epoch:int? client_id? member_id? instance_id? host? "
-        "partitions:int? gained:[{topic partition:int}]? lost:[{topic partition:int}]? "
-        "assignment:[{topic partition:int}]? moved:int? pause_ms:int?"
-    ),
+    shows=RebalanceRow,
 )
 def watch(context: "Context", options: WatchGroup) -> Running:
     """Stay, and show each rebalance of a group: who joins and leaves, what moves, how long it
@@ -198,7 +149,7 @@ def watch(context: "Context", options: WatchGroup) -> Running:
     """
     from pk.cli.nouns.groups.watch import watch
 
-    return watch(context)
+    return watch(context, options)
 
 
 @GROUPS.command(
@@ -225,7 +176,7 @@ def reset_offsets(context: "Context", options: ResetOffsets) -> Running:
     """Move the committed offsets of a group; shown before it is done."""
     from pk.cli.nouns.groups.reset_offsets import reset_offsets
 
-    return reset_offsets(context)
+    return reset_offsets(context, options)
 
 
 @GROUPS.command(
@@ -242,7 +193,7 @@ def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Run
     """Put committed offsets back as they were before a reset or a deletion."""
     from pk.cli.undo.undo import undo_groups
 
-    return undo_groups(context)
+    return undo_groups(context, change_id=id, anyway=anyway)
 
 
 @GROUPS.command(
@@ -256,13 +207,13 @@ def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Run
         "The group rebalances at once. A member that still runs joins again by itself; what "
         "this is for is a static member whose host is gone, or one that hangs."
     ),
-    shows="group member_id instance_id? client_id? host? partitions:int? result error?",
+    shows=RemovedMemberRow,
 )
 def remove_members(context: "Context", options: RemoveMembers) -> Running:
     """Remove members from a group: static ones that are gone for good, or one that is stuck."""
     from pk.cli.nouns.groups.remove_members import remove
 
-    return remove(context)
+    return remove(context, options)
 
 
 @GROUPS.command(
@@ -271,13 +222,13 @@ def remove_members(context: "Context", options: RemoveMembers) -> Running:
     takes=(Change, Listing, Connection),
     examples=("pk groups delete billing --dry-run",),
     notes="The offsets are kept for `pk groups undo`.",
-    shows="group offsets:int result error?",
+    shows=DeletedGroupRow,
 )
 def delete(context: "Context", options: DeleteGroups) -> Running:
     """Delete groups that have no members, with all their offsets."""
-    from pk.cli.nouns.groups.groups import delete
+    from pk.cli.nouns.groups.delete import delete
 
-    return delete(context)
+    return delete(context, options)
 
 
 @GROUPS.command(
@@ -285,10 +236,10 @@ def delete(context: "Context", options: DeleteGroups) -> Running:
     takes=(Change, Listing, Connection),
     examples=("pk groups delete-offsets billing -t orders:0,1 --dry-run",),
     notes="The offsets are kept for `pk groups undo`.",
-    shows="group topic partition:int committed:int? result error?",
+    shows=DeletedOffsetRow,
 )
 def delete_offsets(context: "Context", options: DeleteOffsets) -> Running:
     """Delete committed offsets of a group for topics that it does not read."""
-    from pk.cli.nouns.groups.groups import delete_offsets
+    from pk.cli.nouns.groups.delete_offsets import delete_offsets
 
-    return delete_offsets(context)
+    return delete_offsets(context, options)

@@ -1,51 +1,38 @@
-"""`pk groups remove-members`: LeaveGroup on behalf of members that will not say it themselves (KIP-345).
+"""`pk groups remove-members`: sends LeaveGroup for members that do not leave by themselves (KIP-345).
 
-It is for static members, whose partitions would lie idle until their session ends, and for members that hang. A member that
-still runs joins again by itself.
+It is for static members that have stopped, whose partitions stay idle until their session ends, and for members that hang. A
+member that still runs joins again.
 """
 
 import shlex
-from typing import Any
 
-from pk.cli.cluster.groups import describe_existing, member_name, wanted_groups
+from pk.cli.cluster.groups import describe_existing, member_name, wanted_group
 from pk.cli.command_line.nearest import nearest
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.groups.options import RemoveMembers
+from pk.cli.nouns.groups.rows import RemovedMemberRow
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase
 from pk.net.client import results as r
 
-_REMOVED = (
-    Column("group", wide=True),
-    Column("member_id"),
-    Column("instance_id"),
-    Column("client_id"),
-    Column("host", wide=True),
-    Column("partitions", right=True, title="PARTS"),
-    Column("result"),
-    Column("error", wide=True),
-)
 
-
-async def remove(context: Context) -> None:
+async def remove(context: Context, options: RemoveMembers) -> None:
     """`pk groups remove-members`."""
-    args = context.args
-    if not (args.members or args.instances or args.all_members):
+    if not (options.members or options.instances or options.all_members):
         raise Unusable("Say which: -m MEMBER-ID, --instance INSTANCE-ID, or --all.")
-    if args.all_members and (args.members or args.instances):
+    if options.all_members and (options.members or options.instances):
         raise Unusable("Name members, or say --all; not both.")
     admin = await context.admin()
-    names = await wanted_groups(context, admin)
-    if len(names) != 1:
-        raise Unusable("remove-members takes one group.")
-    found = await describe_existing(context, admin, names)
+    name = wanted_group((*options.group, *options.groups), "remove-members")
+    found = await describe_existing(context, admin, [name])
     if not found:
         return
     group = found[0]
-    leaving = list(group.members) if args.all_members else _named(context, group)
+    leaving = list(group.members) if options.all_members else _named(options, group)
     rows = [_row(group, m, "would be removed") for m in leaving]
-    if args.dry_run or not leaving:
-        context.show(Listing(_REMOVED, rows))
+    if context.change.dry_run or not leaving:
+        context.show(listing(RemovedMemberRow, rows))
         context.say(
             "Nothing was changed."
             if leaving
@@ -61,7 +48,7 @@ async def remove(context: Context) -> None:
     )
     await context.agree("Remove?", name=group.group_id)
     removals = {m.member_id: _removal(m) for m in leaving}
-    reason = args.reason or "removed with pk groups remove-members"
+    reason = options.reason or "removed with pk groups remove-members"
     answers = await admin.remove_members(group.group_id, removals.values(), reason=reason)
     for row in rows:
         error = answers[removals[row["member_id"]]]
@@ -69,18 +56,17 @@ async def remove(context: Context) -> None:
             context.failed(error, row["member_id"])
         row["result"] = phrase(error) if error else "removed"
         row["error"] = error_name(error) if error else None
-    context.show(Listing(_REMOVED, rows))
+    context.show(listing(RemovedMemberRow, rows))
 
 
-def _named(context: Context, group: r.GroupDescription) -> list[r.MemberDescription]:
+def _named(options: RemoveMembers, group: r.GroupDescription) -> list[r.MemberDescription]:
     """The members that -m and --instance name. Raises CommandError where there is none of that name."""
-    args = context.args
     by_id = {m.member_id: m for m in group.members}
     by_instance = {m.instance_id: m for m in group.members if m.instance_id is not None}
     found: dict[str, r.MemberDescription] = {}
     for known, wanted, what in (
-        (by_id, args.members, "member"),
-        (by_instance, args.instances, "static member"),
+        (by_id, options.members, "member"),
+        (by_instance, options.instances, "static member"),
     ):
         for name in wanted:
             if name not in known:
@@ -88,7 +74,7 @@ def _named(context: Context, group: r.GroupDescription) -> list[r.MemberDescript
                 hint = (
                     f"did you mean {' or '.join(near)}?"
                     if near
-                    else f"`pk groups members {shlex.quote(group.group_id)}` shows which there are."
+                    else f"`pk groups members {shlex.quote(group.group_id)}` lists them."
                 )
                 raise CommandError(f"Group {group.group_id} has no {what} {name!r}; {hint}")
             found[known[name].member_id] = known[name]
@@ -102,7 +88,7 @@ def _removal(member: r.MemberDescription) -> r.MemberToRemove:
     return r.MemberToRemove(member_id=member.member_id)
 
 
-def _row(group: r.GroupDescription, member: r.MemberDescription, result: str) -> dict[str, Any]:
+def _row(group: r.GroupDescription, member: r.MemberDescription, result: str) -> RemovedMemberRow:
     return {
         "group": group.group_id,
         "member_id": member.member_id,

@@ -1,7 +1,7 @@
-"""`pk groups reset-offsets`: what would move is shown first, then asked, then written, and what undoes it is kept.
+"""`pk groups reset-offsets`: shows what would change, asks, keeps the way back and commits.
 
-The preview only reads, so it may be had of an active group too; the change is refused there, naming the members. An offset
-is always one that the partition has: a target outside is clamped and says so, and -1 is never committed.
+The preview only reads, so it also works for an active group; the change itself is refused there, and the error names the
+members. A target outside a partition is clamped, and the row says so; -1 is never committed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,10 +23,11 @@ from pk.cli.cluster.groups import (
 )
 from pk.cli.cluster.topics import check_partitions, existing_topics
 from pk.cli.command_line.nearest import nearest
+from pk.cli.nouns.groups.options import ResetOffsets
 from pk.cli.nouns.groups.reset_targets import Target, target_of
 from pk.cli.positions.grammar import Anchor, Position, Positions, Range
 from pk.cli.positions.resolve import Place, now_ms, resolve
-from pk.cli.positions.times import show_span
+from pk.cli.positions.times import duration_ms, show_span
 from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import phrase
@@ -41,30 +42,32 @@ _POLL_S = 0.5
 Commits = Mapping[TopicPartition, r.OffsetAndMetadata]
 
 
-async def reset_offsets(context: Context) -> None:
+async def reset_offsets(context: Context, options: ResetOffsets) -> None:
     """`pk groups reset-offsets`."""
-    args = context.args
-    apache_timeout(context)
-    target = target_of(context)
-    if args.all_topics and args.topics:
+    apache_timeout(context, options.timeout)
+    target = target_of(options)
+    if options.all_topics and options.topics:
         raise Unusable("Name topics with -t, or say --all-topics; not both.")
     admin = await context.admin()
-    if args.wait_empty is not None and not args.dry_run:
+    change = context.change
+    if options.wait_empty is not None and not change.dry_run:
         context.allow()  # not after minutes of waiting
-    names = await _groups_of(context, admin, target)
-    active, absent = await _look(context, admin, names)
+    names = await _groups_of(context, admin, options, target)
+    wait_ms = None if change.dry_run else _wait_ms(options.wait_empty)
+    active, absent = await _active_and_absent(context, admin, names, wait_ms)
     listed = await _listed(context, admin, target)
     commits = await _commits(admin, names)
-    planning = Planning(context, admin, target, commits, listed)
+    planning = Planning(context, admin, target, options.topics, commits, listed)
     moves = [m for name in names for m in await planning.plan(name)]
     for m in moves:
         if m.error is not None:
             context.fail(m.error)
-    if args.export:
-        many = len({*args.group, *args.groups}) != 1
+    if options.export:
+        many = len({*options.group, *options.groups}) != 1
         context.write(export_csv(moves, with_group=many))
-    if args.dry_run or (args.export and not (args.execute or args.yes)):
-        if not args.export:
+    unasked = change.yes or options.execute
+    if change.dry_run or (options.export and not unasked):
+        if not options.export:
             await preview(context, admin, moves)
             if absent:
                 context.say((await _about_absent(context, admin, absent)).strip())
@@ -74,28 +77,30 @@ async def reset_offsets(context: Context) -> None:
     if active:
         raise _refusal(active[0])
     note = await _about_absent(context, admin, absent) if absent else ""
-    await ask(context, admin, moves, "Reset?", note)
+    await ask(context, admin, moves, "Reset?", note, unasked=unasked)
     kept = await keep_moves(context, admin, moves, "reset")
-    report(context, await commit(admin, moves), kept, quiet=args.export)
+    report(context, await commit(admin, moves), kept, quiet=options.export)
 
 
 def _refusal(group: r.GroupDescription) -> Refused:
     return active_refusal(group, "offsets are reset", "; --wait-empty 5m waits until they have")
 
 
-async def _groups_of(context: Context, admin: Admin, target: Target) -> list[str]:
-    args = context.args
+async def _groups_of(
+    context: Context, admin: Admin, options: ResetOffsets, target: Target
+) -> list[str]:
+    """The groups named; none named, those in the file."""
     in_file = [g for g in target.from_file or {} if g is not None]
-    if in_file and not args.group and not args.groups and not args.all_groups:
+    named = (*options.group, *options.groups)
+    if in_file and not named and not options.all_groups:
         return in_file
-    return await wanted_groups(context, admin)
+    return await wanted_groups(context, admin, named, every=options.all_groups)
 
 
-async def _look(
-    context: Context, admin: Admin, names: Sequence[str]
+async def _active_and_absent(
+    context: Context, admin: Admin, names: Sequence[str], wait_ms: int | None
 ) -> tuple[list[r.GroupDescription], list[str]]:
-    """The groups that have members, and those that do not exist; with --wait-empty once the former are none."""
-    wait_ms = _wait_ms(context)
+    """The groups that have members, and those that do not exist; with --wait-empty it waits for the members to leave."""
     deadline = None if wait_ms is None else trio.current_time() + wait_ms / 1000
     told: object = None
     while True:
@@ -109,14 +114,14 @@ async def _look(
                 raise answer
             elif answer.state not in EMPTY_STATES:
                 active.append(answer)
-        if not active or deadline is None or context.args.dry_run:
+        if not active or deadline is None:
             return active, absent
         members = [member_name(m) for g in active for m in g.members]
         if members != told:
             told = members
             context.say(
                 f"Waiting for {join([g.group_id for g in active])} to be empty; "
-                f"still there: {join(members) or 'nobody'}."
+                f"members left: {join(members) or 'none'}."
             )
         if trio.current_time() >= deadline:
             waited = show_span(wait_ms or 0)
@@ -124,10 +129,8 @@ async def _look(
         await trio.sleep(min(_POLL_S, max(deadline - trio.current_time(), 0)))
 
 
-def _wait_ms(context: Context) -> int | None:
-    from pk.cli.positions.times import duration_ms
-
-    text = context.args.wait_empty
+def _wait_ms(text: str | None) -> int | None:
+    """The time in --wait-empty, in ms. Raises Unusable."""
     if text is None:
         return None
     try:
@@ -205,6 +208,7 @@ class Planning:
         context: Context,
         admin: Admin,
         target: Target,
+        topics: Sequence[str],
         commits: Mapping[str, Commits],
         copied: Commits | None,
     ) -> None:
@@ -213,7 +217,7 @@ class Planning:
         self._target = target
         self._commits = commits
         self._copied = copied
-        self._wanted = selected(context.args.topics)
+        self._wanted = selected(topics)
         self._named: list[TopicPartition] | None = None
         """The partitions that -t names, once they were looked up."""
 
@@ -228,7 +232,7 @@ class Planning:
         if not tps:
             raise CommandError(
                 f"Group {group} has committed nothing; name what to set with -t TOPIC."
-                if not self._context.args.topics and listed is None
+                if not self._wanted and listed is None
                 else f"There is nothing to set for group {group}."
             )
         if listed is not None:

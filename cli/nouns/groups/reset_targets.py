@@ -1,4 +1,4 @@
-"""Where `pk groups reset-offsets` is to move offsets: our positions, Apache's flags, a file, another group."""
+"""Where `pk groups reset-offsets` moves offsets: a position, a flag of Apache's, a file, or as another group has them."""
 
 import csv
 import io
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pk.cli.nouns.groups.options import ResetOffsets
 from pk.cli.positions.grammar import (
     COMMITTED,
     END,
@@ -20,7 +21,7 @@ from pk.cli.positions.grammar import (
 )
 from pk.cli.positions.resolve import now_ms, positions_option
 from pk.cli.positions.times import iso_duration_ms, time_ms
-from pk.cli.runtime.context import Context, join
+from pk.cli.runtime.context import join
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 
@@ -45,7 +46,7 @@ def _apache_time(text: str, now: int) -> int:
 
     if not _APACHE_TIME.fullmatch(text):
         raise Unusable(
-            f"--to-datetime wants YYYY-MM-DDTHH:mm:SS.sss, not {text!r}; --to @TIME takes other forms."
+            f"--to-datetime must be YYYY-MM-DDTHH:mm:SS.sss, not {text!r}; --to @TIME takes other forms."
         )
     try:
         return time_ms(text, now, UTC)
@@ -53,68 +54,60 @@ def _apache_time(text: str, now: int) -> int:
         raise Unusable(f"--to-datetime: {e}.") from None
 
 
-def target_of(context: Context) -> Target:
-    """The one target that was given. Raises Unusable where there is none, or more than one."""
-    args = context.args
-    given = [
-        name
-        for name in (
-            "to",
-            "to_earliest",
-            "to_latest",
-            "to_current",
-            "to_offset",
-            "shift_by",
-            "to_datetime",
-            "by_duration",
-            "from_file",
-            "to_group",
-        )
-        if args.given(name)
-    ]
-    options = [f"--{name.replace('_', '-')}" for name in given]
-    if len(given) != 1:
+def target_of(options: ResetOffsets) -> Target:
+    """The one target that was given. Raises Unusable if there is none, or more than one."""
+    given = {
+        "--to": options.to is not None,
+        "--to-earliest": options.to_earliest,
+        "--to-latest": options.to_latest,
+        "--to-current": options.to_current,
+        "--to-offset": options.to_offset is not None,
+        "--shift-by": options.shift_by is not None,
+        "--to-datetime": options.to_datetime is not None,
+        "--by-duration": options.by_duration is not None,
+        "--from-file": options.from_file is not None,
+        "--to-group": options.to_group is not None,
+    }
+    named = [option for option, typed in given.items() if typed]
+    if len(named) != 1:
         what = (
-            "not " + join(options)
-            if given
+            f"not {join(named)}"
+            if named
             else "such as --to start, --to @-1h, --to-group GROUP or --from-file FILE"
         )
         raise Unusable(f"Say once where the offsets go, {what}.")
-    now = now_ms()
-    match given[0]:
-        case "to":
-            positions = positions_option(args.to, "--to")
-            try:
-                return Target(
-                    single(positions, lambda: f"--to wants places, not the range {args.to!r}"), None
-                )
-            except ValueError as e:
-                raise Unusable(f"{e}.") from None
-        case "to_earliest":
-            return Target(everywhere(START), None)
-        case "to_latest":
-            return Target(everywhere(END), None)
-        case "to_current":
-            return Target(everywhere(COMMITTED), None, keeps_commit=True)
-        case "to_offset":
-            if not 0 <= args.to_offset <= OFFSET_MAX:
-                raise Unusable(f"--to-offset wants an offset from 0 on, not {args.to_offset}.")
-            return Target(everywhere(Position(Anchor.OFFSET, args.to_offset)), None)
-        case "shift_by":
-            return Target(everywhere(Position(Anchor.COMMITTED, args.shift_by)), None)
-        case "to_datetime":
-            return Target(
-                everywhere(Position(Anchor.TIME, _apache_time(args.to_datetime, now))), None
-            )
-        case "by_duration":
-            try:
-                ago = iso_duration_ms(args.by_duration)
-            except ValueError as e:
-                raise Unusable(f"--by-duration: {e}.") from None
-            return Target(everywhere(Position(Anchor.TIME, now - ago)), None)
-        case "to_group":
-            return Target(None, None, to_group=args.to_group)
-    return Target(None, read_csv(args.from_file))
+    if options.to_group is not None:
+        return Target(None, None, to_group=options.to_group)
+    if options.from_file is not None:
+        return Target(None, read_csv(options.from_file))
+    return Target(_positions(options), None, keeps_commit=options.to_current)
+
+
+def _positions(options: ResetOffsets) -> Positions:
+    """The position that a flag of ours or of Apache's means. Raises Unusable."""
+    if options.to is not None:
+        text, positions = options.to, positions_option(options.to, "--to")
+        try:
+            return single(positions, lambda: f"--to must be a position, not the range {text!r}")
+        except ValueError as e:
+            raise Unusable(f"{e}.") from None
+    if options.to_offset is not None:
+        if not 0 <= options.to_offset <= OFFSET_MAX:
+            raise Unusable(f"--to-offset must be an offset of 0 or more, not {options.to_offset}.")
+        return everywhere(Position(Anchor.OFFSET, options.to_offset))
+    if options.shift_by is not None:
+        return everywhere(Position(Anchor.COMMITTED, options.shift_by))
+    if options.to_datetime is not None:
+        return everywhere(Position(Anchor.TIME, _apache_time(options.to_datetime, now_ms())))
+    if options.by_duration is not None:
+        try:
+            ago_ms = iso_duration_ms(options.by_duration)
+        except ValueError as e:
+            raise Unusable(f"--by-duration: {e}.") from None
+        return everywhere(Position(Anchor.TIME, now_ms() - ago_ms))
+    if options.to_current:
+        return everywhere(COMMITTED)
+    return everywhere(START if options.to_earliest else END)
 
 
 def read_csv(path: str) -> dict[str | None, dict[TopicPartition, int]]:
@@ -130,7 +123,7 @@ def read_csv(path: str) -> dict[str | None, dict[TopicPartition, int]]:
     try:
         lines = list(csv.reader(io.StringIO(text)))
     except csv.Error as e:
-        raise Unusable(f"{path} is no CSV: {e}.") from None
+        raise Unusable(f"{path} is not CSV: {e}.") from None
     found: dict[str | None, dict[TopicPartition, int]] = {}
     for number, line in enumerate(lines, 1):
         if not line or (number == 1 and line[-1].strip().lower() == "offset"):
@@ -145,7 +138,7 @@ def read_csv(path: str) -> dict[str | None, dict[TopicPartition, int]]:
                 raise ValueError
         except ValueError:
             raise Unusable(
-                f"{path}, line {number}: it wants [group,]topic,partition,offset, not {','.join(line)!r}."
+                f"{path}, line {number}: must be [group,]topic,partition,offset, not {','.join(line)!r}."
             ) from None
         found.setdefault(group[0] if group else None, {})[tp] = value
     if not found:

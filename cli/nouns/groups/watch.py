@@ -1,24 +1,26 @@
 """`pk groups watch`: a recorder of rebalances.
 
-Kafka tells nobody when a group rebalances, so the group is described again and again and the difference told. While a
-group is settled (Stable, or Empty) its members and what each owns are the baseline; from the first look at another state
-to the first settled one again it is paused, give or take the interval; and what changed hands between two baselines is
-what the rebalance moved. A static member that returns under a new member id is still the same member.
+Kafka has no event for a rebalance, so the group is described again and again and compared. While a group is settled (Stable
+or Empty), its members and what each owns are the baseline. From the first description in another state to the next settled
+one it counts as paused, give or take the interval; what differs between two baselines is what the rebalance moved. A static
+member that returns under a new member id is still the same member.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import trio
 
 from pk.cli.cluster.groups import group_names as all_names
-from pk.cli.cluster.groups import is_absent, unknown_group, wanted_groups
-from pk.cli.nouns.groups.groups import short_assignment
-from pk.cli.output.formats import Column, Row
+from pk.cli.cluster.groups import is_absent, unknown_group, wanted_group
+from pk.cli.nouns.groups.members import partition_names
+from pk.cli.nouns.groups.options import WatchGroup
+from pk.cli.nouns.groups.rows import RebalanceRow, short_assignment
+from pk.cli.output.formats import Row
+from pk.cli.output.rows import columns
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context, count
-from pk.cli.runtime.exits import Exit, Unusable
+from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.failures import phrase
 from pk.cli.terminal.event_table import Cell, EventTable
 from pk.cli.terminal.signals import listen_for_interrupts
@@ -30,24 +32,6 @@ from pk.net.client.errors import ClientError
 
 _SETTLED = frozenset(("Stable", "Empty", "Dead"))
 _LOST_S = 1.0
-
-
-_EVENTS = (
-    Column("time"),
-    Column("event"),
-    Column("client_id"),
-    Column("partitions", right=True),
-    Column("moved", right=True),
-    Column("pause_ms", right=True),
-    Column("gained", show=short_assignment),
-    Column("lost", show=short_assignment),
-    Column("epoch", right=True),
-    Column("member_id"),
-    Column("instance_id"),
-    Column("host"),
-    Column("assignment", show=short_assignment),
-    Column("group"),
-)
 
 
 def _change(row: Row) -> str:
@@ -79,7 +63,7 @@ _CELLS = (
 
 
 class Recorder:
-    """What several looks at a group tell together. Time, in epoch milliseconds, is an argument."""
+    """What changes between descriptions of a group. Times are arguments, in epoch milliseconds."""
 
     def __init__(self, group: str) -> None:
         self.group = group
@@ -97,8 +81,8 @@ class Recorder:
 
         self._epoch: int | None = None
 
-    def see(self, seen: r.GroupDescription | None, now: int) -> list[dict[str, Any]]:
-        """Takes in a look (None: there is no such group) and tells what is new."""
+    def see(self, seen: r.GroupDescription | None, now: int) -> list[RebalanceRow]:
+        """Takes the next description (None: the group does not exist); the events since the one before."""
         members = {_name(m): m for m in seen.members} if seen else {}
         state = seen.state if seen else "Dead"
         self._epoch = seen.group_epoch if seen and seen.group_epoch >= 0 else None
@@ -121,14 +105,12 @@ class Recorder:
         self._since = None
         return rows
 
-    def _comings(
-        self, members: Mapping[str, r.MemberDescription], now: int
-    ) -> list[dict[str, Any]]:
+    def _comings(self, members: Mapping[str, r.MemberDescription], now: int) -> list[RebalanceRow]:
         before = self._members or {}
         rows = []
         for name in sorted(before.keys() - members.keys()):
             row = self._row(now, "left", before[name])
-            row["lost"] = _listed(self._owned.get(name, ()))
+            row["lost"] = partition_names(self._owned.get(name, ()))
             rows.append(row)
         for name in sorted(members.keys() - before.keys()):
             rows.append(self._row(now, "joined", members[name]))
@@ -142,15 +124,15 @@ class Recorder:
         members: Mapping[str, r.MemberDescription],
         owned: Mapping[str, frozenset[TopicPartition]],
         now: int,
-    ) -> list[dict[str, Any]]:
-        """What the rebalance that has just ended changed: a row for each member whose share did, and one for all."""
+    ) -> list[RebalanceRow]:
+        """The end of a rebalance: a row for each member whose partitions changed, and one for the group."""
         rows = []
         for name in sorted(owned, key=lambda name: (members[name].client_id, name)):
             had = self._owned.get(name, frozenset())
             if had != owned[name]:
                 row = self._row(now, "assigned", members[name], owned[name])
-                row["gained"] = _listed(owned[name] - had)
-                row["lost"] = _listed(had - owned[name])
+                row["gained"] = partition_names(owned[name] - had)
+                row["lost"] = partition_names(had - owned[name])
                 rows.append(row)
         was = {tp: name for name, tps in self._owned.items() for tp in tps}
         moved = sum(was.get(tp) not in (None, name) for name, tps in owned.items() for tp in tps)
@@ -170,8 +152,8 @@ class Recorder:
         event: str,
         member: r.MemberDescription | None = None,
         owned: Iterable[TopicPartition] | None = None,
-    ) -> dict[str, Any]:
-        tps = None if owned is None else _listed(owned)
+    ) -> RebalanceRow:
+        tps = None if owned is None else partition_names(owned)
         return {
             "time": show_time(now),
             "event": event,
@@ -202,44 +184,41 @@ def _name(member: r.MemberDescription) -> str:
     return member.instance_id if member.instance_id is not None else member.member_id
 
 
-def _listed(tps: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    return [tp._asdict() for tp in sorted(tps)]
-
-
 def _style(row: Row) -> str | None:
     if row["event"] in ("unsettled", "left"):
         return "yellow"
     return "green" if row["event"] == "stable" else None
 
 
-async def watch(context: Context) -> int:
+async def watch(context: Context, options: WatchGroup) -> int:
     """`pk groups watch`."""
+    name = wanted_group((*options.group, *options.groups), "watch")
     admin = await context.admin()
-    names = await wanted_groups(context, admin)
-    if len(names) != 1:
-        raise Unusable("watch takes one group.")
-    name = names[0]
-    first = (await admin.describe_groups(names))[name]
+    first = (await admin.describe_groups([name]))[name]
     if is_absent(first):
         raise unknown_group(name, await all_names(context, admin))
     if isinstance(first, Exception):
         raise first
     recorder = Recorder(name)
-    table = EventTable(context, _EVENTS, _CELLS, _style)
+    table = EventTable(context, columns(RebalanceRow), _CELLS, _style)
     table.tell(recorder.see(first, now_ms()))
     with listen_for_interrupts() as interrupts:
         context.say(f"Watching group {name}; Ctrl-C ends.")
-        interrupted = await interrupts.or_until(lambda: _follow(context, admin, recorder, table))
+        interrupted = await interrupts.or_until(
+            lambda: _follow(context, admin, recorder, table, options)
+        )
     context.say(f"{name}: {recorder.summary}")
     return Exit.INTERRUPTED if interrupted else Exit.OK
 
 
-async def _follow(context: Context, admin: Admin, recorder: Recorder, table: EventTable) -> None:
-    """Looks until as many rebalances were seen as -n says."""
-    wanted = context.args.num
+async def _follow(
+    context: Context, admin: Admin, recorder: Recorder, table: EventTable, options: WatchGroup
+) -> None:
+    """Describes the group again and again, until -n rebalances were seen."""
+    wanted = options.num
     lost = False
     while wanted is None or recorder.rebalances < wanted:
-        await trio.sleep(context.args.interval)
+        await trio.sleep(options.interval)
         try:
             seen = (await admin.describe_groups([recorder.group]))[recorder.group]
             if isinstance(seen, ClientError) or (isinstance(seen, KafkaError) and seen.retriable):

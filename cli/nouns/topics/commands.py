@@ -18,7 +18,18 @@ from pk.cli.nouns.topics.options import (
     TopicOffsets,
     TrimTopics,
 )
-from pk.cli.nouns.topics.rows import TopicRow
+from pk.cli.nouns.topics.rows import (
+    AlteredRow,
+    CreatedRow,
+    DeletedRow,
+    DescribedTopic,
+    GrownRow,
+    OffsetsRow,
+    PartitionRow,
+    PositionRow,
+    TopicRow,
+    TrimmedRow,
+)
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -61,9 +72,11 @@ def list_topics(
     ] = False,
 ) -> Running:
     """The topics of the cluster."""
-    from pk.cli.nouns.topics.topics import list_topics
+    from pk.cli.nouns.topics.listing import list_topics
 
-    return list_topics(context)
+    return list_topics(
+        context, pattern=pattern, internal=internal, exclude_internal=exclude_internal
+    )
 
 
 @TOPICS.command(
@@ -71,39 +84,19 @@ def list_topics(
     takes=(Listing, Watch, Connection),
     examples=("pk topics describe orders", "pk topics describe --under-replicated"),
     shows={
-        "": (
-            "topic topic_id? internal:bool partition_count:int replication_factor:int "
-            "partitions:[{partition:int leader:int? replicas:[int] isr:[int] "
-            "under_replicated:bool leader_epoch:int elr:[int]? last_known_elr:[int]? "
-            "offline_replicas:[int]}] configs:[{name value? source}]"
-        ),
-        "under_replicated": (
-            "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-            "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-        ),
-        "offline": (
-            "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-            "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-        ),
-        "under_min_isr": (
-            "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-            "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-        ),
-        "at_min_isr": (
-            "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-            "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-        ),
+        "": DescribedTopic,
+        "under_replicated": PartitionRow,
+        "offline": PartitionRow,
+        "under_min_isr": PartitionRow,
+        "at_min_isr": PartitionRow,
     },
-    rows=(
-        "topic partition:int leader:int? replicas:[int] isr:[int] under_replicated:bool "
-        "leader_epoch:int elr:[int]? last_known_elr:[int]? offline_replicas:[int]"
-    ),
+    rows=PartitionRow,
 )
 def describe(context: "Context", options: DescribeTopics) -> Running:
     """Partitions, replicas, in-sync replicas and configs of topics."""
-    from pk.cli.nouns.topics.topics import describe_topics_command
+    from pk.cli.nouns.topics.describe import describe
 
-    return describe_topics_command(context)
+    return describe(context, options)
 
 
 @TOPICS.command(
@@ -113,26 +106,26 @@ def describe(context: "Context", options: DescribeTopics) -> Running:
         "pk topics create orders -p 12 -r 3 -c cleanup.policy=compact",
         "pk topics create a b c --dry-run",
     ),
-    shows="topic partitions:int? replication_factor:int? result topic_id? error?",
+    shows=CreatedRow,
 )
 def create(context: "Context", options: CreateTopics) -> Running:
     """Create topics."""
-    from pk.cli.nouns.topics.changes import create
+    from pk.cli.nouns.topics.create import create
 
-    return create(context)
+    return create(context, options)
 
 
 @TOPICS.command(
     "alter",
     takes=(Change, Listing, Connection),
     examples=("pk topics alter orders -c retention.ms=86400000 --delete-config cleanup.policy",),
-    shows="topic name from? to? result error?",
+    shows=AlteredRow,
 )
 def alter(context: "Context", options: AlterTopics) -> Running:
     """Change configs of topics, or grow them to a number of partitions."""
-    from pk.cli.nouns.topics.changes import alter
+    from pk.cli.nouns.topics.alter import alter
 
-    return alter(context)
+    return alter(context, options)
 
 
 @TOPICS.command(
@@ -140,7 +133,7 @@ def alter(context: "Context", options: AlterTopics) -> Running:
     "rm",
     takes=(Change, Listing, Connection),
     examples=("pk topics delete orders", "pk topics delete --regex 'test-.*' --dry-run"),
-    shows="topic result error?",
+    shows=DeletedRow,
 )
 def delete(
     context: "Context",
@@ -162,16 +155,16 @@ def delete(
     ] = False,
 ) -> Running:
     """Delete topics and all their records."""
-    from pk.cli.nouns.topics.changes import delete
+    from pk.cli.nouns.topics.delete import delete
 
-    return delete(context)
+    return delete(context, topics=topic, regex=regex, if_exists=if_exists)
 
 
 @TOPICS.command(
     "add-partitions",
     takes=(Change, Listing, Connection),
     examples=("pk topics add-partitions orders -n 4",),
-    shows="topic from:int to:int result error?",
+    shows=GrownRow,
 )
 def add_partitions(
     context: "Context",
@@ -195,9 +188,9 @@ def add_partitions(
     ] = None,
 ) -> Running:
     """Add partitions to topics."""
-    from pk.cli.nouns.topics.changes import add_partitions
+    from pk.cli.nouns.topics.add_partitions import add_partitions
 
-    return add_partitions(context)
+    return add_partitions(context, topics=topic, more=num, total=partitions)
 
 
 @TOPICS.command(
@@ -216,7 +209,7 @@ def add_partitions(
         "it begin after it. A partition in which the group of -g has committed nothing keeps "
         "all it has."
     ),
-    shows="topic partition:int start:int? target:int? end:int? records:int? note? result error?",
+    shows=TrimmedRow,
 )
 def trim(context: "Context", options: TrimTopics) -> Running:
     """Delete the records at the beginning of partitions, up to a position; shown before it is done."""
@@ -233,17 +226,7 @@ def trim(context: "Context", options: TrimTopics) -> Running:
         "pk topics offsets orders -o @-1h..end",
         "pk topics offsets orders -g billing -o committed",
     ),
-    shows={
-        "": "topic partition:int start:int end:int records:int leader_epoch:int?",
-        "offset": (
-            "topic partition:int start:int end:int records:int begin:int? until:int? "
-            "leader_epoch:int?"
-        ),
-        "time": (
-            "topic partition:int start:int end:int records:int begin:int? until:int? "
-            "leader_epoch:int?"
-        ),
-    },
+    shows={"": OffsetsRow, "offset": PositionRow, "time": PositionRow},
 )
 def offsets(context: "Context", options: TopicOffsets) -> Running:
     """Start, end and any other position of each partition, as offsets."""

@@ -2,6 +2,7 @@
 
 from typing import Annotated, TypedDict
 
+from pk.cli.config_keys.units import shown_value
 from pk.cli.output.rows import Shown
 
 
@@ -13,3 +14,130 @@ class TopicRow(TypedDict):
     replication_factor: Annotated[int, Shown("REPLICAS")]
     internal: Annotated[bool, Shown(wide=True)]
     topic_id: Annotated[str | None, Shown(wide=True)]
+
+
+class _OfTopic(TypedDict):
+    topic: str
+
+
+class PartitionOfTopic(TypedDict):
+    """A partition in the description of its topic. Brokers are ids; the ELR is KIP-966's."""
+
+    partition: int
+    leader: int | None
+    replicas: list[int]
+    isr: Annotated[list[int], Shown("ISR")]
+    under_replicated: Annotated[bool, Shown(wide=True)]
+    leader_epoch: Annotated[int, Shown(wide=True)]
+    elr: Annotated[list[int] | None, Shown("ELR", wide=True)]
+    last_known_elr: Annotated[list[int] | None, Shown("LAST KNOWN ELR", wide=True)]
+    offline_replicas: Annotated[list[int], Shown(wide=True)]
+
+
+class PartitionRow(_OfTopic, PartitionOfTopic):
+    """A partition in `pk topics describe`, where partitions are listed one by one."""
+
+
+class ConfigOfTopic(TypedDict):
+    """A config in the description of its topic."""
+
+    name: str
+    value: str | None
+    source: str
+
+
+class DescribedTopic(TypedDict):
+    """A topic in `pk topics describe`."""
+
+    topic: str
+    topic_id: str | None
+    internal: bool
+    partition_count: int
+    replication_factor: int
+    partitions: list[PartitionOfTopic]
+    configs: list[ConfigOfTopic]
+
+
+class CreatedRow(TypedDict):
+    """A topic in `pk topics create`; partitions and replicas as far as the broker says how many it made."""
+
+    topic: str
+    partitions: int | None
+    replication_factor: Annotated[int | None, Shown("REPLICAS")]
+    result: str
+    topic_id: Annotated[str | None, Shown(wide=True)]
+    error: Annotated[str | None, Shown(wide=True)]
+
+
+AlteredRow = TypedDict(
+    "AlteredRow",
+    {
+        "topic": str,
+        "name": str,
+        "from": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "from"))],
+        "to": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "to"))],
+        "result": str,
+        "error": Annotated[str | None, Shown(wide=True)],
+    },
+)
+"""A config of a topic, or its number of partitions (`name` is then `partitions`), in `pk topics alter`."""
+
+
+class DeletedRow(TypedDict):
+    """A topic in `pk topics delete`."""
+
+    topic: str
+    result: str
+    error: Annotated[str | None, Shown(wide=True)]
+
+
+GrownRow = TypedDict(
+    "GrownRow",
+    {
+        "topic": str,
+        "from": int,
+        "to": int,
+        "result": str,
+        "error": Annotated[str | None, Shown(wide=True)],
+    },
+)
+"""A topic in `pk topics add-partitions`: its number of partitions before and after."""
+
+
+class TrimmedRow(TypedDict):
+    """A partition in `pk topics trim`. `records` counts offsets: some may hold no record."""
+
+    topic: str
+    partition: int
+    start: int | None
+    target: Annotated[int | None, Shown("TO")]
+    end: int | None
+    records: Annotated[int | None, Shown("LOST")]
+    note: str | None
+    result: str
+    error: Annotated[str | None, Shown(wide=True)]
+
+
+class _Offsets(TypedDict):
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+
+
+class _Epoch(TypedDict):
+    leader_epoch: Annotated[int | None, Shown(wide=True)]
+
+
+class OffsetsRow(_Offsets, _Epoch):
+    """A partition in `pk topics offsets`."""
+
+
+class _Range(TypedDict):
+    begin: int | None
+    until: int | None
+
+
+class PositionRow(_Offsets, _Range, _Epoch):
+    """A partition in `pk topics offsets` with -o or --time: `begin`, and for a range `until`, are what was asked for."""

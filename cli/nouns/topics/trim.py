@@ -1,10 +1,7 @@
 """`pk topics trim`, and what is said before records are lost for good: how many, whose, and that nothing brings them back."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import trio
 
 from pk.cli.cluster.topics import (
     check_partitions,
@@ -12,20 +9,16 @@ from pk.cli.cluster.topics import (
     partition_numbers,
     topic_partitions,
 )
+from pk.cli.nouns.topics.losses import lost_records, tell_readers
 from pk.cli.output.formats import Column, Listing
 from pk.cli.positions.lookup import check_group, lacks_commit, places_of
-from pk.cli.positions.resolve import Place, bounds_of, now_ms, positions_option, resolve
+from pk.cli.positions.resolve import Place, now_ms, positions_option, resolve
 from pk.cli.runtime.context import Context, count, join, place_name
 from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
-from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
-from pk.net.client.errors import ClientError
 
-_READERS_S = 3.0
-"""How long may be spent on finding the groups that read what is about to go."""
-_GROUPS_MAX = 500
 _SHOWN = 20
 
 _TRIM = (
@@ -39,51 +32,6 @@ _TRIM = (
     Column("result"),
     Column("error", wide=True),
 )
-
-
-async def records_in(admin: Admin, partitions: Iterable[TopicPartition]) -> int | None:
-    """How many offsets there are in partitions; None where not all of their leaders answer."""
-    wanted = list(partitions)
-    starts, ends = await bounds_of(admin, wanted)
-    total = 0
-    for tp in wanted:
-        start, end = starts[tp], ends[tp]
-        if isinstance(start, Exception) or isinstance(end, Exception):
-            return None
-        total += end.offset - start.offset
-    return total
-
-
-async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
-    """The groups that have commits in any of the topics, as far as it is found out in a moment."""
-    wanted, found = set(topics), []
-    with trio.move_on_after(_READERS_S), suppress(KafkaError, ClientError):
-        listed = await admin.list_groups()
-        names = [g.group_id for g in listed.groups][:_GROUPS_MAX]
-        for name, offsets in (await admin.list_groups_offsets(names)).items():
-            if not isinstance(offsets, Exception) and any(tp.topic in wanted for tp in offsets):
-                found.append(name)
-    return sorted(found)
-
-
-async def tell_readers(context: Context, admin: Admin, topics: Iterable[str]) -> None:
-    """Says which groups read topics that are about to lose records, where somebody is asked."""
-    if context.args.yes:
-        return
-    readers = await readers_of(admin, topics)
-    if readers:
-        one = len(readers) == 1
-        context.say(
-            f"{'Group' if one else 'Groups'} {join(readers)} {'has' if one else 'have'} commits there; "
-            "`pk groups lag` shows how far each has read."
-        )
-
-
-def lost_records(records: int | None) -> str:
-    """`up to 1,204 records`: an offset may be a transaction's marker, or compacted away."""
-    if records is None:
-        return "all its records"
-    return f"up to {count(records, 'record')}" if records else "no record"
 
 
 async def trim(context: Context) -> None:

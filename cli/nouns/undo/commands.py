@@ -27,7 +27,7 @@ def undo(context: "Context", id: ChangeId = None, anyway: Anyway = False) -> Run
     """Undo a change: group offsets and configs, as they were before."""
     from pk.cli.undo.undo import undo
 
-    return undo(context)
+    return undo(context, change_id=id, anyway=anyway)
 
 
 @HISTORY.command(

@@ -74,7 +74,7 @@ async def _look(
     }
     owned = {tp for m in described.members for tp in m.assignment if is_selected(tp, wanted)}
     if wanted and not commits and not owned:
-        await check_topics(context, admin, ())
+        await check_topics(context, admin, context.args.topics, ())
         raise CommandError(f"Group {name} has no commit in what -t names, and no member reads it.")
     ends = await _offsets(admin, {*commits, *owned}, r.LATEST)
     return _Look(described, commits, ends, trio.current_time())

@@ -1,0 +1,39 @@
+"""The row of a partition that a group has a commit for or is assigned, and the times that such rows show."""
+
+from typing import Annotated, TypedDict
+
+from pk.cli.output.rows import Shown
+from pk.cli.positions.times import show_span
+
+
+def show_lag_time(ms: int | None) -> str:
+    """`3 min`; `0` if nothing is unread, `-` if unknown. `ms`: milliseconds."""
+    return "-" if ms is None else "0" if ms == 0 else show_span(ms)
+
+
+class OffsetOfGroup(TypedDict):
+    """A partition in the description of its group."""
+
+    topic: str
+    partition: Annotated[int, Shown("PART")]
+    committed: int | None
+    end: int | None
+    lag: int | None
+    time_lag_ms: Annotated[int | None, Shown("TIME LAG", show=show_lag_time)]
+    """How long ago the next record that the group has not read was produced."""
+
+    client_id: str | None
+    host: Annotated[str | None, Shown(wide=True)]
+    member_id: Annotated[str | None, Shown(wide=True)]
+    instance_id: Annotated[str | None, Shown(wide=True)]
+    start: Annotated[int | None, Shown(wide=True)]
+    metadata: Annotated[str | None, Shown(wide=True)]
+    error: Annotated[str | None, Shown(wide=True)]
+
+
+class _OfGroup(TypedDict):
+    group: str
+
+
+class OffsetRow(_OfGroup, OffsetOfGroup):
+    """A partition where those of several groups are listed."""

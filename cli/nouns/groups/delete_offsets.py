@@ -1,0 +1,63 @@
+"""`pk groups delete-offsets`."""
+
+from pk.cli.cluster.groups import (
+    apache_timeout,
+    commits_of,
+    describe_existing,
+    is_selected,
+    selected,
+    wanted_group,
+)
+from pk.cli.nouns.groups.kept_commits import keep_commits, say_how_to_undo
+from pk.cli.nouns.groups.options import DeleteOffsets
+from pk.cli.nouns.groups.rows import DeletedOffsetRow
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.failures import error_name, phrase
+from pk.net.client import results as r
+
+
+async def delete_offsets(context: Context, options: DeleteOffsets) -> None:
+    """`pk groups delete-offsets`."""
+    apache_timeout(context, options.timeout)
+    wanted = selected(options.topics)
+    if not wanted:
+        raise Unusable("Say for which topics: -t TOPIC, or -t TOPIC:0,1.")
+    admin = await context.admin()
+    name = wanted_group((*options.group, *options.groups), "delete-offsets")
+    groups = await describe_existing(context, admin, [name])
+    if not groups:
+        return
+    found = (await commits_of(context, admin, groups)).get(name, {})
+    commits = {tp: c for tp, c in sorted(found.items()) if is_selected(tp, wanted)}
+    if not commits:
+        raise CommandError(f"Group {name} has committed nothing for {join(options.topics)}.")
+    trying = context.change.dry_run
+    change_id = None
+    answers = {}
+    if not trying:
+        context.say(
+            f"This deletes the committed offsets of group {name} for {join(list(map(str, commits)))}."
+        )
+        await context.agree("Delete?", name=name)
+        change_id = await keep_commits(context, admin, {name: commits})
+        answers = await admin.delete_group_offsets(name, commits)
+    rows: list[DeletedOffsetRow] = []
+    for tp, commit in commits.items():
+        error = answers.get(tp)
+        if error is not None:
+            context.failed(error, place_name(tp))
+        done = "would be deleted" if trying else "deleted"
+        rows.append(
+            {
+                "group": name,
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "committed": commit.offset if isinstance(commit, r.OffsetAndMetadata) else None,
+                "result": phrase(error) if error else done,
+                "error": error_name(error) if error else None,
+            }
+        )
+    context.show(listing(DeletedOffsetRow, rows))
+    say_how_to_undo(context, change_id, deleted=any(answers.get(tp) is None for tp in commits))

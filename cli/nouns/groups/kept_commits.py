@@ -1,0 +1,37 @@
+"""Commits that a command is about to delete are kept first, so that `pk undo` can bring them back."""
+
+from collections.abc import Mapping
+
+from pk.cli.runtime.context import Context, count, join
+from pk.cli.undo import log as undo
+from pk.cli.undo.offsets import Kept, remember
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin import Admin
+
+
+async def keep_commits(
+    context: Context, admin: Admin, commits: Mapping[str, Mapping[TopicPartition, object]]
+) -> str | None:
+    """Keeps commits (by group) that are about to be deleted; the id for `pk undo`, None if there are no commits."""
+    kept = [
+        Kept(group, tp, commit.offset, commit.leader_epoch, commit.metadata, None)
+        for group, found in commits.items()
+        for tp, commit in found.items()
+        if isinstance(commit, r.OffsetAndMetadata)
+    ]
+    if not kept:
+        return None
+    names = list(dict.fromkeys(k.group for k in kept))
+    description = f"deleted {count(len(kept), 'committed offset')} of {join(names, 3)}"
+    return await remember(context, admin, kept, description)
+
+
+def say_how_to_undo(context: Context, change_id: str | None, *, deleted: bool) -> None:
+    """Says how to undo a deletion, or forgets what was kept for it if nothing was `deleted` after all."""
+    if change_id is None:
+        return
+    if deleted:
+        context.say(undo.how_to_undo(change_id))
+    else:
+        undo.forget(change_id)

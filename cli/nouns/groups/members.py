@@ -1,0 +1,72 @@
+"""`pk groups members`, and the members of a group as rows."""
+
+from collections.abc import Iterable, Sequence
+
+from pk.cli.cluster.groups import committing_groups, describe_existing, wanted_groups
+from pk.cli.nouns.groups.rows import MemberOfGroup, MemberRow, PartitionName
+from pk.cli.output.formats import Listing
+from pk.cli.output.rows import columns
+from pk.cli.runtime.context import Context
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+
+_ROOMY = 120
+"""Columns of a terminal that has room for member ids."""
+
+
+async def members(context: Context, *, names: Sequence[str], every: bool) -> None:
+    """`pk groups members`: of the groups named, else (or with `every`) of all."""
+    admin = await context.admin()
+    wanted = (
+        await wanted_groups(context, admin, names, every=every)
+        if names
+        else await committing_groups(context, admin)
+    )
+    groups = await describe_existing(context, admin, wanted) if wanted else []
+    show_members(context, groups)
+    if names and context.look.format in ("table", "wide"):
+        for g in groups:
+            if not g.members:
+                context.say(f"Group {g.group_id} is {g.state}: it has no members.")
+
+
+def show_members(context: Context, groups: Sequence[r.GroupDescription]) -> None:
+    """Shows the members of groups, and what they are assigned."""
+    look = context.look
+    rows: list[MemberRow] = [
+        {"group": g.group_id, **member} for g in groups for member in members_of(g)
+    ]
+    hidden = {"group"} if len(groups) == 1 else set[str]()
+    if look.terminal and look.width < _ROOMY:
+        hidden.add("member_id")
+    if not any(row["instance_id"] for row in rows):
+        hidden.add("instance_id")
+    shown = [c._replace(wide=True) if c.key in hidden else c for c in columns(MemberRow)]
+    context.show(Listing(shown, rows))
+
+
+def members_of(group: r.GroupDescription) -> list[MemberOfGroup]:
+    """The members of a group, by client id."""
+    return [
+        {
+            "client_id": m.client_id,
+            "host": m.client_host.lstrip("/"),
+            "partitions": len(m.assignment),
+            "assignment": partition_names(m.assignment),
+            "member_id": m.member_id,
+            "instance_id": m.instance_id,
+            "member_epoch": None if m.member_epoch < 0 else m.member_epoch,
+            "subscribed": [
+                *m.subscribed_topics,
+                *([m.subscribed_regex] if m.subscribed_regex else []),
+            ],
+            "target": None if m.target_assignment is None else partition_names(m.target_assignment),
+            "rack": m.rack_id,
+        }
+        for m in sorted(group.members, key=lambda m: (m.client_id, m.member_id))
+    ]
+
+
+def partition_names(partitions: Iterable[TopicPartition]) -> list[PartitionName]:
+    """Partitions as JSON shows them, in order."""
+    return [{"topic": tp.topic, "partition": tp.partition} for tp in sorted(partitions)]

@@ -1,0 +1,233 @@
+"""The rows of `pk groups`."""
+
+from collections.abc import Sequence
+from typing import Annotated, TypedDict
+
+from pk.cli.cluster.offset_row import OffsetOfGroup, show_lag_time
+from pk.cli.output.rows import Shown
+
+
+class PartitionName(TypedDict):
+    """A partition, in a list of those that a member has."""
+
+    topic: str
+    partition: int
+
+
+def short_assignment(assignment: Sequence[PartitionName] | None) -> str:
+    """`orders:0,1,2 users:0`; `-` for no partition."""
+    by_topic: dict[str, list[str]] = {}
+    for tp in assignment or ():
+        by_topic.setdefault(tp["topic"], []).append(str(tp["partition"]))
+    return " ".join(f"{t}:{','.join(ps)}" for t, ps in by_topic.items()) or "-"
+
+
+class GroupRow(TypedDict):
+    """A group in `pk groups list`."""
+
+    group: str
+    state: str | None
+    type: str | None
+    protocol: Annotated[str | None, Shown(wide=True)]
+    coordinator: Annotated[int, Shown(wide=True)]
+
+
+class _OfGroup(TypedDict):
+    group: str
+
+
+class MemberOfGroup(TypedDict):
+    """A member in the description of its group."""
+
+    client_id: str
+    host: str
+    partitions: Annotated[int, Shown("PARTS")]
+    assignment: Annotated[list[PartitionName], Shown(show=short_assignment)]
+    member_id: str
+    instance_id: str | None
+    member_epoch: Annotated[int | None, Shown(wide=True)]
+    subscribed: Annotated[list[str], Shown(wide=True)]
+    target: Annotated[list[PartitionName] | None, Shown(wide=True, show=short_assignment)]
+    """What the coordinator wants it to have (KIP-848); None in a classic group."""
+
+    rack: Annotated[str | None, Shown(wide=True)]
+
+
+class MemberRow(_OfGroup, MemberOfGroup):
+    """A member in `pk groups members`."""
+
+
+class _State(TypedDict):
+    group: str
+    state: str
+    type: Annotated[str | None, Shown(wide=True)]
+
+
+class _Members(TypedDict):
+    members: int
+
+
+class _Totals(TypedDict):
+    partitions: Annotated[int, Shown("PARTS")]
+    lag: int | None
+    time_lag_ms: Annotated[int | None, Shown("TIME LAG", show=show_lag_time)]
+    assignor: str | None
+    coordinator: str
+    group_epoch: Annotated[int | None, Shown(wide=True)]
+    assignment_epoch: Annotated[int | None, Shown(wide=True)]
+
+
+class GroupStateRow(_State, _Members, _Totals):
+    """A group in `pk groups describe --state`."""
+
+
+class DescribedGroup(_State, _Totals):
+    """A group in `pk groups describe`."""
+
+    members: list[MemberOfGroup]
+    offsets: list[OffsetOfGroup]
+
+
+class DeletedGroupRow(TypedDict):
+    """A group in `pk groups delete`, with the number of its committed offsets."""
+
+    group: str
+    offsets: int
+    result: str
+    error: Annotated[str | None, Shown(wide=True)]
+
+
+class DeletedOffsetRow(TypedDict):
+    """A partition in `pk groups delete-offsets`."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int | None
+    result: str
+    error: Annotated[str | None, Shown(wide=True)]
+
+
+class RemovedMemberRow(TypedDict):
+    """A member in `pk groups remove-members`."""
+
+    group: Annotated[str, Shown(wide=True)]
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: Annotated[str, Shown(wide=True)]
+    partitions: Annotated[int, Shown("PARTS")]
+    result: str
+    error: Annotated[str | None, Shown(wide=True)]
+
+
+class RebalanceRow(TypedDict):
+    """An event in `pk groups watch`: a member that came, left or was assigned partitions, or the group as a whole."""
+
+    time: str
+    event: str
+    client_id: str | None
+    partitions: int | None
+    moved: int | None
+    pause_ms: int | None
+    gained: Annotated[list[PartitionName] | None, Shown(show=short_assignment)]
+    lost: Annotated[list[PartitionName] | None, Shown(show=short_assignment)]
+    epoch: int | None
+    member_id: str | None
+    instance_id: str | None
+    host: str | None
+    assignment: Annotated[list[PartitionName] | None, Shown(show=short_assignment)]
+    group: str
+
+
+def _arrow(trend: str) -> str:
+    return {"growing": "↑", "shrinking": "↓", "steady": "→"}.get(trend, "-")
+
+
+def _rate(per_s: float) -> str:
+    if not per_s:
+        return "0"
+    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:,.1f}"
+
+
+class Outlook(TypedDict):
+    """How fast a lag changes, and when it is gone. Rates are in records a second."""
+
+    read_rate: Annotated[float | None, Shown("READ/S", show=_rate)]
+    write_rate: Annotated[float | None, Shown("WRITTEN/S", show=_rate)]
+    trend: Annotated[str | None, Shown(show=_arrow)]
+    """growing, shrinking or steady; None while the rates are unknown."""
+
+    zero_in_ms: Annotated[int | None, Shown("ZERO IN", show=show_lag_time, right=True)]
+
+
+class _Lag(TypedDict):
+    lag: Annotated[int | None, Shown(show=lambda lag: f"{lag:,}")]
+    time_lag_ms: Annotated[int | None, Shown("TIME LAG", show=show_lag_time)]
+
+
+class _Committed(TypedDict):
+    group: str
+    topic: str
+    partition: Annotated[int, Shown("PART")]
+    committed: int | None
+    end: int | None
+
+
+class _Reader(TypedDict):
+    client_id: str | None
+    host: Annotated[str | None, Shown(wide=True)]
+    member_id: Annotated[str | None, Shown(wide=True)]
+    instance_id: Annotated[str | None, Shown(wide=True)]
+    start: Annotated[int | None, Shown(wide=True)]
+    error: Annotated[str | None, Shown(wide=True)]
+
+
+class PartitionLag(_Committed, _Lag, Outlook, _Reader):
+    """A partition in `pk groups lag`."""
+
+
+class _Worst(TypedDict):
+    worst: Annotated[str | None, Shown("MOST IN")]
+    """The partition that lags most."""
+
+    lag_max: Annotated[int | None, Shown(wide=True)]
+
+
+class _Parts(TypedDict):
+    partitions: Annotated[int, Shown("PARTS")]
+
+
+class _OfTopic(TypedDict):
+    group: str
+    topic: str
+
+
+class TopicLag(_OfTopic, _Parts, _Lag, Outlook, _Worst):
+    """A topic of a group in `pk groups lag --by topic`."""
+
+
+class _OfMember(TypedDict):
+    group: str
+    client_id: str | None
+    host: str | None
+
+
+class _Ids(TypedDict):
+    member_id: Annotated[str | None, Shown(wide=True)]
+    instance_id: Annotated[str | None, Shown(wide=True)]
+
+
+class MemberLag(_OfMember, _Parts, _Lag, Outlook, _Worst, _Ids):
+    """A member of a group in `pk groups lag --by member`; nobody's partitions are in a row without a member."""
+
+
+class _GroupCounts(TypedDict):
+    group: str
+    state: str
+    members: int
+    topics: int
+
+
+class GroupLag(_GroupCounts, _Parts, _Lag, Outlook, _Worst):
+    """A group in `pk groups lag --by group`."""

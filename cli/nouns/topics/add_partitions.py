@@ -1,0 +1,29 @@
+"""`pk topics add-partitions`."""
+
+from collections.abc import Sequence
+
+from pk.cli.cluster.topics import existing_topics
+from pk.cli.nouns.topics.growth import check_growth, grow, name_to_type, tell_growth
+from pk.cli.nouns.topics.result_rows import show_results
+from pk.cli.nouns.topics.rows import GrownRow
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import Unusable
+
+
+async def add_partitions(
+    context: Context, *, topics: Sequence[str], more: int | None, total: int | None
+) -> None:
+    """`pk topics add-partitions`: `more` partitions each, or `total` in all."""
+    if (more is None) == (total is None):
+        raise Unusable("Say how many more (-n N) or how many in all (-p TOTAL).")
+    admin = await context.admin()
+    now = {t.name: len(t.partitions) for t in await existing_topics(context, admin, topics)}
+    totals = {name: total or has + (more or 0) for name, has in now.items()}
+    check_growth(totals, now)
+    tell_growth(context, totals, now)
+    if not context.change.dry_run:
+        await context.agree(
+            f"Grow on {context.settings.cluster_name}?", name=name_to_type(context, totals)
+        )
+    show_results(context, listing(GrownRow, await grow(context, totals, now)), [])

@@ -1,0 +1,94 @@
+"""`pk topics delete`."""
+
+from collections.abc import Sequence
+
+from pk.cli.cluster.propagation import until_topics
+from pk.cli.cluster.topics import is_unknown, topic_names, unknown_topic, whole
+from pk.cli.command_line.completion.name_cache import recall, remember
+from pk.cli.nouns.topics.growth import name_to_type
+from pk.cli.nouns.topics.losses import lost_records, records_in, tell_readers
+from pk.cli.nouns.topics.result_rows import outcome, show_results
+from pk.cli.nouns.topics.rows import DeletedRow
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context, count, join
+from pk.cli.runtime.exits import CommandError
+from pk.core.errors import KafkaError
+from pk.core.values import INTERNAL_TOPICS, TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.results import (
+    TopicDescription,
+)
+
+
+async def _matching(context: Context, admin: Admin, expressions: Sequence[str]) -> list[str]:
+    """The topics that any of the regular expressions matches; never an internal one."""
+    patterns = [whole(expression, "TOPIC") for expression in expressions]
+    known = await topic_names(context, admin, internal=False)
+    return [n for n in known if n not in INTERNAL_TOPICS and any(p.fullmatch(n) for p in patterns)]
+
+
+async def delete(context: Context, *, topics: Sequence[str], regex: bool, if_exists: bool) -> None:
+    """`pk topics delete`. `topics`: names, or regular expressions over whole names with `regex`."""
+    admin = await context.admin()
+    names = await _matching(context, admin, topics) if regex else list(dict.fromkeys(topics))
+    if not names and not if_exists:
+        raise CommandError(
+            f"No topic's whole name matches {join(topics)}; `pk topics list` shows all topics."
+        )
+    described = await admin.describe_topics(names) if names else {}
+    there = [n for n in names if not isinstance(described[n], Exception)]
+    rows: list[DeletedRow] = []
+    errors: list[tuple[str, object]] = []
+    for name in names:
+        error = described[name]
+        if isinstance(error, Exception):
+            if is_unknown(error) and if_exists:
+                rows.append({"topic": name, "result": "not there", "error": None})
+                continue
+            shown = await unknown_topic(context, admin, name) if is_unknown(error) else error
+            rows.append({"topic": name, **outcome(context, shown, "")})
+            errors.append((name, shown))
+    if there:
+        await _tell_loss(context, admin, [_described(described[n]) for n in there])
+    if context.change.dry_run:
+        for name in there:
+            rows.append({"topic": name, "result": "would be deleted", "error": None})
+    elif there:
+        await context.agree(
+            f"Delete on {context.settings.cluster_name}?", name=name_to_type(context, there)
+        )
+        answers = await admin.delete_topics(there)
+        for name in there:
+            rows.append({"topic": name, **outcome(context, answers[name], "deleted")})
+            errors.append((name, answers[name]))
+        gone = [name for name in there if answers[name] is None]
+        await until_topics(admin, gone, lambda name, told: _is_another(told, described[name]))
+        bootstrap = context.settings.bootstrap
+        remember(bootstrap, "topic", set(recall(bootstrap, "topic")) - set(there))
+    order = {name: i for i, name in enumerate(names)}
+    rows.sort(key=lambda row: order[row["topic"]])
+    show_results(context, listing(DeletedRow, rows), errors)
+
+
+def _is_another(told: object, deleted: object) -> bool:
+    """Whether a topic is gone. A producer may have made the broker create another of the same name since."""
+    if isinstance(told, TopicDescription):
+        return told.topic_id != _described(deleted).topic_id
+    return isinstance(told, KafkaError) and is_unknown(told)
+
+
+def _described(answer: object) -> TopicDescription:
+    assert isinstance(answer, TopicDescription)
+    return answer
+
+
+async def _tell_loss(context: Context, admin: Admin, topics: Sequence[TopicDescription]) -> None:
+    """Says what is lost, and which groups read it."""
+    partitions = [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
+    records = lost_records(await records_in(admin, partitions))
+    names = [t.name for t in topics]
+    context.say(
+        f"This deletes {count(len(topics), 'topic')} with {count(len(partitions), 'partition')} and {records}: "
+        f"{join(names)}. Nothing brings them back."
+    )
+    await tell_readers(context, admin, names)

@@ -1,0 +1,154 @@
+"""`pk topics describe`."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from pk.cli.cluster.topics import (
+    describe_topics,
+    id_text,
+    leader_of,
+    partition_style,
+)
+from pk.cli.nouns.topics.rows import (
+    ConfigOfTopic,
+    DescribedTopic,
+    PartitionOfTopic,
+    PartitionRow,
+)
+from pk.cli.output.formats import Document, Section
+from pk.cli.output.rows import listing
+from pk.cli.runtime.context import Context, count
+from pk.net.client.admin import Admin
+from pk.net.client.results import (
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    ResourceType,
+    TopicDescription,
+)
+
+if TYPE_CHECKING:
+    from pk.cli.nouns.topics.options import DescribeTopics
+
+
+def _partitions(topic: TopicDescription) -> list[PartitionOfTopic]:
+    return [
+        {
+            "partition": p.partition,
+            "leader": leader_of(p),
+            "replicas": list(p.replicas),
+            "isr": list(p.isr),
+            "under_replicated": p.under_replicated,
+            "leader_epoch": p.leader_epoch,
+            "elr": None if p.elr is None else list(p.elr),
+            "last_known_elr": None if p.last_known_elr is None else list(p.last_known_elr),
+            "offline_replicas": list(p.offline_replicas),
+        }
+        for p in topic.partitions
+    ]
+
+
+async def topic_configs(
+    context: Context, admin: Admin, topics: Iterable[str]
+) -> dict[str, tuple[ConfigEntry, ...]]:
+    """The configs of each topic; says which cannot be read, and notes the failure."""
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    if not resources:
+        return {}
+    found = {}
+    for resource, answer in (await admin.describe_configs(resources)).items():
+        if isinstance(answer, Exception):
+            context.failed(answer, f"configs of {resource.name}")
+        else:
+            found[resource.name] = answer
+    return found
+
+
+def _is_wanted(
+    topic: str, row: PartitionOfTopic, options: "DescribeTopics", min_isr: Mapping[str, int]
+) -> bool:
+    """Whether any of the filters given holds for a partition."""
+    needed = min_isr.get(topic, 1)
+    return (
+        (options.under_replicated and row["under_replicated"])
+        or (options.offline and row["leader"] is None)
+        or (options.under_min_isr and len(row["isr"]) < needed)
+        or (options.at_min_isr and len(row["isr"]) == needed)
+    )
+
+
+def _min_isr(configs: Mapping[str, Iterable[ConfigEntry]]) -> dict[str, int]:
+    return {
+        topic: int(entry.value)
+        for topic, entries in configs.items()
+        for entry in entries
+        if entry.name == "min.insync.replicas" and entry.value
+    }
+
+
+async def describe(context: Context, options: "DescribeTopics") -> None:
+    """`pk topics describe`."""
+    admin = await context.admin()
+    topics = await describe_topics(context, admin, options.topic or None)
+    if not options.topic and not options.internal:
+        topics = [t for t in topics if not t.internal]
+    configs = await topic_configs(context, admin, (t.name for t in topics))
+    partitions = {t.name: _partitions(t) for t in topics}
+    filtered = (
+        options.under_replicated or options.offline or options.under_min_isr or options.at_min_isr
+    )
+    if filtered:
+        min_isr = _min_isr(configs)
+        partitions = {
+            name: [row for row in rows if _is_wanted(name, row, options, min_isr)]
+            for name, rows in partitions.items()
+        }
+    rows: list[PartitionRow] = [
+        {"topic": t.name, **row} for t in topics for row in partitions[t.name]
+    ]
+    flat = listing(PartitionRow, rows, partition_style)
+    if filtered:
+        context.show(flat)
+        return
+    described = [
+        _described(
+            t,
+            partitions[t.name],
+            [
+                e
+                for e in configs.get(t.name, ())
+                if options.all_configs or e.source == ConfigSource.TOPIC
+            ],
+        )
+        for t in topics
+    ]
+    sections = [section for topic in described for section in _sections(topic)]
+    context.show_document(Document(described, sections, flat))
+
+
+def _described(
+    topic: TopicDescription, partitions: list[PartitionOfTopic], configs: Iterable[ConfigEntry]
+) -> DescribedTopic:
+    return {
+        "topic": topic.name,
+        "topic_id": id_text(topic.topic_id),
+        "internal": topic.internal,
+        "partition_count": len(topic.partitions),
+        "replication_factor": max((len(p.replicas) for p in topic.partitions), default=0),
+        "partitions": partitions,
+        "configs": [
+            {"name": e.name, "value": e.value, "source": e.source.name.lower()} for e in configs
+        ],
+    }
+
+
+def _sections(topic: DescribedTopic) -> list[Section]:
+    title = (
+        f"{topic['topic']}: {count(topic['partition_count'], 'partition')}, "
+        f"{count(topic['replication_factor'], 'replica')}"
+        + (f", id {topic['topic_id']}" if topic["topic_id"] else "")
+    )
+    found = [Section(title, listing(PartitionOfTopic, topic["partitions"], partition_style))]
+    if topic["configs"]:
+        found.append(Section("", listing(ConfigOfTopic, topic["configs"])))
+    return found

@@ -1,0 +1,62 @@
+"""What is said before records are deleted: how many, who reads them, and that nothing brings them back."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+import trio
+
+from pk.cli.positions.resolve import bounds_of
+from pk.cli.runtime.context import Context, count, join
+from pk.core.errors import KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.errors import ClientError
+
+_READERS_S = 3.0
+"""How long to look for the groups that read the topics."""
+_GROUPS_MAX = 500
+
+
+async def records_in(admin: Admin, partitions: Iterable[TopicPartition]) -> int | None:
+    """How many offsets there are in partitions; None unless all of their leaders answer."""
+    wanted = list(partitions)
+    starts, ends = await bounds_of(admin, wanted)
+    total = 0
+    for tp in wanted:
+        start, end = starts[tp], ends[tp]
+        if isinstance(start, Exception) or isinstance(end, Exception):
+            return None
+        total += end.offset - start.offset
+    return total
+
+
+async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
+    """The groups that have commits in any of the topics, as far as brokers answer within 3 s."""
+    wanted, found = set(topics), []
+    with trio.move_on_after(_READERS_S), suppress(KafkaError, ClientError):
+        listed = await admin.list_groups()
+        names = [g.group_id for g in listed.groups][:_GROUPS_MAX]
+        for name, offsets in (await admin.list_groups_offsets(names)).items():
+            if not isinstance(offsets, Exception) and any(tp.topic in wanted for tp in offsets):
+                found.append(name)
+    return sorted(found)
+
+
+async def tell_readers(context: Context, admin: Admin, topics: Iterable[str]) -> None:
+    """Says which groups read topics that are about to lose records; not with --yes, where nobody is asked."""
+    if context.change.yes:
+        return
+    readers = await readers_of(admin, topics)
+    if readers:
+        one = len(readers) == 1
+        context.say(
+            f"{'Group' if one else 'Groups'} {join(readers)} {'has' if one else 'have'} commits there; "
+            "`pk groups lag` shows how far each has read."
+        )
+
+
+def lost_records(records: int | None) -> str:
+    """`up to 1,204 records`: an offset may be a transaction's marker, or compacted away."""
+    if records is None:
+        return "all its records"
+    return f"up to {count(records, 'record')}" if records else "no record"
