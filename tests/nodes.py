@@ -54,6 +54,8 @@ def config_of(directory: str = "/data", **keys: str) -> BrokerConfig:
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.num.partitions": "4",
         "group.initial.rebalance.delay.ms": "0",
     }
     given |= {name.replace("__", "."): value for name, value in keys.items()}

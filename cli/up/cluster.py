@@ -69,6 +69,8 @@ def _given(context: Context, count: int) -> dict[str, str]:
             raise Unusable(f"-X {key} goes to every broker, and none could have it: pk up says it.")
     given = {
         "offsets.topic.replication.factor": str(min(3, count)),
+        "transaction.state.log.replication.factor": str(min(3, count)),
+        "transaction.state.log.min.isr": "2" if count >= 3 else "1",
         "group.initial.rebalance.delay.ms": "0",
     }
     given |= {key: value for key, value in from_file.items() if key not in OURS}

@@ -40,6 +40,8 @@ def _given(context: Context, directory: str) -> dict[str, str]:
         "listeners": f"PLAINTEXT://{HOST}:{check_port(args.port)}",
         "log.dirs": directory,
         "offsets.topic.replication.factor": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
     from_file = read_properties(args.config_file) if args.config_file else {}

@@ -1,8 +1,8 @@
 """FindCoordinator (10), versions 0–6: which broker coordinates a group or a transactional id.
 
 KIP-98 (v1: transactional ids), KIP-699 (v4: several keys), KIP-932 (v6: share groups). A group's coordinator is the leader of
-its partition of `__consumer_offsets`, which is created when the first group is asked for. Until it has a leader the answer
-is COORDINATOR_NOT_AVAILABLE, and clients ask again; so it is for transactional ids, which have no coordinator yet.
+its partition of `__consumer_offsets`, that of a transactional id of `__transaction_state`; each topic is created when it is
+first asked for. Until the partition has a leader the answer is COORDINATOR_NOT_AVAILABLE, and clients ask again.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from pk.core.api.registry import Api, Operation
+from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
+from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.values import NO_NODE, OFFSETS_TOPIC
+from pk.core.values import NO_NODE
 from pk.core.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -22,6 +24,9 @@ from pk.core.wire.messages.find_coordinator import (
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 SEVERAL_KEYS_SINCE: Final = 4
+
+
+Coordinators = GroupCoordinators | TransactionCoordinators
 
 
 class _Found(NamedTuple):
@@ -36,27 +41,29 @@ _UNKNOWN_TYPE: Final = _Found(error=ErrorCode.INVALID_REQUEST)
 
 
 def handle(context: Context, request: FindCoordinatorRequest) -> Any:
-    """Look each key up; the topic of the groups is created first where it is missing."""
-    if request.key_type == TRANSACTION_KEY:
-        return _answer(context, request, lambda key: _NOT_AVAILABLE)
-    if request.key_type != GROUP_KEY:
+    """Look each key up; the topic is created first where it is missing."""
+    if request.key_type == GROUP_KEY:
+        coordinators: Coordinators = context.broker.coordinators
+    elif request.key_type == TRANSACTION_KEY:
+        coordinators = context.broker.transactions
+    else:
         return _answer(context, request, lambda key: _UNKNOWN_TYPE)
-    if OFFSETS_TOPIC not in context.broker.image.topics:
-        return _create_first(context, request)
-    return _answer(context, request, lambda key: _of_group(context, key))
+    if coordinators.topic not in context.broker.image.topics:
+        return _create_first(context, request, coordinators)
+    return _answer(context, request, lambda key: _find(context, coordinators, key))
 
 
 async def _create_first(
-    context: Context, request: FindCoordinatorRequest
+    context: Context, request: FindCoordinatorRequest, coordinators: Coordinators
 ) -> FindCoordinatorResponse:
-    await context.broker.coordinators.create_topic()
-    return _answer(context, request, lambda key: _of_group(context, key))
+    await coordinators.create_topic()
+    return _answer(context, request, lambda key: _find(context, coordinators, key))
 
 
-def _of_group(context: Context, group_id: str) -> _Found:
+def _find(context: Context, coordinators: Coordinators, key: str) -> _Found:
     broker = context.broker
-    number = broker.coordinators.partition_of(group_id)
-    led = broker.state.leader_of(OFFSETS_TOPIC, number) if number is not None else None
+    number = coordinators.partition_of(key)
+    led = broker.state.leader_of(coordinators.topic, number) if number is not None else None
     node = broker.image.brokers.get(led[0]) if led is not None else None
     if node is None or node.fenced:
         return _NOT_AVAILABLE

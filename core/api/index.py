@@ -4,6 +4,8 @@ import logging
 from typing import Any, Final
 
 from pk.core.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     allocate_producer_ids,
     alter_configs,
     alter_partition,
@@ -31,7 +33,9 @@ from pk.core.api import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     envelope,
     fetch,
     fetch_snapshot,
@@ -46,6 +50,7 @@ from pk.core.api import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     metadata_fetch,
     offset_commit,
@@ -54,8 +59,10 @@ from pk.core.api import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from pk.core.api.registry import Api, error_response
 from pk.core.broker.requests.context import Context
@@ -84,6 +91,11 @@ _BROKER: Final = (
     delete_records.API,
     init_producer_id.API,
     offset_for_leader_epoch.API,
+    add_partitions_to_txn.API,
+    add_offsets_to_txn.API,
+    end_txn.API,
+    write_txn_markers.API,
+    txn_offset_commit.API,
     describe_acls.API,
     create_acls.API,
     delete_acls.API,
@@ -103,6 +115,8 @@ _BROKER: Final = (
     describe_cluster.API,
     describe_producers.API,
     unregister_broker.API,
+    describe_transactions.API,
+    list_transactions.API,
     consumer_group_heartbeat.API,
     consumer_group_describe.API,
     list_config_resources.API,

@@ -1,7 +1,10 @@
-"""InitProducerId (22), versions 0–5: an id for an idempotent producer (KIP-98, KIP-360, KIP-890).
+"""InitProducerId (22), versions 0–5: an id and an epoch for a producer (KIP-98, KIP-360, KIP-890).
 
-Ids come from blocks that the controller hands to brokers, so that no two producers of a cluster ever share one.
+Ids come from blocks that the controller hands to brokers, so that no two producers of a cluster ever share one. With a
+transactional id the answer is its coordinator's (core/txn/machine.py): it fences earlier producers of that id.
 """
+
+from typing import Final
 
 from pk.core.api.registry import Api, Operation
 from pk.core.broker.requests.context import Context
@@ -9,24 +12,34 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from pk.core.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+PRODUCER_FENCED_SINCE: Final = 4
+"""Older clients hear INVALID_PRODUCER_EPOCH."""
+
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """A fresh id with epoch 0; with a transactional id: there is no coordinator for it. Raises INVALID_REQUEST for half
-    of what a producer had: its id without its epoch, or the epoch alone."""
-    if request.transactional_id == "":
+    """A fresh id with epoch 0, or what the coordinator decides. Raises INVALID_REQUEST for half of what a producer had: its
+    id without its epoch, or the epoch alone; and what `TransactionMachine.init_producer_id` raises."""
+    transactional_id = request.transactional_id
+    if transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    if request.transactional_id is not None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    producer_id = await context.broker.producer_ids.next()
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    if transactional_id is None:
+        producer_id = await context.broker.producer_ids.next()
+        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+    return await context.broker.transactions.submit_with_id(
+        transactional_id,
+        lambda machine, fresh_id, now_ms: machine.init_producer_id(request, fresh_id, now_ms),
+    )
 
 
 def _error_response(
     request: InitProducerIdRequest, error: KafkaError, version: int
 ) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
+    code = error.code
+    if code == ErrorCode.PRODUCER_FENCED and version < PRODUCER_FENCED_SINCE:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
 
 
 API = Api(

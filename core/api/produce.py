@@ -9,6 +9,9 @@ here and now, large and compressed ones in a thread, while the connection waits,
 With acks=-1 the answer waits for the high watermark; with acks=0 there is none, and an error closes the connection when
 everything else of the request is appended.
 
+The first batch of a transaction in a partition needs the word of the transaction's coordinator (KIP-890), and the connection
+waits for it: from version 12 on the coordinator is asked to add the partition, before that whether the client has added it.
+
 Internal topics are their coordinators' to write: a record of anybody else's would be read as the coordinator's state.
 """
 
@@ -19,6 +22,7 @@ from typing import Any, NamedTuple
 import trio
 
 from pk.core.api.registry import NO_RESPONSE, Api, Holding, Operation
+from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
@@ -34,10 +38,11 @@ from pk.core.broker.requests.record_validation import (
 from pk.core.config import TopicConfig
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.log.log import Origin
+from pk.core.log.producers import Producers, Verification
 from pk.core.record.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from pk.core.record.compress import Codec
 from pk.core.record.walk import RecordError
-from pk.core.values import INTERNAL_TOPICS, ZERO_UUID
+from pk.core.values import INTERNAL_TOPICS, ZERO_UUID, TopicPartition
 from pk.core.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -55,10 +60,21 @@ VERSION_BATCH = 3
 VERSION_STORAGE_ERROR = 4
 VERSION_ZSTD = 7
 VERSION_CURRENT_LEADER = 10
+VERSION_ABORTABLE = 11
+VERSION_ADDS_PARTITIONS = 12
 VERSION_TOPIC_ID = 13
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that Apache Kafka lets write to internal topics: its tools that copy them use it."""
+
+RETRIED = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""After these the coordinator may say yes when it is asked again."""
 
 UNUSUAL = CONTROL_BIT | TRANSACTIONAL_BIT | Codec.ZSTD
 """Attributes that not every batch may have."""
@@ -81,7 +97,16 @@ Item = tuple[str, PartitionProduceData, PartitionProduceResponse]
 class _Produce:
     """One request on its way."""
 
-    __slots__ = ("acks_all", "context", "now_ms", "request", "response", "untold", "waiting")
+    __slots__ = (
+        "acks_all",
+        "context",
+        "now_ms",
+        "request",
+        "response",
+        "untold",
+        "verified",
+        "waiting",
+    )
 
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self.context = context
@@ -92,6 +117,8 @@ class _Produce:
         self.waiting: list[_Waiting] | None = None
         self.untold: str | None = None
         """What the first partition was refused for, of a request that has no answer (acks=0)."""
+        self.verified: dict[TopicPartition, Verification | KafkaError] = {}
+        """What came of asking the coordinator of the transaction."""
 
     def items(self) -> list[Item]:
         """Every partition of the request; their answers are in the response already."""
@@ -136,9 +163,78 @@ class _Produce:
         if header.is_control:
             raise KafkaError(ErrorCode.INVALID_RECORD, "clients do not write control records")
         if header.is_transactional:
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no such transaction is under way")
+            if header.producer_id < 0:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD, "a transactional batch without a producer id"
+                )
+            if self.request.transactional_id is None:
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if header.codec == Codec.ZSTD and self.context.api_version < VERSION_ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+
+    def must_verify(self, partition: Partition, header: BatchHeader | None) -> bool:
+        """Whether the batch begins its transaction in the partition."""
+        return (
+            header is not None
+            and header.attributes & TRANSACTIONAL_BIT != 0
+            and self.context.broker.config.transaction_partition_verification_enable
+            and not partition.log.producers.has_open(header.producer_id, header.producer_epoch)
+        )
+
+    async def verify(self, items: list[Item]) -> None:
+        """Ask the coordinator about every partition in which a batch would begin its transaction."""
+        producer: tuple[int, int] | None = None
+        asked: dict[TopicPartition, tuple[Producers, int]] = {}
+        for name, data, _ in items:
+            try:
+                partition, header = self.find(name, data)
+                if header is None or not self.must_verify(partition, header):
+                    continue
+                partition.check_leader()
+            except KafkaError:
+                continue  # it is refused when its turn comes
+            producer = producer or (header.producer_id, header.producer_epoch)
+            if producer != (header.producer_id, header.producer_epoch):
+                self.verified[partition.tp] = KafkaError(
+                    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                    "Transactional records contained more than one producer ID",
+                )
+                continue
+            asked[partition.tp] = partition.log.producers, header.base_sequence
+        if producer is None or not asked:
+            return
+        producer_id, epoch = producer
+
+        def begin() -> None:
+            for tp, (producers, sequence) in asked.items():
+                self.verified[tp] = producers.begin_verification(
+                    producer_id, epoch, sequence, self.now_ms
+                )
+
+        ask = Ask.VERIFY
+        if self.context.api_version >= VERSION_ADDS_PARTITIONS:
+            ask = Ask.ADD
+        elif self.context.api_version >= VERSION_ABORTABLE:
+            ask = Ask.VERIFY_ABORTABLE
+        errors = await self.context.broker.add_partitions.ask(
+            ask, self.request.transactional_id or "", producer_id, epoch, list(asked), begin
+        )
+        for tp, code in errors.items():
+            if code != ErrorCode.NONE:
+                self.verified[tp] = _unverified(code, ask)
+                if code not in RETRIED:
+                    asked[tp][0].drop_verification(producer_id)
+
+    def check_transaction(self, partition: Partition, header: BatchHeader) -> None:
+        """Raise what keeps a transactional batch from being appended."""
+        if not self.context.broker.config.transaction_partition_verification_enable:
+            return
+        verified = self.verified.get(partition.tp)
+        if isinstance(verified, KafkaError):
+            raise verified
+        partition.log.producers.check_verified(
+            header, verified, from_zero=self.context.api_version >= VERSION_ADDS_PARTITIONS
+        )
 
     def append(
         self, partition: Partition, admitted: Admitted, answer: PartitionProduceResponse
@@ -146,6 +242,9 @@ class _Produce:
         """Append one batch and fill in its answer."""
         batch, header, timestamps = admitted
         acks_all = self.acks_all
+        if header.attributes & TRANSACTIONAL_BIT:
+            partition.check_leader()
+            self.check_transaction(partition, header)
         appended = partition.append(
             batch,
             header,
@@ -252,7 +351,7 @@ def handle(context: Context, request: ProduceRequest) -> Any:
             partition, header = produce.find(name, data)
             looked_at += header.count if header is not None else 0
             small = _is_small(data.records, header, partition.config)
-            if not small or looked_at > INLINE_RECORDS:
+            if not small or looked_at > INLINE_RECORDS or produce.must_verify(partition, header):
                 return Holding(_continue(produce, items[i:]))
             produce.append(partition, _admit(data.records, header, partition.config), answer)
         except KafkaError as e:
@@ -261,7 +360,9 @@ def handle(context: Context, request: ProduceRequest) -> Any:
 
 
 async def _continue(produce: _Produce, items: list[Item]) -> Any:
-    """The rest of a request with more than the loop should do at once: what is large is looked at in a thread."""
+    """The rest of a request with more than the loop should do at once, or whose transaction must be verified: what is large
+    is looked at in a thread."""
+    await produce.verify(items)
     for name, data, answer in items:
         try:
             partition, header = produce.find(name, data)
@@ -275,6 +376,20 @@ async def _continue(produce: _Produce, items: list[Item]) -> Any:
         except KafkaError as e:
             produce.refuse(answer, e, name)
     return produce.finish()
+
+
+def _unverified(code: ErrorCode, ask: Ask) -> KafkaError:
+    """What a producer hears when the coordinator did not say yes. What may be otherwise in a moment is an error that every
+    client tries again after, without looking for another leader."""
+    if code == ErrorCode.INVALID_TXN_STATE:
+        return KafkaError(code, "Partition was not added to the transaction")
+    if code in RETRIED and not (code == ErrorCode.CONCURRENT_TRANSACTIONS and ask is Ask.ADD):
+        return KafkaError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "Unable to verify the partition has been added to the transaction. "
+            f"Underlying error: {code.name}",
+        )
+    return KafkaError(code)
 
 
 def _is_small(records: memoryview | None, header: BatchHeader | None, config: TopicConfig) -> bool:

@@ -11,8 +11,13 @@ from pk.core.broker.broker import Broker, Follow, Served
 from pk.core.broker.clock import Clock
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import Link
+from pk.core.broker.coordinator.add_partitions_manager import AddPartitionsToTxnManager
+from pk.core.broker.coordinator.broker_links import BrokerLinks
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
+from pk.core.broker.coordinator.marker_sender import MarkerSender
 from pk.core.broker.coordinator.producer_ids import ProducerIds
+from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
+from pk.core.broker.coordinator.write_markers import MarkerWriter
 from pk.core.broker.peers import Peers
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
@@ -79,7 +84,14 @@ def assemble(
 
     assignments = AssignmentsManager(state, replicas, link)
     topic_creation = AutoTopicCreation(state, link, purgatory)
-    coordinators = GroupCoordinators(state, replicas, background.start_soon, random, topic_creation)
+    start_soon = background.start_soon
+    coordinators = GroupCoordinators(state, replicas, start_soon, random, topic_creation)
+    producer_ids = ProducerIds(state, link)
+    markers = MarkerWriter(replicas, clock, [coordinators])
+    sender = MarkerSender(state, BrokerLinks(state, peers), markers, start_soon)
+    transactions = TransactionCoordinators(
+        state, replicas, start_soon, sender, producer_ids, topic_creation
+    )
     return Broker(
         state=state,
         background=background,
@@ -104,7 +116,10 @@ def assemble(
         ),
         topics_on_demand=OnDemand(topic_creation, background.start_soon),
         coordinators=coordinators,
-        producer_ids=ProducerIds(state, link),
-        followers=[*followers, coordinators.apply],
+        transactions=transactions,
+        markers=markers,
+        add_partitions=AddPartitionsToTxnManager(state, transactions, BrokerLinks(state, peers)),
+        producer_ids=producer_ids,
+        followers=[*followers, coordinators.apply, transactions.apply],
         disconnected=[] if controller is None else [controller.disconnected],
     )

@@ -20,8 +20,11 @@ from pk.core.broker.background import Background
 from pk.core.broker.clock import Clock
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.controller_link import Link
+from pk.core.broker.coordinator.add_partitions_manager import AddPartitionsToTxnManager
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.producer_ids import ProducerIds
+from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
+from pk.core.broker.coordinator.write_markers import MarkerWriter
 from pk.core.broker.purgatory import Purgatory
 from pk.core.broker.replication.alter_log_dirs import AlterLogDirsManager
 from pk.core.broker.replication.alter_partition_manager import AlterPartitionManager
@@ -81,6 +84,11 @@ class Broker:
     topics_on_demand: OnDemand
     """Makes topics that clients ask for by name."""
     coordinators: GroupCoordinators
+    transactions: TransactionCoordinators
+    markers: MarkerWriter
+    """Writes the markers that end transactions in partitions of this broker."""
+    add_partitions: AddPartitionsToTxnManager
+    """Asks the coordinators of transactions, wherever they are."""
     producer_ids: ProducerIds
     followers: list[Follow]
     disconnected: list[Callable[[int], None]]
@@ -120,6 +128,12 @@ class Broker:
         nursery.start_soon(self.alter_partition.run)
         nursery.start_soon(self.assignments.run)
         nursery.start_soon(self._await_room)
+
+    async def stop_coordinators(self) -> None:
+        """Close them all: who waits for one is sent elsewhere."""
+        await self.coordinators.stop()
+        await self.transactions.stop()
+        self.add_partitions.close()
 
     async def publish(self, image: MetadataImage) -> None:
         """React to what the controller committed, then put `image` in force. Later images wait for earlier ones; one that

@@ -267,7 +267,7 @@ class Runtime:
         if self._config.is_broker:
             await self.lifecycle.hand_over(HAND_OVER_S)
         await drain(DRAIN_S * PATIENCE)
-        await self.broker.coordinators.stop()
+        await self.broker.stop_coordinators()
         await drain(DRAIN_S * (1 - PATIENCE))
         self._high_watermarks = self._upkeep.high_watermarks()
 

@@ -12,7 +12,7 @@ PLUGIN_KEYS: Final = frozenset({"super.users", "allow.everyone.if.no.acl.found"}
 """Keys that Kafka's own authorizer reads, though no table of Kafka's has them."""
 
 UNSUPPORTED: Final[Mapping[str, tuple[str, ...]]] = {
-    "transactions": ("transaction.", "transactional.", "add.partitions.to.txn."),
+    "two-phase commit": ("transaction.two.phase.commit.",),
     "share groups": ("share.", "group.share."),
     "streams groups": ("group.streams.",),
     "remote storage": ("remote.", "log.local.", "follower.fetch.last.tiered."),

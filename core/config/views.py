@@ -314,6 +314,30 @@ class BrokerConfig:
     offsets_topic_replication_factor = Setting[int]("offsets.topic.replication.factor")
     offsets_topic_segment_bytes = Setting[int]("offsets.topic.segment.bytes")
 
+    # Transactions
+    add_partitions_to_txn_retry_backoff_max_ms = Setting[int](
+        "add.partitions.to.txn.retry.backoff.max.ms"
+    )
+    add_partitions_to_txn_retry_backoff_ms = Setting[int]("add.partitions.to.txn.retry.backoff.ms")
+    transaction_abort_timed_out_transaction_cleanup_interval_ms = Setting[int](
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+    )
+    transaction_max_timeout_ms = Setting[int]("transaction.max.timeout.ms")
+    transaction_partition_verification_enable = Setting[bool](
+        "transaction.partition.verification.enable"
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms = Setting[int](
+        "transaction.remove.expired.transaction.cleanup.interval.ms"
+    )
+    transaction_state_log_load_buffer_size = Setting[int]("transaction.state.log.load.buffer.size")
+    transaction_state_log_min_isr = Setting[int]("transaction.state.log.min.isr")
+    transaction_state_log_num_partitions = Setting[int]("transaction.state.log.num.partitions")
+    transaction_state_log_replication_factor = Setting[int](
+        "transaction.state.log.replication.factor"
+    )
+    transaction_state_log_segment_bytes = Setting[int]("transaction.state.log.segment.bytes")
+    transactional_id_expiration_ms = Setting[int]("transactional.id.expiration.ms")
+
 
 class TopicConfig:
     """What one topic's logs run with: its own keys above its broker's. `config["any.key"]` is any

@@ -7,10 +7,11 @@ expires by its group's state, and a group goes with its last offset.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, Final
 
 from pk.core.errors import ErrorCode
+from pk.core.group import transactional_offsets
 from pk.core.group.classic import ClassicGroups
 from pk.core.group.classic_group import State
 from pk.core.group.consumer.classic_members import ClassicMembers
@@ -24,7 +25,7 @@ from pk.core.group.registry import Groups
 from pk.core.group.settings import EXPIRY_PAUSE_MS, Client, GroupSettings, NewId, Step
 from pk.core.machine import Decision
 from pk.core.meta.image import Changes, MetadataImage
-from pk.core.values import INTERNAL_TOPICS, NO_PRODUCER_ID
+from pk.core.values import INTERNAL_TOPICS, NO_PRODUCER_ID, Uuid
 from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from pk.core.wire.messages.delete_groups import DeletableGroupResult
 from pk.core.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
@@ -41,6 +42,7 @@ from pk.core.wire.messages.offsets_topic import (
     OffsetCommitKey,
 )
 from pk.core.wire.messages.sync_group import SyncGroupRequest
+from pk.core.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 EXPIRATION: Final = "expiration"
 
@@ -149,6 +151,16 @@ class GroupMachine:
         """OffsetCommit 2–10."""
         step = Step(now_ms=now_ms)
         self.offsets.commit(request, version, step)
+        return step
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, Uuid], now_ms: int
+    ) -> Decision[Record]:
+        """TxnOffsetCommit 0–5, of topics and partitions known to exist; their topics' ids by name."""
+        check = transactional_offsets.check(request, self.groups.get(request.group_id))
+        step = Step(now_ms=now_ms)
+        metadata_max = self.settings.offset_metadata_max_bytes
+        transactional_offsets.commit(request, topic_ids, check, metadata_max, step)
         return step
 
     def fetch(

@@ -110,7 +110,7 @@ class Offsets:
                 index = partition.partition_index
                 metadata = partition.committed_metadata or ""
                 error = ErrorCode.NONE
-                if len(metadata) * 2 > metadata_max and _utf16_units(metadata) > metadata_max:
+                if len(metadata) * 2 > metadata_max and utf16_units(metadata) > metadata_max:
                     error = ErrorCode.OFFSET_METADATA_TOO_LARGE
                 else:
                     if check is not None:
@@ -375,5 +375,6 @@ def _no_offset(index: int, error: ErrorCode = ErrorCode.NONE) -> OffsetFetchResp
     )
 
 
-def _utf16_units(text: str) -> int:
+def utf16_units(text: str) -> int:
+    """How long a text is as Java counts it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

@@ -153,7 +153,7 @@ class Appender:
             latest = timestamps.latest
         marker = None
         if producer_id >= 0:
-            marker = self._judge(batch, header)
+            marker = self._judge(batch, header, origin)
             if isinstance(marker, Appended):
                 return marker
         base_offset = log.log_end_offset
@@ -396,15 +396,19 @@ class Appender:
             self._end_transaction(segment, header, marker, header.last_offset, now_ms)
 
     def _judge(
-        self, batch: bytearray | memoryview, header: BatchHeader
+        self,
+        batch: bytearray | memoryview,
+        header: BatchHeader,
+        origin: Origin = Origin.CLIENT,
     ) -> Appended | Record | None:
-        """A batch with a producer id: the answer to a duplicate, the record of a marker, or None. Raises KafkaError."""
+        """A batch with a producer id: the answer to a duplicate, the record of a marker, or None. What a coordinator writes in
+        somebody's transaction has no sequence that tells anything. Raises KafkaError."""
         log = self._log
         if header.attributes & CONTROL_BIT:
             marker = next(records(batch, header))
             log.producers.check_marker(header, marker)
             return marker
-        if header.base_sequence < 0:
+        if header.base_sequence < 0 or origin is Origin.COORDINATOR:
             log.producers.check_epoch(header)
             return None
         try:

@@ -11,6 +11,7 @@ alike, and state that is lost is read from the log again.
     among the last five         a duplicate: its old offset
     any other sequence          45, also for an older duplicate
     sequences                   wrap from 2³¹ - 1 to 0
+    the first of a transaction  INVALID_TXN_STATE unless its coordinator was asked (`Verification`, KIP-890)
 
 A snapshot (`<offset>.snapshot`: the state before that offset) is written when a segment begins and when the log is
 closed, so that opening a log replays the headers of one segment at most:
@@ -107,6 +108,23 @@ class ProducerState:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
 
+class Verification:
+    """That a producer's transaction coordinator has been asked whether this partition is part of the transaction (KIP-890).
+
+    The log remembers it from the question until the first batch of the transaction is appended. A marker that comes in
+    between ends it: the answer may be of a transaction that is over, and a batch behind its marker would stay undecided
+    for ever.
+    """
+
+    __slots__ = ("epoch", "lowest_sequence", "seen_ms")
+
+    def __init__(self, epoch: int, lowest_sequence: int, seen_ms: int) -> None:
+        self.epoch = epoch
+        self.lowest_sequence = lowest_sequence
+        """The transaction begins here with this sequence: a later batch must not get ahead of one that is tried again."""
+        self.seen_ms = seen_ms
+
+
 class ActiveProducer(NamedTuple):
     """A producer as DescribeProducers tells of it (KIP-664); -1 for what there is none of."""
 
@@ -132,6 +150,8 @@ class Producers:
         """First offset of each open transaction → its producer, in order of the offsets."""
         self._ended: list[tuple[int, int]] = []
         """(first offset, offset of the marker) of transactions whose marker may not be replicated yet."""
+        self._verifications: dict[int, Verification] = {}
+        """By producer id; a leader's, and gone with it."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -188,6 +208,60 @@ class Producers:
                 f"producer {header.producer_id} has a transaction open and sent a batch outside of it",
             )
         return None
+
+    def has_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether a transaction of this producer is open here."""
+        state = self._states.get(producer_id)
+        return state is not None and state.txn_first_offset >= 0 and state.epoch == epoch
+
+    def begin_verification(
+        self, producer_id: int, epoch: int, sequence: int, now_ms: int
+    ) -> Verification:
+        """The coordinator is about to be asked for the transaction that a batch with this sequence would begin here."""
+        known = self._verifications.get(producer_id)
+        if known is None or known.epoch < epoch:
+            known = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
+        elif known.epoch == epoch:
+            known.lowest_sequence = min(known.lowest_sequence, sequence)
+            known.seen_ms = now_ms
+        else:
+            return Verification(
+                epoch, sequence, now_ms
+            )  # of a producer that is fenced: never good for an append
+        return known
+
+    def is_verified(self, producer_id: int, epoch: int, verification: Verification | None) -> bool:
+        """Whether a transaction may go on or begin here: it is open, or no marker came since `verification` began."""
+        if self.has_open(producer_id, epoch):
+            return True
+        return verification is not None and self._verifications.get(producer_id) is verification
+
+    def drop_verification(self, producer_id: int) -> None:
+        """The coordinator knows no such transaction."""
+        self._verifications.pop(producer_id, None)
+
+    def check_verified(
+        self, header: BatchHeader, verification: Verification | None, *, from_zero: bool
+    ) -> None:
+        """Judge a transactional batch from a client: its transaction is open here, or `verification` allows it to begin.
+        `from_zero` holds for producers of the second protocol, whose every epoch begins at sequence 0.
+
+        Raises KafkaError: INVALID_TXN_STATE, OUT_OF_ORDER_SEQUENCE_NUMBER.
+        """
+        producer_id = header.producer_id
+        if self.has_open(producer_id, header.producer_epoch):
+            return
+        if not self.is_verified(producer_id, header.producer_epoch, verification):
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction"
+            )
+        assert verification is not None
+        if header.base_sequence > verification.lowest_sequence:
+            raise _out_of_order(
+                header, f"is behind {verification.lowest_sequence}, which was not taken yet"
+            )
+        if from_zero and header.base_sequence and producer_id not in self._states:
+            raise _out_of_order(header, "begins at a producer that is not known")
 
     def check_epoch(self, header: BatchHeader) -> None:
         """Judge a coordinator's batch, which has a producer but no sequence (offsets committed in a transaction).
@@ -259,6 +333,7 @@ class Producers:
         if header.attributes & TRANSACTIONAL_BIT and state.txn_first_offset < 0:
             state.txn_first_offset = base_offset
             self._open[base_offset] = producer_id
+            self._verifications.pop(producer_id, None)
 
     def update_marker(
         self, header: BatchHeader, marker: Record, offset: int, now_ms: int
@@ -274,6 +349,7 @@ class Producers:
             state.epoch = header.producer_epoch
             state.abridged = False
             state.batches.clear()
+        self._verifications.pop(header.producer_id, None)
         state.coordinator_epoch = coordinator_epoch(marker)
         state.timestamp = header.max_timestamp
         state.seen_ms = now_ms
@@ -311,6 +387,9 @@ class Producers:
         ]
         for producer_id in idle:
             del self._states[producer_id]
+        for producer_id, verification in list(self._verifications.items()):
+            if now_ms - verification.seen_ms >= after_ms:
+                del self._verifications[producer_id]
         return len(idle)
 
     def forget_before(self, log_start_offset: int) -> None:

@@ -55,13 +55,14 @@ def internal_topic(name: str, config: BrokerConfig) -> CreatableTopic | None:
         }
     elif name == TRANSACTIONS_TOPIC:
         partitions, factor, segment_bytes = (
-            _whole(config, f"transaction.state.log.{key}")
-            for key in ("num.partitions", "replication.factor", "segment.bytes")
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+            config.transaction_state_log_segment_bytes,
         )
         own = {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
-            "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
             "unclean.leader.election.enable": "false",
         }
     else:
@@ -74,9 +75,3 @@ def internal_topic(name: str, config: BrokerConfig) -> CreatableTopic | None:
         replication_factor=factor,
         configs=[CreatableTopicConfig(name=k, value=v) for k, v in own.items()],
     )
-
-
-def _whole(config: BrokerConfig, name: str) -> int:
-    value = config[name]
-    assert isinstance(value, int)
-    return value

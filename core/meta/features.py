@@ -38,10 +38,14 @@ METADATA_4_3_IV0: Final = 30
 GROUP_VERSION: Final = "group.version"
 """Consumer groups of KIP-848: at level 1 clients may ask for them."""
 
+TRANSACTION_VERSION: Final = "transaction.version"
+"""Transactions: level 1 writes tagged fields to their log, level 2 raises a producer's epoch with each (KIP-890)."""
+
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     ELR_VERSION: (1, 1),
     GROUP_VERSION: (0, 1),
     METADATA_VERSION: (METADATA_4_3_IV0, METADATA_4_3_IV0),
+    TRANSACTION_VERSION: (0, 2),
 }
 """Feature → lowest and highest level that this program supports."""
 

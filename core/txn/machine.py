@@ -13,12 +13,13 @@ A request that comes in a wrong state gets the error that Apache Kafka 4.3.1 giv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple
 
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
+from pk.core.meta.features import TRANSACTION_VERSION
 from pk.core.meta.image import Changes, MetadataImage
 from pk.core.txn.records import Record, decode_record, encode_record
 from pk.core.txn.transaction import EPOCH_MAX, STATES, State, Transaction
@@ -31,9 +32,6 @@ from pk.core.wire.messages.list_transactions import TransactionState as ListedTr
 
 NEEDS_PRODUCER_ID: Final = "needs a producer id"
 """The reply of a decision that must be asked for again, with a fresh producer id."""
-
-TRANSACTION_VERSION: Final = "transaction.version"
-"""The feature: 1 writes tagged fields (KIP-915), 2 raises the epoch with each transaction (KIP-890)."""
 
 EPOCH_BUMP_SINCE: Final = 2
 """The `transaction.version` from which on the end of a transaction raises the producer's epoch."""
@@ -72,6 +70,14 @@ class SendMarkers(NamedTuple):
     partitions: frozenset[TopicPartition]
     transaction_version: int
     """What the leaders are told of the client's protocol (KIP-1228)."""
+
+
+class Marked(NamedTuple):
+    """What came of a `SendMarkers`, as far as it is known."""
+
+    transactional_id: str
+    producer: ProducerKey
+    partitions: Collection[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +135,14 @@ class TransactionMachine:
             if fresh_id is None:
                 return Decision(reply=NEEDS_PRODUCER_ID)
             return self._given(
-                Transaction(transactional_id, fresh_id, 0, timeout_ms, updated_ms=now_ms)
+                Transaction(
+                    transactional_id,
+                    fresh_id,
+                    0,
+                    timeout_ms,
+                    updated_ms=now_ms,
+                    previous_producer_id=fresh_id,
+                )
             )
         if expected is not None and not _may_be(expected, known):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
@@ -156,7 +169,6 @@ class TransactionMachine:
                     State.EMPTY,
                     now_ms,
                     producer_id=fresh_id,
-                    previous_producer_id=known.producer_id,
                     epoch=0,
                     last_epoch=NO_PRODUCER_EPOCH if expected is None else known.epoch,
                     **begun,
@@ -344,14 +356,13 @@ class TransactionMachine:
 
     def _fence_and_abort(self, txn: Transaction, now_ms: int) -> Decision[Record]:
         """End what is open, under an epoch that its producer has not."""
-        bumps = self.transaction_version >= EPOCH_BUMP_SINCE
-        fenced = min(txn.epoch + 1, EPOCH_MAX)
+        second = self.transaction_version >= EPOCH_BUMP_SINCE
         after = txn.moved(
             State.PREPARE_ABORT,
             now_ms,
-            epoch=min(fenced + 1, EPOCH_MAX) if bumps else fenced,
-            last_epoch=fenced if bumps else NO_PRODUCER_EPOCH,
-            client_version=self.transaction_version if bumps else 0,
+            epoch=min(txn.epoch + 1, EPOCH_MAX),
+            last_epoch=NO_PRODUCER_EPOCH,
+            client_version=self.transaction_version if second else 0,
         )
         return self._prepared(after, None)
 
@@ -360,23 +371,18 @@ class TransactionMachine:
             [Record(after.transactional_id, after)], reply, effects=[_markers_of(after)]
         )
 
-    def marked(
-        self,
-        transactional_id: str,
-        producer: ProducerKey,
-        partitions: Iterable[TopicPartition],
-        now_ms: int,
-    ) -> Decision[Record]:
-        """These partitions have the marker, or will never take one. The transaction is complete when all have. Says
-        nothing of a transaction that is over."""
-        decision: Decision[Record] = Decision(reply=True)
-        txn = self.transactions.get(transactional_id)
-        unmarked = self._unmarked.get(transactional_id)
-        if txn is None or unmarked is None or (txn.producer_id, txn.epoch) != producer:
-            return decision
-        unmarked.difference_update(partitions)
-        if not unmarked:
-            decision.records.append(Record(transactional_id, txn.completed(now_ms)))
+    def marked(self, written: Iterable[Marked], now_ms: int) -> Decision[Record]:
+        """Partitions that have their marker, or will never take one. A transaction is complete when all have. Says nothing of
+        one that is over."""
+        decision: Decision[Record] = Decision(reply=True, atomic=False)
+        for transactional_id, producer, partitions in written:
+            txn = self.transactions.get(transactional_id)
+            unmarked = self._unmarked.get(transactional_id)
+            if txn is None or unmarked is None or (txn.producer_id, txn.epoch) != producer:
+                continue
+            unmarked.difference_update(partitions)
+            if not unmarked:
+                decision.records.append(Record(transactional_id, txn.completed(now_ms)))
         return decision
 
     # --- what operators ask ---

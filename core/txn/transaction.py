@@ -90,7 +90,7 @@ class Transaction(NamedTuple):
     client_version: int = 0
     """The `transaction.version` that the client of this transaction keeps to: 2 for the second protocol, else 0."""
     previous_producer_id: int = NO_PRODUCER_ID
-    """The one before the last change of the producer id."""
+    """The one before the last change of state: another one where that changed it."""
     next_producer_id: int = NO_PRODUCER_ID
     """The one that the producer gets when its transaction is complete."""
     last_epoch: int = NO_PRODUCER_EPOCH
@@ -105,6 +105,7 @@ class Transaction(NamedTuple):
     def moved(self, state: State, now_ms: int, **changed: object) -> Transaction:
         """This, in another state, as of `now_ms`. Asserts that `NEXT` allows it."""
         assert state in NEXT[self.state], f"{self.transactional_id}: {self.state!r} → {state!r}"
+        changed.setdefault("previous_producer_id", self.producer_id)
         return self._replace(state=state, updated_ms=now_ms, **changed)  # pyright: ignore[reportArgumentType]
 
     def completed(self, now_ms: int) -> Transaction:
@@ -118,6 +119,4 @@ class Transaction(NamedTuple):
         )
         if self.next_producer_id == NO_PRODUCER_ID:
             return after
-        return after._replace(
-            producer_id=self.next_producer_id, epoch=0, previous_producer_id=self.producer_id
-        )
+        return after._replace(producer_id=self.next_producer_id, epoch=0)

@@ -99,7 +99,7 @@ async def test_offsets_follow_each_other() -> None:
         ("two batches", bytes(batch()) + bytes(batch()), 9, ErrorCode.INVALID_RECORD),
         ("half a batch", bytes(batch())[:-1], 9, ErrorCode.CORRUPT_MESSAGE),
         ("zstd too early", batch(codec=Codec.ZSTD), 6, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
-        ("transactional", batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), 9, ErrorCode.INVALID_TXN_STATE),
+        ("transactional", batch(transactional=True, producer_id=1, producer_epoch=0, base_sequence=0), 9, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
     ],
     ids=lambda value: value if isinstance(value, str) else "-",
 )  # fmt: skip
@@ -352,12 +352,12 @@ def test_duplicates_are_known_after_a_restart(clean: bool) -> None:
 
 
 @trio_test
-async def test_a_transactional_id_has_no_coordinator() -> None:
+async def test_a_transactional_id_has_no_coordinator_before_it_was_looked_for() -> None:
     async with running_node() as node, caller_of(node) as caller:
         response = await caller.call(
             InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000), 4
         )
-        assert response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert response.error_code == ErrorCode.NOT_COORDINATOR
         response = await caller.call(InitProducerIdRequest(transactional_id=""), 4)
         assert response.error_code == ErrorCode.INVALID_REQUEST
 

@@ -53,6 +53,10 @@ from pk.core.record.build import build_batch
 from pk.core.record.compress import Codec
 from pk.core.wire.codec import decode_whole, encode
 from pk.core.wire.index import MESSAGES
+from pk.core.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
 from pk.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -66,6 +70,8 @@ APIS = {api.key: api for api in ALL_APIS}
 CONTROLLER = 0
 FETCH = 1
 PRODUCE_VERSION = 12
+PRODUCER_IDS = 10
+"""In one block."""
 
 CONFIG = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
 
@@ -107,6 +113,8 @@ class Cluster:
         self._nursery = nursery
         self._members: dict[int, Member] = {}
         self._channels: list[_Channel] = []
+        self.producer_ids = 1000
+        """The last block of producer ids that was given to a broker."""
         self._ids = Random(1)
 
     # --- nodes ---
@@ -425,6 +433,8 @@ class _Channel:
             async def handle() -> None:
                 if cluster.before is not None:
                     await cluster.before(self.asker, self.asked, request)
+                if cluster._members[self.asked].broker is None:
+                    return  # it died before it read this
                 answer = await cluster.handle(self.asked, request, version, {})
                 data = encode(answer, version)
                 if cluster.spoil is not None:
@@ -490,6 +500,11 @@ class _Link:
             decision = assign_directories(cluster.image, request, config)
             await cluster.decide(*decision.records)
             return decision.reply
+        if isinstance(request, AllocateProducerIdsRequest):
+            cluster.producer_ids += PRODUCER_IDS
+            return AllocateProducerIdsResponse(
+                producer_id_start=cluster.producer_ids, producer_id_len=PRODUCER_IDS
+            )
         return await cluster.alter(self._node, request)
 
     async def forward(self, client: Client, request: Any, *, timeout_ms: float) -> Any:

@@ -220,6 +220,8 @@ class PkCluster:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": protocols,
             "offsets.topic.replication.factor": str(min(3, len(self.brokers))),
+            "transaction.state.log.replication.factor": str(min(3, len(self.brokers))),
+            "transaction.state.log.min.isr": "1",
             "group.initial.rebalance.delay.ms": "0",
         } | self._config
         if node_id == CONTROLLER:

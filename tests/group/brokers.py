@@ -52,6 +52,8 @@ CONFIG = {
     "log.dirs": "/data",
     "offsets.topic.num.partitions": "3",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
 
@@ -110,7 +112,8 @@ class TestBroker:
 
     async def loaded(self) -> None:
         """Until no coordinator is loading."""
-        while any(c.state.value == "loading" for c in self.broker.coordinators):
+        broker = self.broker
+        while any(c.state.value == "loading" for c in (*broker.coordinators, *broker.transactions)):
             await trio.testing.wait_all_tasks_blocked()
 
     async def elect(self, leader: int, partition: int = 0) -> None:
@@ -196,7 +199,7 @@ async def running(disk: MemoryDisk | None = None, /, **config: str) -> AsyncIter
         test = TestBroker(broker)
         await test.loaded()
         yield test
-        await broker.coordinators.stop()
+        await broker.stop_coordinators()
         nursery.cancel_scope.cancel()
     dirs.release()
 

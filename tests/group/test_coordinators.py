@@ -164,7 +164,7 @@ class TestFinding:
     @pytest.mark.parametrize(
         ("key_type", "error"),
         [
-            (1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+            (1, ErrorCode.NONE),
             (2, ErrorCode.INVALID_REQUEST),
             (7, ErrorCode.INVALID_REQUEST),
         ],

@@ -124,6 +124,7 @@ def test_a_new_cluster_is_at_the_level_of_apaches_release() -> None:
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
         "metadata.version": 30,
+        "transaction.version": 2,
     }
     supported = {
         f.name: (f.min_supported_version, f.max_supported_version)

@@ -8,6 +8,7 @@ from pk.core.errors import ErrorCode, KafkaError
 from pk.core.machine import Decision
 from pk.core.txn.machine import (
     NEEDS_PRODUCER_ID,
+    Marked,
     ProducerKey,
     SendMarkers,
     TransactionMachine,
@@ -165,11 +166,8 @@ class Coordinator:
         due, self.markers = self.markers, []
         for effect in due:
             partitions = only or effect.partitions
-            self.take(
-                self.machine.marked(
-                    effect.transactional_id, effect.producer, partitions, self.now_ms
-                )
-            )
+            marked = Marked(effect.transactional_id, effect.producer, partitions)
+            self.take(self.machine.marked([marked], self.now_ms))
             if not effect.partitions <= set(partitions):
                 self.markers.append(effect)
 

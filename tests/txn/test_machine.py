@@ -8,7 +8,7 @@ import pytest
 from txn.coordinator import START_MS, TIMEOUT_MS, A, B, Coordinator
 
 from pk.core.errors import ErrorCode
-from pk.core.txn.machine import EXPIRED_AT_ONCE, ProducerKey, TransactionSettings
+from pk.core.txn.machine import EXPIRED_AT_ONCE, Marked, ProducerKey, TransactionSettings
 from pk.core.txn.transaction import EPOCH_MAX, State
 from pk.core.values import TopicPartition
 
@@ -65,11 +65,10 @@ def test_an_open_transaction_is_aborted_first(version: int) -> None:
     assert c.init() == E.CONCURRENT_TRANSACTIONS
     (marker,) = c.markers
     assert not marker.committed and marker.partitions == {A, B}
-    # Fencing raises the epoch; so does the abort in the second protocol.
-    assert marker.producer == ProducerKey(1000, 2 if version == 2 else 1)
+    assert marker.producer == ProducerKey(1000, 1)
     c.mark()
     assert c.state() is State.COMPLETE_ABORT
-    assert c.init() == ProducerKey(1000, 3 if version == 2 else 2)
+    assert c.init() == ProducerKey(1000, 2)
 
 
 def test_a_producer_goes_on_after_an_error_under_its_own_id(c: Coordinator) -> None:
@@ -302,7 +301,7 @@ def test_markers_of_an_earlier_transaction_complete_nothing(c: Coordinator) -> N
     following = ProducerKey(1000, 1)
     c.add(following, A)
     c.end(following)
-    c.take(c.machine.marked("t", old.producer, old.partitions, c.now_ms))
+    c.take(c.machine.marked([Marked("t", old.producer, old.partitions)], c.now_ms))
     assert c.state() is State.PREPARE_COMMIT
 
 

@@ -36,7 +36,7 @@ from pk.core.record.build import (
     end_transaction_batch,
 )
 from pk.core.record.compress import Codec
-from pk.core.values import NO_PRODUCER_ID
+from pk.core.values import NO_PRODUCER_ID, NO_SEQUENCE
 
 if TYPE_CHECKING:
     from pk.core.broker.clock import Clock
@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from pk.core.meta.image import MetadataImage
 
 logger = logging.getLogger("pk.coordinator")
+
+COORDINATOR_SEQUENCE = 0
+"""Of each batch that a coordinator writes in a transaction, as Kafka's do: nobody looks at it."""
 
 REPLAYED_AT_ONCE = 1000
 """Records of a loading partition that are replayed between two checkpoints."""
@@ -286,6 +289,9 @@ class Coordinator(Generic[M]):
                     batch.build(
                         producer_id=decision.producer_id,
                         producer_epoch=decision.producer_epoch,
+                        base_sequence=NO_SEQUENCE
+                        if decision.producer_id == NO_PRODUCER_ID
+                        else COORDINATOR_SEQUENCE,
                         transactional=decision.producer_id != NO_PRODUCER_ID,
                     ),
                     now_ms=now_ms,

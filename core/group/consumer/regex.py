@@ -6,7 +6,7 @@ in the broker.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from pk.core.errors import ErrorCode, KafkaError
@@ -21,6 +21,12 @@ def check_regex(regex: str) -> None:
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {e}.",
         ) from None
+
+
+def matcher(regex: str) -> Callable[[str], bool]:
+    """What says whether `regex` matches the whole of a text. Raises ValueError with RE2's reason."""
+    compiled = _compiled(regex)
+    return lambda text: compiled.fullmatch(text) is not None
 
 
 def matching(regexes: Iterable[str], topics: Iterable[str]) -> dict[str, frozenset[str]]:

@@ -1,0 +1,57 @@
+"""WriteTxnMarkers (27), versions 1–2: a transaction coordinator has the leaders of its partitions write their markers
+(KIP-98). Version 2 says which protocol the transaction keeps to (KIP-1228). Operators end hanging transactions with it.
+"""
+
+from pk.core.api.registry import Api, Operation
+from pk.core.broker.requests.context import Context
+from pk.core.errors import KafkaError
+from pk.core.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+
+async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """Write them, and wait until they are safe."""
+    broker = context.broker
+    timeout_ms = broker.config.request_timeout_ms
+    return await broker.markers.write(request, timeout_ms=timeout_ms)
+
+
+def _error_response(
+    request: WriteTxnMarkersRequest, error: KafkaError, version: int
+) -> WriteTxnMarkersResponse:
+    """Every partition of every marker with the same error."""
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=index, error_code=error.code
+                            )
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+API = Api(
+    key=27,
+    versions=(1, 2),
+    handle=handle,
+    operation=Operation.CLUSTER_ACTION,
+    error_response=_error_response,
+    parks=True,
+)

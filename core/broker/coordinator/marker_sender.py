@@ -1,0 +1,211 @@
+"""Sending the markers of transactions to the leaders of their partitions, until every one has been taken.
+
+It carries out the `SendMarkers` of transaction machines. Markers wait in a queue for each leader; one request takes all that
+wait for it. While a few requests are under way to one leader the next markers gather, so the more there is to do the larger
+are the requests. What a leader has written is reported to the coordinator that asked. What it has not is sent again after a
+pause, to whoever leads then; a partition of a topic that was deleted needs no marker any more.
+
+A coordinator that is closed takes its markers with it: the next one finds in its log what is still to be sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+import trio
+
+from pk.core.broker.coordinator.broker_links import BrokerLinks
+from pk.core.broker.coordinator.coordinator import Coordinator
+from pk.core.broker.coordinator.write_markers import MarkerWriter
+from pk.core.broker.peers import PeerLost
+from pk.core.broker.state import BrokerState
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.txn.machine import Marked, SendMarkers, TransactionMachine
+from pk.core.values import NO_LEADER, TopicPartition
+from pk.core.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+
+logger = logging.getLogger("pk.transactions")
+
+REQUESTS_MAX: Final = 5
+"""Requests under way to one leader."""
+PARTITIONS_MAX: Final = 2000
+"""Markers in one request, but for a transaction with more."""
+
+PAUSE_S_MIN: Final = 0.02
+PAUSE_S_MAX: Final = 1.0
+"""Before what was refused is sent again, doubling."""
+
+SETTLED: Final = (
+    ErrorCode.NONE,
+    # The partition has a newer epoch of this producer: the transaction cannot be open there.
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+)
+"""After these a partition needs no marker."""
+
+
+class _Due(NamedTuple):
+    """Partitions of one transaction that are led by one node, and need a marker."""
+
+    coordinator: Coordinator[TransactionMachine]
+    markers: SendMarkers
+    partitions: tuple[TopicPartition, ...]
+    pause_s: float
+    """How long to wait if they are refused."""
+
+
+class MarkerSender:
+    """One for each broker."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        links: BrokerLinks,
+        writer: MarkerWriter,
+        start_soon: Callable[..., None],
+    ) -> None:
+        """`writer` writes the markers of this broker's own partitions; `start_soon` runs a background task of the
+        broker's."""
+        self._state = state
+        self._links = links
+        self._writer = writer
+        self._start_soon = start_soon
+        self._queues: dict[int, list[_Due]] = {}
+        self._under_way: dict[int, int] = {}
+
+    def send(self, coordinator: Coordinator[TransactionMachine], markers: SendMarkers) -> None:
+        """Begin to carry out `markers` for `coordinator`; never blocks, and decides nothing before it returns."""
+        if markers.partitions:
+            self._enqueue(coordinator, markers, markers.partitions, PAUSE_S_MIN)
+        else:
+            self._start_soon(self._report_empty, coordinator, markers)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._links.close()
+
+    async def _report_empty(
+        self, coordinator: Coordinator[TransactionMachine], markers: SendMarkers
+    ) -> None:
+        await self._report(coordinator, [Marked(markers.transactional_id, markers.producer, ())])
+
+    def _enqueue(
+        self,
+        coordinator: Coordinator[TransactionMachine],
+        markers: SendMarkers,
+        partitions: Iterable[TopicPartition],
+        pause_s: float,
+    ) -> None:
+        """Queue partitions for their leaders. Those without a leader wait; those of deleted topics are done."""
+        image = self._state.image
+        by_leader: dict[int, list[TopicPartition]] = {}
+        gone: list[TopicPartition] = []
+        for tp in sorted(partitions):
+            found = image.partition(tp.topic, tp.partition)
+            if found is None:
+                gone.append(tp)
+            else:
+                by_leader.setdefault(found.leader, []).append(tp)
+        if gone:
+            marked = Marked(markers.transactional_id, markers.producer, gone)
+            self._start_soon(self._report, coordinator, [marked])
+        for leader, led in by_leader.items():
+            due = _Due(coordinator, markers, tuple(led), pause_s)
+            if leader == NO_LEADER:
+                self._start_soon(self._again, [due])
+                continue
+            self._queues.setdefault(leader, []).append(due)
+            if self._under_way.get(leader, 0) < REQUESTS_MAX:
+                self._under_way[leader] = self._under_way.get(leader, 0) + 1
+                self._start_soon(self._drain, leader)
+
+    async def _drain(self, leader: int) -> None:
+        """Send what waits for one leader, request after request."""
+        try:
+            while self._queues.get(leader):
+                if batch := self._take(leader):
+                    await self._send(leader, batch)
+        finally:
+            self._under_way[leader] -= 1
+
+    def _take(self, leader: int) -> list[_Due]:
+        queue, taken, partitions = self._queues[leader], 0, 0
+        for due in queue:
+            if taken and partitions + len(due.partitions) > PARTITIONS_MAX:
+                break
+            taken += 1
+            partitions += len(due.partitions)
+        batch, self._queues[leader] = queue[:taken], queue[taken:]
+        return [due for due in batch if due.coordinator.is_active]
+
+    async def _send(self, leader: int, batch: list[_Due]) -> None:
+        timeout_ms = self._state.config.request_timeout_ms
+        request = WriteTxnMarkersRequest(markers=[_marker(due) for due in batch])
+        try:
+            if leader == self._state.node_id:
+                response = await self._writer.write(request, timeout_ms=timeout_ms)
+            else:
+                response = await self._links.ask(leader, request, timeout_ms=timeout_ms)
+        except (PeerLost, KafkaError) as e:
+            logger.info("markers for broker %d: %s", leader, e)
+            self._start_soon(self._again, batch)
+            return
+        refused: list[_Due] = []
+        written: dict[Coordinator[TransactionMachine], list[Marked]] = {}
+        for due, result in zip(batch, response.markers, strict=False):
+            codes = {
+                TopicPartition(topic.name, p.partition_index): p.error_code
+                for topic in result.topics
+                for p in topic.partitions
+            }
+            done = [tp for tp in due.partitions if codes.get(tp) in SETTLED]
+            if done:
+                marked = Marked(due.markers.transactional_id, due.markers.producer, done)
+                written.setdefault(due.coordinator, []).append(marked)
+            if len(done) < len(due.partitions):
+                rest = tuple(tp for tp in due.partitions if codes.get(tp) not in SETTLED)
+                refused.append(due._replace(partitions=rest))
+        if len(response.markers) < len(batch):
+            refused += batch[len(response.markers) :]
+        if refused:
+            self._start_soon(self._again, refused)
+        for coordinator, marked in written.items():
+            await self._report(coordinator, marked)
+
+    async def _again(self, refused: list[_Due]) -> None:
+        """Send again, after a pause, to whoever leads then."""
+        await trio.sleep(max(due.pause_s for due in refused))
+        for due in refused:
+            if due.coordinator.is_active:
+                pause_s = min(2 * due.pause_s, PAUSE_S_MAX)
+                self._enqueue(due.coordinator, due.markers, due.partitions, pause_s)
+
+    async def _report(
+        self, coordinator: Coordinator[TransactionMachine], marked: list[Marked]
+    ) -> None:
+        """Have the coordinator know, again and again while its log refuses what follows from it."""
+        while coordinator.is_active:
+            if coordinator.when_active(lambda machine, now_ms: machine.marked(marked, now_ms)):
+                return
+            await trio.sleep(PAUSE_S_MAX)
+
+
+def _marker(due: _Due) -> WritableTxnMarker:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in due.partitions:
+        topics.setdefault(topic, []).append(partition)
+    markers = due.markers
+    return WritableTxnMarker(
+        producer_id=markers.producer.producer_id,
+        producer_epoch=markers.producer.epoch,
+        transaction_result=markers.committed,
+        topics=[WritableTxnMarkerTopic(name=t, partition_indexes=p) for t, p in topics.items()],
+        coordinator_epoch=due.coordinator.leader_epoch,
+        transaction_version=markers.transaction_version,
+    )

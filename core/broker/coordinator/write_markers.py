@@ -1,0 +1,128 @@
+"""Writing the markers that end transactions, on the leaders of their partitions (KIP-98).
+
+A marker is a control record: commit or abort, under the producer's id and epoch, with the epoch of the coordinator that
+sends it. The partition refuses one of an older producer or coordinator epoch. In the second protocol (KIP-890, KIP-1228) the
+marker's epoch is above that of every record of its transaction, so a marker that arrives late cannot end the next one.
+
+Where the partition is a coordinator's own log, the marker goes through that coordinator, whose machine must know of it:
+offsets that were committed in the transaction count from then on, or are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import trio
+
+from pk.core.broker.clock import Clock
+from pk.core.broker.coordinator.coordinator_runtime import CoordinatorRuntime
+from pk.core.broker.replication.partition import Partition
+from pk.core.broker.replication.replicas import Replicas
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.record.build import end_transaction_batch
+from pk.core.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+AT_ONCE: Final = 64
+"""Markers that are written between two checkpoints."""
+
+STRICT_SINCE: Final = 2
+"""The `transaction.version` whose markers have an epoch of their own."""
+
+
+class _Written(NamedTuple):
+    partition: Partition
+    next_offset: int
+    leader_epoch: int
+    result: WritableTxnMarkerPartitionResult
+
+
+class MarkerWriter:
+    """Writes markers on this broker."""
+
+    def __init__(
+        self, replicas: Replicas, clock: Clock, coordinators: Iterable[CoordinatorRuntime[Any]]
+    ) -> None:
+        """`coordinators` are those to whose logs transactions write."""
+        self._replicas = replicas
+        self._clock = clock
+        self._coordinators = {one.topic: one for one in coordinators}
+
+    async def write(
+        self, request: WriteTxnMarkersRequest, *, timeout_ms: int
+    ) -> WriteTxnMarkersResponse:
+        """Append every marker, and wait until they are safe, at most `timeout_ms`; an error code for each partition."""
+        written: list[_Written] = []
+        response = WriteTxnMarkersResponse()
+        tried = 0
+        for marker in request.markers:
+            result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+            response.markers.append(result)
+            for topic in marker.topics:
+                answers: list[WritableTxnMarkerPartitionResult] = []
+                result.topics.append(
+                    WritableTxnMarkerTopicResult(name=topic.name, partitions=answers)
+                )
+                for index in topic.partition_indexes:
+                    answer = WritableTxnMarkerPartitionResult(partition_index=index)
+                    answers.append(answer)
+                    try:
+                        written.append(self._write(topic.name, marker, answer))
+                    except KafkaError as e:
+                        answer.error_code = e.code
+                    tried += 1
+                    if not tried % AT_ONCE:
+                        await trio.lowlevel.checkpoint()
+        deadline = self._clock.time() + timeout_ms / 1000
+        for partition, next_offset, epoch, answer in written:
+            if partition.high_watermark >= next_offset and partition.leader_epoch == epoch:
+                continue
+            try:
+                if not await partition.wait_for_high_watermark(next_offset, deadline, epoch):
+                    answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+            except KafkaError as e:
+                answer.error_code = e.code
+        return response
+
+    def _write(
+        self, topic: str, marker: WritableTxnMarker, answer: WritableTxnMarkerPartitionResult
+    ) -> _Written:
+        index = answer.partition_index
+        partition = self._replicas.partition(topic, index)
+        partition.check_leader()
+        if marker.transaction_version >= STRICT_SINCE:
+            _check_newer(partition, marker)
+        committed = marker.transaction_result
+        coordinators = self._coordinators.get(topic)
+        if coordinators is not None:
+            next_offset = coordinators.at(index).append_marker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                committed=committed,
+            )
+            return _Written(partition, next_offset, partition.leader_epoch, answer)
+        now_ms = self._clock.now_ms()
+        batch = end_transaction_batch(
+            committed, marker.coordinator_epoch, marker.producer_id, marker.producer_epoch, now_ms
+        )
+        appended = partition.append(batch, now_ms=now_ms)
+        return _Written(partition, appended.last_offset + 1, partition.leader_epoch, answer)
+
+
+def _check_newer(partition: Partition, marker: WritableTxnMarker) -> None:
+    """Raise INVALID_PRODUCER_EPOCH for the marker of an earlier transaction than the one that is open here."""
+    state = partition.log.producers.get(marker.producer_id)
+    if state is not None and state.txn_first_offset >= 0 and marker.producer_epoch <= state.epoch:
+        raise KafkaError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"the open transaction of producer {marker.producer_id} has epoch {state.epoch}, "
+            f"the marker {marker.producer_epoch}",
+        )
