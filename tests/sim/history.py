@@ -58,8 +58,8 @@ class PartitionHistory:
     """What lies below it is committed."""
     leaders: dict[int, Process] = field(default_factory=dict)
     """Who appended in a leader epoch."""
-    sequences: dict[int, int] = field(default_factory=dict)
-    """Of each producer the last sequence that is committed."""
+    sequences: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Of each producer in each of its epochs the last sequence that is committed."""
 
     def at(self, offset: int) -> Batch | None:
         """The committed batch that holds `offset`."""
@@ -371,8 +371,13 @@ class History:
             )
         if header.base_offset != known.end and partition.log.log_start_offset < header.base_offset:
             raise Violation("offsets are dense", f"{where}: {found} after {known.end}", topic)
-        if header.producer_id >= 0 and header.base_sequence >= 0:
-            last = known.sequences.get(header.producer_id, -1)
+        if (
+            header.producer_id >= 0
+            and header.base_sequence >= 0
+            and not partition.tp.topic.startswith("__")
+        ):
+            producer = (header.producer_id, header.producer_epoch)
+            last = known.sequences.get(producer, -1)
             if header.base_sequence != last + 1:
                 raise Violation(
                     "no record twice or out of order",
@@ -380,7 +385,7 @@ class History:
                     f" after {last} at offset {header.base_offset}",
                     topic,
                 )
-            known.sequences[header.producer_id] = header.last_sequence
+            known.sequences[producer] = header.last_sequence
         known.bases.append(found.base)
         known.batches.append(found)
         known.end = found.next
@@ -415,12 +420,14 @@ class History:
 
     # --- what clients are told ---
 
-    def acknowledged(self, key: Key, offset: int, producer_id: int, sequence: int) -> None:
+    def acknowledged(
+        self, key: Key, offset: int, producer_id: int, sequence: int, epoch: int = 0
+    ) -> None:
         """A producer was told that its batch, with this first sequence, is safe at `offset` (-1: where is not said)."""
         known = self.partition(key)
         if not known.promised:
             return
-        if known.sequences.get(producer_id, -1) < sequence:
+        if known.sequences.get((producer_id, epoch), -1) < sequence:
             raise Violation(
                 "what is acknowledged is committed",
                 f"{known.name}: producer {producer_id} sequence {sequence} at {offset};"

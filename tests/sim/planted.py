@@ -8,14 +8,22 @@ from typing import Any, Final
 
 from sim.simulation import run_seed
 
+from pk.core.api import produce
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.replication.replica_fetcher import ReplicaFetcher
 from pk.core.errors import ErrorCode
+from pk.core.log.log import Log
 from pk.core.log.memory_disk import MemoryFile
+from pk.core.log.producers import Producers
+from pk.core.machine import Decision
 from pk.core.meta import partitions as meta_partitions
 from pk.core.meta.image import MetadataImage
 from pk.core.meta.store import MemoryStore
+from pk.core.txn.machine import TransactionMachine
+from pk.core.txn.records import Record
+from pk.core.txn.transaction import State, Transaction
 from pk.core.values import METADATA_TOPIC
+from pk.core.wire.messages.init_producer_id import InitProducerIdResponse
 
 Plant = Callable[[], AbstractContextManager[None]]
 
@@ -132,6 +140,106 @@ def topic_not_synced() -> AbstractContextManager[None]:
     return _no_sync_below("/synced-0/")
 
 
+@contextmanager
+def markers_before_the_end_is_safe() -> Iterator[None]:
+    """A transaction coordinator sends markers for an end that only its own log has."""
+
+    async def at_once(self: Partition, offset: int, epoch: int) -> bool:
+        return True
+
+    with patched(Partition, wait_until_safe=at_once):
+        yield
+
+
+@contextmanager
+def markers_lost_at_failover() -> Iterator[None]:
+    """A coordinator that takes over does not send the markers of what was prepared before it."""
+    loaded = TransactionMachine.loaded
+
+    def without(self: TransactionMachine, now_ms: int) -> Decision[Any]:
+        decision = loaded(self, now_ms)
+        decision.effects.clear()
+        return decision
+
+    with patched(TransactionMachine, loaded=without):
+        yield
+
+
+@contextmanager
+def complete_with_one_marker() -> Iterator[None]:
+    """A transaction counts as complete when its first partition has the marker."""
+    marked = TransactionMachine.marked
+
+    def hasty(self: TransactionMachine, written: Any, now_ms: int) -> Decision[Any]:
+        written = list(written)
+        for one in written:
+            self._unmarked.get(one.transactional_id, set()).clear()
+        return marked(self, written, now_ms)
+
+    with patched(TransactionMachine, marked=hasty):
+        yield
+
+
+@contextmanager
+def last_stable_offset_passes_open_transactions() -> Iterator[None]:
+    """Readers of committed records read up to the high watermark."""
+
+    def none(self: Producers, high_watermark: int) -> int | None:
+        return None
+
+    with patched(Producers, first_unstable_offset=none):
+        yield
+
+
+@contextmanager
+def aborted_transactions_not_told() -> Iterator[None]:
+    """A leader does not tell readers which transactions were aborted."""
+
+    def nothing(self: Log, *args: Any, **kwargs: Any) -> list[Any]:
+        return []
+
+    with patched(Log, aborted_transactions=nothing):
+        yield
+
+
+@contextmanager
+def open_transaction_not_fenced() -> Iterator[None]:
+    """A new instance of a producer goes on with the transaction that the one before left open."""
+
+    def keep(self: TransactionMachine, txn: Transaction, now_ms: int) -> Decision[Any]:
+        return Decision([Record(txn.transactional_id, txn)])
+
+    init = TransactionMachine.init_producer_id
+
+    def lenient(
+        self: TransactionMachine, request: Any, fresh_id: int | None, now_ms: int
+    ) -> Decision[Any]:
+        known = self.transactions.get(request.transactional_id)
+        if known is not None and known.state is State.ONGOING:
+            reply = InitProducerIdResponse(
+                producer_id=known.producer_id, producer_epoch=known.epoch
+            )
+            return Decision(reply=reply)
+        return init(self, request, fresh_id, now_ms)
+
+    with patched(TransactionMachine, init_producer_id=lenient, _fence_and_abort=keep):
+        yield
+
+
+@contextmanager
+def transactions_not_verified() -> Iterator[None]:
+    """A leader appends what it is sent in a transaction, and asks no coordinator."""
+
+    def never(self: Any, partition: Any, header: Any) -> bool:
+        return False
+
+    def unchecked(self: Any, partition: Any, header: Any) -> None:
+        pass
+
+    with patched(produce._Produce, must_verify=never, check_transaction=unchecked):
+        yield
+
+
 PLANTED: Final[dict[str, Plant]] = {
     "hw-from-leo": high_watermark_from_log_end,
     "truncate-by-hw": truncation_by_high_watermark,
@@ -140,6 +248,13 @@ PLANTED: Final[dict[str, Plant]] = {
     "lost-append": append_lost_on_controller_change,
     "metadata-fsync": metadata_not_synced,
     "topic-fsync": topic_not_synced,
+    "early-markers": markers_before_the_end_is_safe,
+    "lost-markers": markers_lost_at_failover,
+    "one-marker": complete_with_one_marker,
+    "lso-passes-open": last_stable_offset_passes_open_transactions,
+    "aborted-not-told": aborted_transactions_not_told,
+    "open-not-fenced": open_transaction_not_fenced,
+    "not-verified": transactions_not_verified,
 }
 """Name → the bug."""
 

@@ -26,6 +26,7 @@ from sim.network import Address, Network
 from sim.nodes import BROKER_PORT, CONTROLLER_PORT, SimNode, World, first_violation, leaves
 from sim.processes import OWNER, abandon_run, child, deterministic, owned_by
 from sim.stores import Ensemble, ObservedStore
+from sim.transactions import STATE_TOPIC, CommittedReader, Ledger, TransactionalProducer
 
 from pk.core.broker import runtime as runtime_module
 from pk.core.broker.controller.embedded_store import EmbeddedStore
@@ -98,6 +99,9 @@ class Simulation:
         self.producers: list[IdempotentProducer] = []
         self.consumers: list[Consumer] = []
         self.group = Group("group", "all")
+        self.ledger = Ledger("txn", 2)
+        self.transactional: list[TransactionalProducer] = []
+        self.committed: CommittedReader | None = None
         self.broken: BaseException | None = None
         self._over = trio.CancelScope()
         self.result.shape = (
@@ -176,6 +180,9 @@ class Simulation:
             "offsets.topic.num.partitions": "2",
             "offsets.topic.replication.factor": "3",
             "group.initial.rebalance.delay.ms": "0",
+            "transaction.state.log.num.partitions": "2",
+            "transaction.state.log.replication.factor": "3",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             "initial.broker.registration.timeout.ms": "600000",
             "leader.imbalance.check.interval.seconds": random.choice(("5", "300")),
             "controller.listener.names": "CONTROLLER",
@@ -225,6 +232,7 @@ class Simulation:
         with owned_by(admin.process):
             with trio.move_on_after(START_S) as scope:
                 await admin.create("all", 2, 3, min__insync__replicas="2")
+                await admin.create("txn", 2, 3, min__insync__replicas="2")
                 await admin.create("synced", 1, 1, flush__messages="1", min__insync__replicas="1")
                 await admin.create("one", 1, min(2, self.brokers), min__insync__replicas="1")
             if scope.cancelled_caught:
@@ -250,6 +258,16 @@ class Simulation:
         self.clients.append(PlainProducer(*common("p4"), topic="one", partitions=1, rate_s=rate))
         for i in range(random.choice((1, 2, 3))):
             self.clients.append(Member(*common(f"m{i + 1}"), group=self.group, partitions=2))
+        for i in range(random.choice((1, 2))):
+            producer = TransactionalProducer(
+                *common(f"t{i + 1}"),
+                ledger=self.ledger,
+                rate_s=rate,
+                timeout_ms=random.choice((3_000, 30_000)),
+            )
+            self.transactional.append(producer)
+        self.committed = CommittedReader(*common("c4"), ledger=self.ledger)
+        self.clients += [*self.transactional, self.committed]
         for client in self.clients:
             with owned_by(client.process):
                 nursery.start_soon(self._work, client)
@@ -330,6 +348,8 @@ class Simulation:
                 end = ends.get(f"{consumer.topic}-{partition}", 0)
                 if position < end:
                     return f"{consumer.process} is at {position} of {end} in {consumer.topic}"
+        if untransacted := self._untransacted(ends):
+            return untransacted
         if {"__consumer_offsets", self.group.topic} & self.history.unsafe:
             return ""
         for partition, progress in self.group.progress.items():
@@ -337,6 +357,20 @@ class Simulation:
             if progress.committed < end:
                 return f"the group is at {progress.committed} of {end} in partition {partition}"
         return ""
+
+    def _untransacted(self, ends: dict[str, int]) -> str:
+        """What of the transactions is not over, or not seen."""
+        ledger, reader = self.ledger, self.committed
+        if reader is None or {STATE_TOPIC, ledger.topic} & self.history.unsafe:
+            return ""
+        for producer in self.transactional:
+            if producer.open:
+                return f"{producer.process} has a transaction open"
+        for partition, position in reader.positions.items():
+            end = ends.get(f"{ledger.topic}-{partition}", 0)
+            if position < end:
+                return f"{reader.process} is at {position} of {end} in {ledger.topic}-{partition}"
+        return ledger.torn()
 
 
 @contextmanager

@@ -1,0 +1,232 @@
+"""Transactions of real clients, against pk and Apache Kafka: what commits is seen whole, what aborts is not seen, offsets go
+with their transaction, and a second instance of a producer ends the first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import aiokafka
+import kafka as kafka_python
+import pytest
+from aiokafka.errors import KafkaError as AioKafkaError
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from kafka.errors import KafkaError as PythonKafkaError
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as PythonTopicPartition
+
+from clients import apache_kafka
+from clients.fixtures import Kafka, fresh_name
+from clients.topics import create_topic
+
+TIMEOUT_S = 60.0
+Fresh = Callable[[str], str]
+
+
+def read(kafka: Kafka, topic: str, isolation: str = "read_committed") -> list[bytes]:
+    """Every value that a reader of this isolation level sees, up to the end of each partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": fresh_name("reader"),
+            "isolation.level": isolation,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    partitions = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+    values: list[bytes] = []
+    ended: set[int] = set()
+    until = time.monotonic() + TIMEOUT_S
+    while len(ended) < len(partitions):
+        assert time.monotonic() < until, f"{topic} has no end"
+        message: Any = consumer.poll(1)
+        if message is None:
+            continue
+        if message.error():
+            ended.add(message.partition())
+        else:
+            values.append(message.value())
+    consumer.close()
+    return sorted(values)
+
+
+def committed(kafka: Kafka, group: str, topic: str) -> int:
+    """What a group has committed for partition 0."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
+    (found,) = consumer.committed([TopicPartition(topic, 0)], TIMEOUT_S)
+    consumer.close()
+    return found.offset
+
+
+def batch(name: str) -> list[bytes]:
+    return [f"{name}{n}".encode() for n in range(5)]
+
+
+def librdkafka(bootstrap: str, transactional_id: str, topic: str, group: str) -> bool:
+    config = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "log_level": 0}
+    producer: Any = Producer(config)
+    member: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    producer.init_transactions(TIMEOUT_S)
+    for name, offset, ends in (
+        ("a", 5, producer.commit_transaction),
+        ("b", 9, producer.abort_transaction),
+        ("c", 7, producer.commit_transaction),
+        ("d", 8, producer.abort_transaction),
+    ):
+        producer.begin_transaction()
+        for n, value in enumerate(batch(name)):
+            producer.produce(topic, value, partition=n % 2)
+        producer.flush(TIMEOUT_S)
+        producer.send_offsets_to_transaction(
+            [TopicPartition(topic, 0, offset)], member.consumer_group_metadata(), TIMEOUT_S
+        )
+        ends(TIMEOUT_S)
+    member.close()
+    second: Any = Producer(config)
+    second.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"fenced", partition=0)
+    try:
+        producer.commit_transaction(TIMEOUT_S)
+    except KafkaException as e:
+        return e.args[0].fatal()
+    return False
+
+
+def aio(bootstrap: str, transactional_id: str, topic: str, group: str) -> bool:
+    async def run() -> bool:
+        producer: Any = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id=transactional_id
+        )
+        await producer.start()
+        try:
+            for name, offset, commit in (
+                ("a", 5, True),
+                ("b", 9, False),
+                ("c", 7, True),
+                ("d", 8, False),
+            ):
+                await producer.begin_transaction()
+                for n, value in enumerate(batch(name)):
+                    await producer.send_and_wait(topic, value, partition=n % 2)
+                tp = aiokafka.TopicPartition(topic, 0)
+                await producer.send_offsets_to_transaction({tp: offset}, group)
+                await (producer.commit_transaction() if commit else producer.abort_transaction())
+            second: Any = aiokafka.AIOKafkaProducer(
+                bootstrap_servers=bootstrap, transactional_id=transactional_id
+            )
+            await second.start()
+            await second.stop()
+            try:
+                async with producer.transaction():
+                    await producer.send_and_wait(topic, b"fenced", partition=0)
+            except AioKafkaError:
+                return True
+            return False
+        finally:
+            await producer.stop()
+
+    return asyncio.run(run())
+
+
+def python(bootstrap: str, transactional_id: str, topic: str, group: str) -> bool:
+    def make() -> Any:
+        made: Any = kafka_python.KafkaProducer(
+            bootstrap_servers=bootstrap, transactional_id=transactional_id
+        )
+        made.init_transactions()
+        return made
+
+    producer = make()
+    for name, offset, commit in (("a", 5, True), ("b", 9, False), ("c", 7, True), ("d", 8, False)):
+        producer.begin_transaction()
+        for n, value in enumerate(batch(name)):
+            producer.send(topic, value, partition=n % 2)
+        producer.flush(TIMEOUT_S)
+        offsets = {PythonTopicPartition(topic, 0): OffsetAndMetadata(offset, "", -1)}
+        producer.send_offsets_to_transaction(offsets, group)
+        (producer.commit_transaction if commit else producer.abort_transaction)()
+    second = make()
+    try:
+        producer.begin_transaction()
+        producer.send(topic, b"fenced", partition=0).get(TIMEOUT_S)
+        producer.commit_transaction()
+    except PythonKafkaError:
+        return True
+    finally:
+        second.close()
+        producer.close(timeout=1)
+    return False
+
+
+@pytest.mark.parametrize("client", [librdkafka, aio, python], ids=lambda c: c.__name__)
+def test_round_trip(kafka: Kafka, fresh: Fresh, client: Callable[..., bool]) -> None:
+    topic, group = create_topic(kafka, fresh("txn"), 2), fresh("txn-group")
+    assert client(kafka.bootstrap, fresh("tx"), topic, group), "the first instance was not fenced"
+    assert read(kafka, topic) == sorted(batch("a") + batch("c"))
+    seen = read(kafka, topic, "read_uncommitted")
+    assert set(seen) - {b"fenced"} == {v for name in "abcd" for v in batch(name)}
+    assert committed(kafka, group, topic) == 7
+
+
+@pytest.mark.peer
+def test_javas_copier_loses_and_doubles_nothing(kafka: Kafka, fresh: Fresh) -> None:
+    """Read, process, write with aborts at random, by the client of the second protocol."""
+    source, sink = create_topic(kafka, fresh("source"), 1), create_topic(kafka, fresh("sink"), 1)
+    perf = apache_kafka.run_tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", source, "--num-records", "3000", "--throughput", "-1"),
+        *("--record-size", "100", "--transactional-id", fresh("perf")),
+        *("--transaction-duration-ms", "50", "--bootstrap-server", kafka.bootstrap),
+    )
+    assert "3000 records sent" in perf.stdout, perf.stdout + perf.stderr
+    written = read(kafka, source)
+    assert len(written) == 3000
+    copier = apache_kafka.run_tool(
+        "org.apache.kafka.tools.TransactionalMessageCopier",
+        *("--broker-list", kafka.bootstrap, "--input-topic", source, "--input-partition", "0"),
+        *("--output-topic", sink, "--max-messages", "3000", "--consumer-group", fresh("copier")),
+        *("--transaction-size", "300", "--transactional-id", fresh("copy")),
+        *("--enable-random-aborts", "--group-mode"),
+    )
+    assert copier.returncode == 0, copier.stdout + copier.stderr
+    last = json.loads(copier.stdout.strip().splitlines()[-1])
+    assert last["consumed"] == 3000
+    assert read(kafka, sink) == written
+
+
+@pytest.mark.peer
+def test_javas_tools_see_transactions(kafka: Kafka, fresh: Fresh) -> None:
+    topic, transactional_id = create_topic(kafka, fresh("txn"), 1), fresh("seen")
+    producer: Any = Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": transactional_id}
+    )
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(TIMEOUT_S)
+
+    def tool(*args: str) -> list[list[str]]:
+        ran = apache_kafka.run_tool(
+            "org.apache.kafka.tools.TransactionsCommand",
+            *("--bootstrap-server", kafka.bootstrap),
+            *args,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return [line.split() for line in ran.stdout.splitlines() if line.strip()]
+
+    listed = next(line for line in tool("list") if line[0] == transactional_id)
+    assert listed[3] == "Ongoing"
+    described = tool("describe", "--transactional-id", transactional_id)[-1]
+    assert described[4] == "Ongoing" and described[-1] == f"{topic}-0"
+    producers = tool("describe-producers", "--topic", topic, "--partition", "0")[-1]
+    assert producers[-1] == "0"  # where its transaction began
+    tool("abort", "--topic", topic, "--partition", "0", "--start-offset", "0")
+    assert read(kafka, topic) == []
+    assert read(kafka, topic, "read_uncommitted") == [b"open"]

@@ -1,0 +1,293 @@
+"""Producers whose transactions write to several partitions, and a reader that must see each of them whole or not at all.
+
+A transaction writes one record to every partition of its topic, named by the producer and the number of the transaction. What
+a producer was told of its end is noted in `Ledger`; where it was told nothing certain, either end will do, but only one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import trio
+from sim.chronicle import Violation
+from sim.clients import (
+    AGAIN,
+    PRODUCE_MS,
+    REQUEST_MS,
+    Place,
+    SimClient,
+    fetch_request,
+    produce_request,
+)
+
+from pk.core.broker.peers import PeerLost
+from pk.core.errors import ErrorCode, error_name
+from pk.core.record.batch import iter_headers, records
+from pk.core.record.build import build_batch
+from pk.core.wire.messages.end_txn import EndTxnRequest
+from pk.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
+
+STATE_TOPIC: Final = "__transaction_state"
+READ_COMMITTED: Final = 1
+
+LATER: Final = AGAIN | {ErrorCode.CONCURRENT_TRANSACTIONS}
+"""After these a request is sent again as it was."""
+
+OVER: Final = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
+"""After these the transaction cannot commit any more: the producer begins again under a new epoch."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is known of every transaction of a run, by (producer's name, number)."""
+
+    topic: str
+    partitions: int
+    ended: dict[tuple[str, int], bool | None] = field(default_factory=dict)
+    """Whether it was committed; None where nobody was told."""
+    seen: dict[tuple[str, int], set[int]] = field(default_factory=dict)
+    """The partitions in which a reader of committed records saw it."""
+
+    def end(self, transaction: tuple[str, int], committed: bool | None) -> None:
+        """A producer was told, or not, how its transaction ended."""
+        self.ended[transaction] = committed
+        if committed is False and transaction in self.seen:
+            self.aborted(transaction)
+
+    def read(self, transaction: tuple[str, int], partition: int) -> None:
+        """A reader of committed records saw it in a partition."""
+        seen = self.seen.setdefault(transaction, set())
+        if partition in seen:
+            raise Violation(
+                "a transaction is seen once", f"{transaction} twice in {partition}", self.topic
+            )
+        seen.add(partition)
+        if self.ended.get(transaction) is False:
+            self.aborted(transaction)
+
+    def aborted(self, transaction: tuple[str, int]) -> None:
+        raise Violation(
+            "nothing of an aborted transaction is seen",
+            f"{transaction} is seen in {sorted(self.seen[transaction])}",
+            self.topic,
+        )
+
+    def torn(self) -> str:
+        """A transaction that is not seen whole, and should be by now; "" where there is none."""
+        for transaction, seen in self.seen.items():
+            if len(seen) != self.partitions:
+                return f"{transaction} is seen in {sorted(seen)} only"
+        for transaction, committed in self.ended.items():
+            if committed and transaction not in self.seen:
+                return f"{transaction} was committed and is not seen"
+        return ""
+
+
+class _Over(Exception):
+    """The transaction cannot go on."""
+
+
+class TransactionalProducer(SimClient):
+    """One transaction after another, of the second protocol (KIP-890)."""
+
+    def __init__(self, *args: Any, ledger: Ledger, rate_s: float, timeout_ms: int) -> None:
+        super().__init__(*args)
+        self.ledger = ledger
+        self.rate_s = rate_s
+        self.timeout_ms = timeout_ms
+        self.transactional_id = str(self.process.name)
+        self.producer_id = self.epoch = -1
+        self.coordinator = -1
+        self.number = 0
+        self.open = False
+        self.undone: tuple[str, int] | None = None
+        """A transaction whose commit was never asked for: whoever fences it aborts it."""
+
+    async def run(self) -> None:
+        """Begin, write, end, for ever."""
+        await self.places(self.ledger.topic, self.ledger.partitions)
+        while True:
+            await trio.sleep(self.rate_s * self.random.random() * 2)
+            if self.idle and not self.open:
+                continue
+            self.open = True
+            try:
+                if self.producer_id < 0:
+                    await self._init()
+                    if self.undone is not None:
+                        self.ledger.end(self.undone, False)
+                        self.undone = None
+                    self.open = False  # what was open before is over
+                    continue
+                await self._transact()
+            except _Over as e:
+                self.note(f"begins again: {e}")
+                self.producer_id = -1
+
+    async def _transact(self) -> None:
+        ledger, self.number = self.ledger, self.number + 1
+        transaction = (self.transactional_id, self.number)
+        commit = self.random.random() < 0.7
+        ledger.ended[transaction] = None
+        self.undone = transaction
+        for partition in range(ledger.partitions):
+            await self._send(partition)
+            if self.random.random() < 0.1:
+                await trio.sleep(self.random.random() * 3)
+        if commit:
+            self.undone = None
+        answer = await self._coordinated(
+            lambda: EndTxnRequest(
+                transactional_id=self.transactional_id,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                committed=commit,
+            )
+        )
+        if answer.error_code:
+            self._judge(answer.error_code)
+        ledger.end(transaction, commit)
+        self.undone = None
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.open = False
+
+    async def _init(self) -> None:
+        answer = await self._coordinated(
+            lambda: InitProducerIdRequest(
+                transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms
+            )
+        )
+        self._judge(answer.error_code)
+        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.note(f"has producer id {self.producer_id}, epoch {self.epoch}")
+
+    async def _coordinated(self, make: Any) -> Any:
+        """The coordinator's answer, as soon as it is not one to ask again after."""
+        while True:
+            try:
+                if self.coordinator < 0:
+                    await self._find()
+                answer = await self.ask(self.coordinator, make())
+            except PeerLost:
+                self.coordinator = -1
+                await self.pause()
+                continue
+            if answer.error_code not in LATER:
+                return answer
+            if answer.error_code in (
+                ErrorCode.NOT_COORDINATOR,
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ):
+                self.coordinator = -1
+            await self.pause()
+
+    async def _find(self) -> None:
+        answer = await self.ask_any(
+            FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
+        )
+        (one,) = answer.coordinators
+        if one.error_code:
+            raise PeerLost("no coordinator")
+        self.coordinator = one.node_id
+
+    async def _send(self, partition: int) -> None:
+        now_ms = 1_700_000_000_000 + int(trio.current_time() * 1000)
+        value = f"{self.transactional_id} {self.number}".encode()
+        data = bytes(
+            build_batch(
+                [(now_ms, None, value, ())],
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                base_sequence=0,
+                transactional=True,
+            )
+        )
+        while True:
+            place: Place = self.place(self.ledger.topic, partition)
+            request = produce_request(place, data, -1, PRODUCE_MS)
+            request.transactional_id = self.transactional_id
+            try:
+                answer = await self.ask(place.leader, request)
+                code = answer.responses[0].partition_responses[0].error_code
+            except PeerLost:
+                code = ErrorCode.NETWORK_EXCEPTION
+            if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                return
+            if code not in LATER:
+                self._judge(code)
+            await self.pause()
+            await self.refresh([self.ledger.topic])
+
+    def _judge(self, code: int) -> None:
+        if code in OVER:
+            raise _Over(error_name(code))
+        if code and {STATE_TOPIC, self.ledger.topic} & self.history.unsafe:
+            raise _Over(error_name(code))
+        if code:
+            raise Violation(
+                "a transactional producer goes on",
+                f"{self.process}: {error_name(code)}",
+                self.ledger.topic,
+            )
+
+
+class CommittedReader(SimClient):
+    """Reads committed records of every partition, from the beginning."""
+
+    def __init__(self, *args: Any, ledger: Ledger) -> None:
+        super().__init__(*args)
+        self.ledger = ledger
+        self.positions = dict.fromkeys(range(ledger.partitions), 0)
+
+    async def run(self) -> None:
+        """Read for ever."""
+        topic = self.ledger.topic
+        await self.places(topic, self.ledger.partitions)
+        while True:
+            for partition in self.positions:
+                place = self.place(topic, partition)
+                request = fetch_request([place], self.positions, 300)
+                request.isolation_level = READ_COMMITTED
+                try:
+                    answer = await self.ask(place.leader, request, REQUEST_MS)
+                except PeerLost:
+                    await self.pause()
+                    await self.refresh([topic])
+                    continue
+                for one in (p for r in answer.responses for p in r.partitions):
+                    if one.error_code:
+                        await self.pause()
+                        await self.refresh([topic])
+                    else:
+                        self._take(place, one)
+
+    def _take(self, place: Place, one: Any) -> None:
+        if self.ledger.topic in self.history.unsafe or STATE_TOPIC in self.history.unsafe:
+            return
+        partition, raw = one.partition_index, bytes(one.records or b"")
+        aborted = sorted(one.aborted_transactions or (), key=lambda a: a.first_offset)
+        dropped: set[int] = set()
+        for at, header in iter_headers(raw):
+            while aborted and aborted[0].first_offset <= header.last_offset:
+                dropped.add(aborted.pop(0).producer_id)
+            if header.is_control:
+                dropped.discard(header.producer_id)
+            elif (
+                header.producer_id not in dropped
+                and header.base_offset >= self.positions[partition]
+            ):
+                for record in records(raw[at : at + header.size], header):
+                    name, number = (record.value or b"").decode().split()
+                    self.ledger.read((name, int(number)), partition)
+            self.positions[partition] = max(self.positions[partition], header.next_offset)
