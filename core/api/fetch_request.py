@@ -1,0 +1,461 @@
+"""One Fetch request: its session, the partitions it wants, and what the latest look at them found.
+
+What a follower fetches from is what it has: that is told to the partition before anything is read, so that the answer brings
+the high watermark that follows from it.
+
+A follower's next request in its session ends the waiting of the one before, which is answered empty: partitions that are new
+to the follower need not wait for the end of a long poll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from pk.core.broker.reader import Found, Reader, UpTo, check_may_read, divergence
+from pk.core.broker.replication.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    FetchedPartition,
+    FetchSession,
+    Partitions,
+    forget,
+)
+from pk.core.broker.replication.partition import READ_COMMITTED, Partition
+from pk.core.broker.replication.replica_selector import nearest_replica
+from pk.core.broker.replication.replication_quotas import is_throttled
+from pk.core.broker.requests.context import Context
+from pk.core.config import RACK_AWARE_SELECTOR
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.epochs import EpochEnd
+from pk.core.log.file_slices import EMPTY
+from pk.core.values import ZERO_UUID
+from pk.core.wire.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+
+VERSION_BATCH = 4
+VERSION_STORAGE_ERROR = 6
+VERSION_SESSION = 7
+VERSION_ZSTD = 10
+VERSION_RACK = 11
+VERSION_TOPIC_ID = 13
+VERSION_REPLICA_STATE = 15
+VERSION_NODE_ENDPOINTS = 16
+CONSUMER = -1
+DEBUGGING_CONSUMER = -2
+"""Reads up to the log end, from any replica."""
+
+LEADER_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+
+
+class Fetch:
+    """One request: which partitions it wants, and what the latest look at them found."""
+
+    __slots__ = (
+        "before",
+        "context",
+        "counted",
+        "expected_epoch",
+        "found",
+        "incremental",
+        "max_bytes",
+        "reader",
+        "replica_epoch",
+        "replica_id",
+        "request",
+        "session",
+        "urgent",
+        "wanted",
+    )
+
+    def __init__(self, context: Context, request: FetchRequest) -> None:
+        self.context = context
+        self.request = request
+        self.session: FetchSession | None = None
+        self.incremental = False
+        self.wanted: Partitions = {}
+        self.replica_id, self.replica_epoch = request.replica_id, -1
+        if context.api_version >= VERSION_REPLICA_STATE:
+            state = request.replica_state
+            self.replica_id, self.replica_epoch = state.replica_id, state.replica_epoch
+        self.counted = self.replica_id < 0
+        """Whether the partitions know what this follower has."""
+        self.before = float("-inf")
+        """When a follower's session was used before, by trio's clock."""
+        self.expected_epoch = FINAL_EPOCH
+        """Of the session, until its next request comes."""
+        self.max_bytes = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        self.reader = self._reader()
+        self.found: list[tuple[FetchedPartition, PartitionData]] = []
+        self.urgent = False
+        self._begin()
+
+    def _reader(self) -> Reader:
+        """Who reads: a consumer up to the high watermark or the last stable offset, others up to the log's end."""
+        committed = self.request.isolation_level == READ_COMMITTED
+        up_to = UpTo.LAST_STABLE_OFFSET if committed else UpTo.HIGH_WATERMARK
+        version = self.context.api_version
+        return Reader(
+            up_to if self.replica_id == CONSUMER else UpTo.LOG_END,
+            self.max_bytes,
+            committed=committed,
+            # Converted, the partitions before may come to nothing: then this one's first batch is the whole answer.
+            every_first_whole=version < VERSION_BATCH,
+            reads_zstd=version >= VERSION_ZSTD,
+        )
+
+    def _begin(self) -> None:
+        """Find the session, or open one, and what is wanted in it."""
+        request, broker = self.request, self.context.broker
+        sessions, now_ms = broker.sessions, broker.clock.now_ms()
+        by_id = self.context.api_version >= VERSION_TOPIC_ID
+        session_id, epoch = request.session_id, request.session_epoch
+        if self.context.api_version < VERSION_SESSION or epoch == FINAL_EPOCH:
+            if session_id != NO_SESSION:
+                sessions.close(session_id)
+            self.wanted = self._name({})
+            return
+        if epoch == INITIAL_EPOCH:
+            broker.purgatory.touch(sessions.close(session_id))
+            self.wanted = self._name({})
+            if self.wanted:
+                self._take_session(
+                    sessions.open(
+                        self.wanted, by_id=by_id, privileged=self.replica_id >= 0, now_ms=now_ms
+                    )
+                )
+            return
+        session = sessions.next(session_id, epoch, by_id, now_ms)
+        broker.purgatory.touch(session)
+        self._name(session.partitions, session)
+        forget(
+            session,
+            (
+                (topic.topic_id if by_id else topic.topic, partition)
+                for topic in request.forgotten_topics_data
+                for partition in topic.partitions
+            ),
+        )
+        self.wanted = session.partitions
+        if not session.partitions:
+            sessions.close(session.id)
+            return
+        self._take_session(session)
+        self.incremental = True
+
+    def _take_session(self, session: FetchSession | None) -> None:
+        self.session = session
+        if session is not None:
+            self.expected_epoch = session.epoch
+            self.before, session.used_at = session.used_at, self.context.broker.clock.time()
+
+    @property
+    def _overtaken(self) -> bool:
+        """Whether a follower has sent the session's next request, or closed it."""
+        session = self.session
+        return session is not None and session.epoch != self.expected_epoch and self.replica_id >= 0
+
+    @property
+    def _watched(self) -> FetchSession | None:
+        """The session that hears of the partitions that move. (What moves for a debugging consumer is the log's end.)"""
+        return self.session if self.replica_id != DEBUGGING_CONSUMER else None
+
+    def _name(self, partitions: Partitions, session: FetchSession | None = None) -> Partitions:
+        """Enter what the request names into `partitions`, which are those of `session`, if there is one already."""
+        by_id = self.context.api_version >= VERSION_TOPIC_ID
+        image = self.context.broker.image
+        for topic in self.request.topics:
+            name, topic_id = topic.topic, ZERO_UUID
+            if by_id:
+                topic_id = topic.topic_id
+                known = image.topic_by_id(topic_id)
+                name = known.name if known is not None else ""
+            for wish in topic.partitions:
+                key: Hashable = (topic_id if by_id else name, wish.partition)
+                fetched = partitions.get(key)
+                if fetched is None:
+                    fetched = FetchedPartition(name, topic_id, wish.partition)
+                    if not by_id:
+                        fetched.topic_id = b""
+                        fetched.key = key
+                    partitions[key] = fetched
+                if session is not None:
+                    fetched.session = session
+                    session.dirty.pop(key, None)  # those named last are looked at last
+                    session.dirty[key] = fetched
+                fetched.want(
+                    wish.fetch_offset,
+                    wish.partition_max_bytes,
+                    wish.current_leader_epoch,
+                    wish.last_fetched_epoch,
+                    wish.log_start_offset,
+                )
+        return partitions
+
+    def look(self) -> bool:
+        """Read what is there now; True when it is enough to answer, or when something has to be warmed up first."""
+        self.found, self.urgent, reader = [], False, self.reader
+        reader.look()
+        if self._overtaken:
+            return True
+        watched = self._watched
+        for fetched in list((self.wanted if watched is None else watched.dirty).values()):
+            data = self._look_at(fetched)
+            if data is not None:
+                self.found.append((fetched, data))
+                if data.error_code:
+                    self.urgent = True
+        self.counted = True
+        return self.urgent or reader.is_cold or reader.bytes >= self.request.min_bytes
+
+    async def look_until(self, keys: list[Hashable], deadline: float) -> None:
+        """Look, and again whenever one of `keys` is touched, until there is enough, with nothing left out because it lies
+        cold on the disk, or until `deadline` (trio's clock)."""
+        await self.reader.warm_up()
+        while True:
+            await self.context.broker.purgatory.until(self.look, keys, deadline)
+            if not self.reader.is_cold:
+                return
+            await self.reader.warm_up()
+
+    @property
+    def deadline(self) -> float:
+        """Until when the request may wait, by trio's clock, if it came just now."""
+        return self.context.broker.clock.time() + max(self.request.max_wait_ms, 0) / 1000
+
+    def _look_at(self, fetched: FetchedPartition) -> PartitionData | None:
+        """The answer for one partition; None where a session's client knows it all already."""
+        try:
+            return self._found_in(self._partition(fetched), fetched)
+        except KafkaError as e:
+            answer = PartitionData(
+                partition_index=fetched.partition,
+                error_code=self.code_of(e),
+                high_watermark=-1,
+                records=EMPTY,
+            )
+            if e.code in LEADER_ERRORS:
+                self._name_leader(answer, fetched)
+            return answer
+
+    def _found_in(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
+        """The same, where there is no error to tell. Raises KafkaError."""
+        nearer, log = -1, partition.log
+        if (watched := self._watched) is not None:
+            partition.watch(fetched, watched)
+        if self.request.rack_id and self.replica_id == CONSUMER and partition.followers:
+            nearer = self._nearer(partition, fetched.fetch_offset)
+        (records, aborted), diverging = (
+            self._read(partition, fetched) if nearer < 0 else (Found(), None)
+        )
+        high_watermark = partition.high_watermark
+        if (
+            self.incremental
+            and not records.length
+            and diverging is None
+            and nearer < 0
+            and fetched.high_watermark == high_watermark
+            and fetched.told_log_start_offset == log.log_start_offset
+        ):
+            if (
+                watched is not None
+                and fetched.fetch_offset >= log.log_end_offset
+                and (self.replica_id == CONSUMER or self.replica_id in partition.isr)
+            ):
+                watched.dirty.pop(fetched.key, None)
+            return None
+        answer = PartitionData(
+            partition_index=fetched.partition,
+            high_watermark=high_watermark,
+            last_stable_offset=log.last_stable_offset(high_watermark),
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=None
+            if aborted is None
+            else [
+                AbortedTransaction(producer_id=a.producer_id, first_offset=a.first_offset)
+                for a in aborted
+            ],
+            preferred_read_replica=nearer,
+            records=records,
+        )
+        if diverging is not None:
+            answer.diverging_epoch = EpochEndOffset(
+                epoch=diverging.epoch, end_offset=diverging.end_offset
+            )
+            self.urgent = True
+        elif nearer >= 0 or (
+            self.incremental
+            and self.replica_id >= 0
+            and fetched.told_log_start_offset != log.log_start_offset
+        ):
+            self.urgent = True
+        return answer
+
+    def _nearer(self, partition: Partition, offset: int) -> int:
+        """The replica that a consumer of this rack had better read from, -1 where that is the leader (KIP-392)."""
+        broker = self.context.broker
+        if broker.config.replica_selector_class != RACK_AWARE_SELECTOR or not partition.leads:
+            return -1
+        return nearest_replica(
+            partition, broker.image, self.request.rack_id, self.context.listener, offset
+        )
+
+    def code_of(self, error: KafkaError) -> int:
+        """The error's code; clients too old to know that of a failed disk are sent to find another leader."""
+        if (
+            error.code == ErrorCode.KAFKA_STORAGE_ERROR
+            and self.context.api_version < VERSION_STORAGE_ERROR
+        ):
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return error.code
+
+    def _partition(self, fetched: FetchedPartition) -> Partition:
+        """The partition, led here, in the epoch the client knows. Raises KafkaError."""
+        broker = self.context.broker
+        if not fetched.topic and self.context.api_version >= VERSION_TOPIC_ID:
+            known = broker.image.topic_by_id(fetched.topic_id)
+            if known is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            fetched.topic = known.name
+        try:
+            partition = broker.replicas.partition(fetched.topic, fetched.partition)
+        except KafkaError:
+            if fetched.topic_id and broker.image.topic_by_id(fetched.topic_id) is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID) from None
+            raise
+        if fetched.topic_id and partition.topic_id != fetched.topic_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        any_replica = self.replica_id == DEBUGGING_CONSUMER or (
+            self.replica_id == CONSUMER and self.context.api_version >= VERSION_RACK
+        )
+        check_may_read(partition, fetched.current_leader_epoch, from_follower=any_replica)
+        return partition
+
+    def _read(
+        self, partition: Partition, fetched: FetchedPartition
+    ) -> tuple[Found, EpochEnd | None]:
+        """What the partition has for this reader, and where the client's log diverges from ours. Raises KafkaError."""
+        diverging = divergence(partition.log, fetched.fetch_offset, fetched.last_fetched_epoch)
+        if diverging is not None:
+            return Found(), diverging
+        if self.replica_id >= 0:
+            if not self.counted:
+                self._count(partition, fetched)
+            if self._holds_back(partition):
+                return Found(), None
+        limit = fetched.partition_max_bytes
+        return self.reader.read(fetched, partition, fetched.fetch_offset, limit), None
+
+    def _count(self, partition: Partition, fetched: FetchedPartition) -> None:
+        """Tell the partition how far this follower is. Raises OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER."""
+        log, offset = partition.log, fetched.fetch_offset
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        partition.follower_fetched(
+            self.replica_id,
+            self.replica_epoch,
+            offset,
+            fetched.log_start_offset,
+            self.context.broker.clock.time(),
+            fetched if self.session is not None else None,
+            self.before if fetched.counted else float("-inf"),
+        )
+        fetched.counted = True
+
+    def _holds_back(self, partition: Partition) -> bool:
+        """Whether this follower has to wait for the leader's quota."""
+        return (
+            self.context.broker.quotas.leader.exceeded
+            and self.replica_id not in partition.isr
+            and self._is_throttled(partition)
+        )
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        replicas = partition.config.leader_replication_throttled_replicas
+        return is_throttled(replicas, partition.tp.partition, self.context.broker.node_id)
+
+    def _count_throttled(self) -> None:
+        """Count what goes to throttled replicas."""
+        quota = self.context.broker.quotas.leader
+        if self.replica_id < 0 or quota.unlimited or not self.reader.bytes:
+            return
+        replicas, total = self.context.broker.replicas, 0
+        for fetched, data in self.found:
+            partition = replicas.find(fetched.topic, fetched.partition)
+            if partition is not None and data.records is not None and self._is_throttled(partition):
+                total += data.records.length
+        quota.passed(total)
+
+    def _name_leader(self, answer: PartitionData, fetched: FetchedPartition) -> None:
+        """KIP-951: who leads now."""
+        if self.context.api_version >= VERSION_NODE_ENDPOINTS:
+            leader = self.context.broker.state.leader_of(fetched.topic, fetched.partition)
+            if leader is not None:
+                answer.current_leader = LeaderIdAndEpoch(
+                    leader_id=leader[0], leader_epoch=leader[1]
+                )
+
+    def partitions(self) -> list[Partition]:
+        """Those of the wanted ones that are here."""
+        replicas = self.context.broker.replicas
+        found = (replicas.find(f.topic, f.partition) for f in self.wanted.values())
+        return [partition for partition in found if partition is not None]
+
+    def keys(self) -> list[Hashable]:
+        """Whom to wait for."""
+        if (watched := self._watched) is not None:
+            return [watched]
+        keys: list[Hashable] = []
+        partitions = self.partitions()
+        if self.replica_id != CONSUMER:
+            keys += [partition.end_key for partition in partitions]
+        if self.replica_id < 0:
+            keys += partitions
+        return keys
+
+    def answer(self) -> FetchResponse:
+        """The response: by topic, and in a session only what is news."""
+        self._count_throttled()
+        response = FetchResponse(session_id=self.session.id if self.session is not None else 0)
+        topics: dict[Hashable, FetchableTopicResponse] = {}
+        for fetched, data in self.found:
+            name = fetched.topic_id or fetched.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = FetchableTopicResponse(
+                    topic=fetched.topic, topic_id=fetched.topic_id or ZERO_UUID
+                )
+                response.responses.append(topic)
+            topic.partitions.append(data)
+            if self.session is not None:
+                fetched.high_watermark = data.high_watermark
+                fetched.told_log_start_offset = data.log_start_offset
+                served = data.records is not None and data.records.length
+                # Whoever was served goes to the end, so that a byte limit starves nobody. (It may be gone: the session's
+                # next request is handled while this one waits.)
+                if self.incremental and served and self.wanted.pop(fetched.key, None):
+                    self.wanted[fetched.key] = fetched
+                    if self.session.dirty.pop(fetched.key, None):
+                        self.session.dirty[fetched.key] = fetched
+        if self.context.api_version >= VERSION_NODE_ENDPOINTS:
+            self._add_endpoints(response)
+        return response
+
+    def _add_endpoints(self, response: FetchResponse) -> None:
+        """Where the leaders that the answer names listen."""
+        leaders = {data.current_leader.leader_id for _, data in self.found if data.error_code}
+        for leader in sorted(leaders):
+            endpoint = self.context.broker.state.endpoint(leader, self.context.listener)
+            if endpoint is not None:
+                host, port, rack = endpoint
+                response.node_endpoints.append(
+                    NodeEndpoint(node_id=leader, host=host, port=port, rack=rack)
+                )

@@ -1,0 +1,193 @@
+"""One way to read a partition, for whatever serves its records: consumers' fetches, followers', share groups.
+
+A request reads in *looks*: it reads what there is from each of its partitions, and when that is not enough it waits and
+looks again. A look never waits for the disk. Where finding the records would, the partition is left out and noted as
+`cold`; `warm_up` reads what was noted in threads, and the next look finds it in the page cache. What a look returns are
+slices: stretches of files that the kernel sends by itself.
+
+How far a reader may read depends on who it is (`UpTo`). The bytes of one look are bounded over all its partitions, but its
+first batch goes out whole even beyond the bound (KIP-74), or a client with a small buffer would never get on.
+"""
+
+from collections.abc import Callable, Hashable
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+from pk.core.broker.offload import offload
+from pk.core.broker.replication.partition import Partition
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.log.epochs import EpochEnd
+from pk.core.log.failures import storage_errors
+from pk.core.log.file_slices import EMPTY, BytesSlice, Slice
+from pk.core.log.files import WouldWait
+from pk.core.log.log import Log
+from pk.core.log.txnindex import AbortedTxn
+from pk.core.record.batch import CODEC_BITS
+from pk.core.record.compress import Codec
+from pk.core.values import NO_EPOCH
+
+_CODEC_AT = 22
+"""Where in a batch the byte is whose low bits name the codec."""
+
+
+class UpTo(Enum):
+    """Where a reader has to stop."""
+
+    HIGH_WATERMARK = 0
+    """A consumer of whatever is replicated."""
+    LAST_STABLE_OFFSET = 1
+    """A consumer of committed records."""
+    LOG_END = 2
+    """A follower."""
+
+
+class Found(NamedTuple):
+    """What one partition has for a reader."""
+
+    records: Slice = EMPTY
+    aborted: list[AbortedTxn] | None = None
+    """For a reader of committed records: the transactions whose records it must leave out."""
+
+
+class Reader:
+    """What one request reads, look by look."""
+
+    __slots__ = (
+        "_bytes_left",
+        "_bytes_max",
+        "_cold",
+        "_committed",
+        "_every_first_whole",
+        "_reads_zstd",
+        "_up_to",
+        "_warmed",
+        "bytes",
+    )
+
+    def __init__(
+        self,
+        up_to: UpTo,
+        bytes_max: int,
+        *,
+        committed: bool = False,
+        every_first_whole: bool = False,
+        reads_zstd: bool = True,
+    ) -> None:
+        """A reader of at most `bytes_max` bytes a look.
+
+        `committed`: wants to know of aborted transactions. `every_first_whole`: each partition's first batch goes out
+        whole, not only the first of all. `reads_zstd`: whether the client knows that codec.
+        """
+        self._up_to = up_to
+        self._bytes_max = bytes_max
+        self._committed = committed
+        self._every_first_whole = every_first_whole
+        self._reads_zstd = reads_zstd
+        self._cold: list[tuple[Hashable, Callable[[], object], str]] = []
+        self._warmed: set[Hashable] = set()
+        self._bytes_left = bytes_max
+        self.bytes = 0
+        """How many bytes this look has found."""
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether this look left something out that `warm_up` must read first."""
+        return bool(self._cold)
+
+    def look(self) -> None:
+        """Begin the next look."""
+        self._cold = []
+        self._bytes_left, self.bytes = self._bytes_max, 0
+
+    async def warm_up(self) -> None:
+        """Read in threads what the last look would have waited for; the next one finds it in the page cache."""
+        for key, read, directory in self._cold:
+            self._warmed.add(key)
+            try:
+                await offload(read, directory=directory)
+            except KafkaError:
+                continue  # the next look meets it too, and says so to the client
+
+    def end_of(self, partition: Partition) -> int:
+        """The offset at which this reader has to stop."""
+        if self._up_to is UpTo.LOG_END:
+            return partition.log.log_end_offset
+        if self._up_to is UpTo.HIGH_WATERMARK:
+            return partition.high_watermark
+        return partition.log.last_stable_offset(partition.high_watermark)
+
+    def read(self, key: Hashable, partition: Partition, offset: int, bytes_max: int) -> Found:
+        """The batches of `partition` from the one that holds `offset` on, as far as this reader may read: at most
+        `bytes_max` bytes and what the look has left. `key` names the partition in this request. Empty where there is
+        nothing yet, where it does not fit, or where it is cold.
+
+        Raises KafkaError: OFFSET_OUT_OF_RANGE, OFFSET_NOT_AVAILABLE beyond what a follower has, KAFKA_STORAGE_ERROR,
+        CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
+        """
+        log = partition.log
+        if not partition.leads and offset > log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, "not replicated to here yet")
+        nothing = Found(EMPTY, [] if self._committed else None)
+        end = self.end_of(partition)
+        if offset >= end and log.log_start_offset <= offset <= log.log_end_offset:
+            return nothing
+        limit = min(self._bytes_left, bytes_max)
+        minimum_one = self.bytes == 0 or self._every_first_whole
+        if limit <= 0 and not minimum_one:
+            return nothing
+        warmed = key in self._warmed
+        read = (
+            log.read(offset, limit, end, minimum_one=minimum_one)
+            if warmed
+            else log.read_nowait(offset, limit, end, minimum_one=minimum_one)
+        )
+        if read is None:
+            self._leave_out(key, log, partial(log.read, offset, limit, end, wary=True))
+            return nothing
+        if not self._reads_zstd and _holds_zstd(log, read.slice):
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Fetch version 10")
+        aborted = nothing.aborted
+        if self._committed and read.slice.length:
+            try:
+                aborted = log.aborted_transactions(offset, read, patient=warmed)
+            except WouldWait:
+                self._leave_out(key, log, partial(log.aborted_transactions, offset, read))
+                return nothing
+        self.bytes += read.slice.length
+        self._bytes_left -= read.slice.length
+        return Found(read.slice, aborted)
+
+    def _leave_out(self, key: Hashable, log: Log, read: Callable[[], object]) -> None:
+        self._cold.append((key, read, log.log_dir.path))
+
+
+def check_may_read(partition: Partition, current_leader_epoch: int, *, from_follower: bool) -> None:
+    """Raise what keeps a client that knows `current_leader_epoch` (-1: none) from reading here: no leader, a fenced or an
+    unknown epoch (KIP-320). `from_follower`: any replica will do (KIP-392)."""
+    if from_follower and not partition.leads:
+        partition.check_readable(current_leader_epoch)
+    else:
+        partition.check_leader(current_leader_epoch)
+
+
+def divergence(log: Log, offset: int, last_fetched_epoch: int) -> EpochEnd | None:
+    """Where a reader's log leaves ours, if it does, by the epoch of the last record that it has before `offset` (KIP-595);
+    an epoch of -1 is not checked. Raises KafkaError(OFFSET_OUT_OF_RANGE) where that cannot be said."""
+    if last_fetched_epoch == NO_EPOCH:
+        return None
+    found = log.end_offset_for_epoch(last_fetched_epoch)
+    if found.end_offset < 0 or found.epoch < 0 or offset < log.log_start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    diverges = found.epoch < last_fetched_epoch or found.end_offset < offset
+    return found if diverges else None
+
+
+def _holds_zstd(log: Log, records: Slice) -> bool:
+    """Whether the first batch is compressed with zstd. Raises StorageError."""
+    if isinstance(records, BytesSlice):
+        head = records.data[_CODEC_AT : _CODEC_AT + 1]
+    else:
+        with storage_errors(log.directory, "read"):
+            head = records.file.pread(1, records.position + _CODEC_AT)
+    return bool(head) and head[0] & CODEC_BITS == Codec.ZSTD
