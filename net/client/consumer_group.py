@@ -96,8 +96,11 @@ class ConsumerProtocolGroup:
         self._ids: dict[str, Uuid] = {}
         """The ids of the topics in it."""
 
-        self._unnamed: dict[Uuid, list[int]] = {}
-        """What we are to hold of topics whose names we do not know yet."""
+        self._assigned_ids: dict[Uuid, list[int]] = {}
+        """The same by topic id, as the coordinator says it."""
+
+        self._unnamed = False
+        """Whether it has topics whose names we do not know yet."""
 
         self._next_beat = 0.0
 
@@ -128,7 +131,7 @@ class ConsumerProtocolGroup:
 
     def metadata_changed(self) -> None:
         """Names of topics may be known now."""
-        if self._unnamed:
+        if self._unnamed and self._assigned_ids.keys() <= self._names().keys():
             self._wake()
 
     def _beat_soon(self) -> None:
@@ -162,10 +165,13 @@ class ConsumerProtocolGroup:
 
     async def _beat_when_due(self) -> None:
         changed = self._changed
+        if self._unnamed:
+            try:
+                await self._name_topics()
+            except (KafkaError, ClientError, ProtocolError):
+                pass  # again with the next heartbeat, or when metadata comes; the heartbeat must not wait for it
         with trio.move_on_at(self._next_beat):
             await changed.wait()
-        if self._unnamed:
-            await self._name_topics()
         now = trio.current_time()
         if self.topics is None or now < self._next_beat:
             return
@@ -198,8 +204,7 @@ class ConsumerProtocolGroup:
     async def _lose(self) -> None:
         """The coordinator does not count us in any more: somebody else may have our partitions."""
         self._say_all = True
-        self._assigned = None
-        self._unnamed = {}
+        self._assigned, self._assigned_ids, self._unnamed = None, {}, False
         pending = self.step
         if pending is not None and not pending.started:
             self.step = None
@@ -264,42 +269,35 @@ class ConsumerProtocolGroup:
         self.generation = response.member_epoch
         self._next_beat = trio.current_time() + response.heartbeat_interval_ms / 1000
         if response.assignment is not None:
-            self._unnamed = {
+            self._assigned_ids = {
                 t.topic_id: list(t.partitions) for t in response.assignment.topic_partitions
             }
+            self._unnamed = True
             self._wake()
-            if not self._unnamed:
-                self._assign(())
 
     async def _name_topics(self) -> None:
-        """Find the names of the topics we were assigned, and hand the assignment to poll."""
-        asked = self._unnamed
+        """Find the names of the topics we were assigned, and hand the assignment to poll. What has no name (yet) is left
+        out: the topic may be too new for the broker that was asked, or gone."""
+        asked = self._assigned_ids
         named = self._names()
-        if not asked.keys() <= named.keys():
-            missing = [t for t in asked if t not in named]
-            await self.cluster.refresh(self.topics or (), topic_ids=())
+        if missing := [t for t in asked if t not in named]:
+            await self.cluster.refresh((), topic_ids=missing)
             named = self._names()
-            if any(t not in named for t in missing):
-                await self.cluster.refresh((), topic_ids=missing)
-                named = self._names()
-        if self._unnamed is not asked:
+        if self._assigned_ids is not asked:
             return  # another assignment came meanwhile
-        if not asked.keys() <= named.keys():
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "a topic that we were assigned")
-        self._unnamed = {}
-        self._ids.update({name: topic_id for topic_id, name in named.items() if topic_id in asked})
-        self._assign(sorted(TopicPartition(named[t], p) for t, ps in asked.items() for p in ps))
+        known = {t: partitions for t, partitions in asked.items() if t in named}
+        self._unnamed = len(known) < len(asked)
+        self._ids.update({named[t]: t for t in known})
+        self._assign(sorted(TopicPartition(named[t], p) for t, ps in known.items() for p in ps))
 
     def _names(self) -> dict[Uuid, str]:
         topics = self.cluster.metadata.topics
         return {info.topic_id: name for name, info in topics.items() if not info.error_code}
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._assigned = tuple(partitions)
-        if self.step is not None and self.step.started:
-            pending = self.step
-            if pending.partitions == self._assigned:
-                return
+        before, self._assigned = self._assigned, tuple(partitions)
+        if before == self._assigned and (self.step is None or self.step.started):
+            return
         self.step = Step(StepKind.ASSIGN, self._assigned)
         self._on_news()
 

@@ -73,8 +73,11 @@ class Member:
 
 
 @asynccontextmanager
-async def member(kafka: Kafka, config: Mapping[str, object]) -> AsyncIterator[Member]:
-    async with open_consumer(kafka.bootstrap, SHORT | dict(config)) as consumer:
+async def member(
+    kafka: Kafka, config: Mapping[str, object], *, classic: bool = True
+) -> AsyncIterator[Member]:
+    config = SHORT | dict(config) if classic else config
+    async with open_consumer(kafka.bootstrap, config) as consumer:
         who = Member(consumer)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(who.run)
