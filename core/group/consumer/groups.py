@@ -603,7 +603,12 @@ class ConsumerGroups:
         look again at the next heartbeat."""
         self.topics.use(image, brought_topics=bool(found.topics_created))
         self._broker_settings = self.settings.consumer.of_cluster(image.broker_configs(None))
-        changed = {change.topic.name for change in found.partitions}
+        # Leaders and in-sync replicas come and go; assignments depend on the count and on the racks.
+        changed = {
+            change.topic.name
+            for change in found.partitions
+            if change.old is None or change.old.replicas != change.new.replicas
+        }
         changed.update(topic.name for topic in found.topics_deleted)
         if changed:
             for group in self.groups.all_consumer():

@@ -8,7 +8,7 @@ the racks of each partition's replicas.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from pk.core.group.java import java_order
@@ -21,9 +21,11 @@ _HALVES: Final = struct.Struct(">QQ")
 _LONG: Final = struct.Struct("<q")
 
 
-def topic_hash(name: str, topic_id: Uuid, racks: Sequence[Iterable[str]]) -> int:
+def topic_hash(name: str, topic_id: Uuid, racks: Sequence[Collection[str]]) -> int:
     """The hash of one topic; `racks` has the racks of the replicas of each of its partitions."""
     parts = [_MAGIC, _LONGS.pack(*_HALVES.unpack(topic_id)), _text(name), _INT.pack(len(racks))]
+    if not any(racks):
+        return _hash(b"".join(parts) + struct.pack(f"<{len(racks)}i", *range(len(racks))))
     for partition, of_partition in enumerate(racks):
         parts.append(_INT.pack(partition))
         for rack in sorted(of_partition, key=java_order):

@@ -57,7 +57,9 @@ class Topics:
         known = self._hashes.get(topic.name)
         if known is not None and known[0] is topic:
             return known[1]
-        racks = [self._racks(p.replicas) for p in topic.partitions]
+        racks: list[list[str]] = [[]] * len(topic.partitions)
+        if any(broker.rack is not None for broker in self.image.brokers.values()):
+            racks = [self._racks(p.replicas) for p in topic.partitions]
         value = topic_hash(topic.name, topic.topic_id, racks)
         self._hashes[topic.name] = (topic, value)
         return value
