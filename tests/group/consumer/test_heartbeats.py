@@ -177,6 +177,13 @@ class TestTime:
         world.settle(a, b)
         assert len(a.partitions) == len(b.partitions) == 3
 
+    def test_the_cluster_may_change_the_interval(self) -> None:
+        world = World(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=1000)))
+        world.member("a")
+        world.configure_cluster({"group.consumer.assignment.interval.ms": "0"})
+        world.member("b")
+        assert world.group.assignment_epoch == world.group.epoch == 3
+
     def test_a_new_coordinator_gives_everybody_a_whole_session(self) -> None:
         world = World()
         a, b = world.member("a"), world.member("b")

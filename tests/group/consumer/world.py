@@ -12,7 +12,14 @@ from pk.core.group.consumer.group import ConsumerGroup
 from pk.core.group.records import Record
 from pk.core.group.settings import Client, ConsumerGroupSettings, GroupSettings
 from pk.core.machine import Compute, Decision
-from pk.core.meta.events import GROUP, ConfigChanged, PartitionCreated, TopicCreated, TopicDeleted
+from pk.core.meta.events import (
+    BROKER,
+    GROUP,
+    ConfigChanged,
+    PartitionCreated,
+    TopicCreated,
+    TopicDeleted,
+)
 from pk.core.meta.image import Changes, MetadataImage, changes
 from pk.core.values import Uuid
 from pk.core.wire.messages.consumer_group_describe import DescribedGroup
@@ -132,6 +139,10 @@ class World(Scenario):
     def configure(self, group: str, configs: dict[str, str]) -> None:
         """Give a group configs of its own."""
         self._apply([ConfigChanged(GROUP, group, k, v) for k, v in configs.items()])
+
+    def configure_cluster(self, configs: dict[str, str]) -> None:
+        """Set dynamic configs of all brokers."""
+        self._apply([ConfigChanged(BROKER, "", k, v) for k, v in configs.items()])
 
     @property
     def group(self) -> ConsumerGroup:
