@@ -1,0 +1,104 @@
+"""docs/architecture.md: every function that a walk names exists, and each step leads to the next."""
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "docs/architecture.md").read_text()
+
+STEP = re.compile(
+    r"^\d+\. (?:(?P<calls>→)|(?P<later>⇢) \(`(?P<link>\w+)`\))? ?`(?P<file>[\w/.]+)` `(?P<name>[\w.]+)`:",
+    re.MULTILINE,
+)
+NUMBERED = re.compile(r"^\d+\. ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Step:
+    file: str
+    name: str
+    calls: bool
+    link: str | None
+    """What both functions name, of a step that runs later."""
+
+
+def walks() -> list[list[Step]]:
+    found: list[list[Step]] = []
+    for match in STEP.finditer(TEXT):
+        step = Step(match["file"], match["name"], bool(match["calls"]), match["link"])
+        if step.calls or step.link:
+            found[-1].append(step)
+        else:
+            found.append([step])
+    return found
+
+
+@cache
+def function(file: str, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    """The function of that name, `Class.method` in a class. Raises LookupError."""
+    scope: ast.Module | ast.ClassDef = ast.parse((ROOT / file).read_text())
+    *classes, last = name.split(".")
+    for one in classes:
+        scope = next(n for n in scope.body if isinstance(n, ast.ClassDef) and n.name == one)
+    for node in scope.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == last:
+            return node
+    raise LookupError(f"{file} has no {name}")
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Everything that a function names: variables, attributes, types, arguments."""
+    found: set[str] = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            found.add(one.id)
+        elif isinstance(one, ast.Attribute):
+            found.add(one.attr)
+        elif isinstance(one, ast.arg):
+            found.add(one.arg)
+        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(one.name)
+    return found
+
+
+def calls_in(node: ast.AST) -> set[str]:
+    """The names of the functions that a function calls."""
+    called = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in called}
+
+
+def pairs() -> list[tuple[Step, Step]]:
+    return [pair for walk in walks() for pair in pairwise(walk)]
+
+
+@pytest.mark.parametrize(("one", "other"), pairs(), ids=lambda step: f"{step.file}:{step.name}")
+def test_each_step_leads_to_the_next(one: Step, other: Step) -> None:
+    source, target = function(one.file, one.name), function(other.file, other.name)
+    if other.calls:
+        assert other.name.rpartition(".")[2] in calls_in(source)
+    else:
+        assert other.link in names_in(source)
+        assert other.link in names_in(target)
+
+
+def test_no_step_is_left_out() -> None:
+    """Each numbered line is a step that the test can read, and the four walks are there."""
+    assert len(NUMBERED.findall(TEXT)) == sum(map(len, walks())) > 30
+    assert TEXT.count("\n### ") == 4
+
+
+def test_the_rooms_are_those_of_the_broker() -> None:
+    folders = {p.parent.name for p in (ROOT / "core/broker").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `core/broker/(\w+)` \|", TEXT, re.MULTILINE)) == folders
+    for name in folders:
+        sentence = ast.get_docstring(
+            ast.parse((ROOT / "core/broker" / name / "__init__.py").read_text())
+        )
+        assert sentence and sentence.endswith(".") and "\n" not in sentence
+        assert re.search(rf'\b{name}\["{name}: ', TEXT), "it is drawn"
