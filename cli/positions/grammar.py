@@ -4,8 +4,8 @@
     range      A..B, half open; a missing side is the start, or for ever; A:B too where neither side holds a time
     per partition   0=5,1=9,2=start..end
 
-A `Positions` is what was typed; `pk.cli.positions.resolve` turns it into offsets of real partitions. Pure: now and the zone are
-arguments.
+`Positions` holds what was typed; `pk.cli.positions.resolve` turns it into offsets of real partitions. Pure: the current
+time and the time zone are arguments.
 """
 
 import re
@@ -37,7 +37,7 @@ class Anchor(Enum):
 
 
 class Position(NamedTuple):
-    """A place in any partition: an anchor and how far from it (for TIME: epoch milliseconds)."""
+    """A point in any partition: an anchor and the distance from it (for TIME: epoch milliseconds)."""
 
     anchor: Anchor
     value: int = 0
@@ -62,7 +62,7 @@ COMMITTED = Position(Anchor.COMMITTED)
 
 
 class Range(NamedTuple):
-    """From `begin` on; up to but not including `end`, or without an end."""
+    """From `begin` up to but not including `end`; without an end if that is None."""
 
     begin: Position
     end: Position | None = None
@@ -72,13 +72,13 @@ class Range(NamedTuple):
 
 
 class Positions(NamedTuple):
-    """A range for every partition, or one each for those that were named."""
+    """One range for every partition, or a range for each partition that was named."""
 
     everywhere: Range | None
     by_partition: dict[int, Range]
 
     def of(self, partition: int) -> Range | None:
-        """The range for `partition`; None where it was not asked for."""
+        """The range for `partition`; None if it was not asked for."""
         return self.by_partition.get(partition, self.everywhere)
 
     @property
@@ -87,7 +87,7 @@ class Positions(NamedTuple):
 
     @property
     def bounded(self) -> bool:
-        """Whether every range ends by itself."""
+        """Whether every range has an end."""
         return all(r.end is not None for r in self.ranges)
 
     def uses(self, anchor: Anchor) -> bool:
@@ -107,7 +107,7 @@ def everywhere(begin: Position, end: Position | None = None) -> Positions:
 
 
 def parse_position(text: str, now_ms: int, zone: tzinfo | None = None) -> Position:
-    """The one position that `text` is. Raises ValueError."""
+    """Parses one position. Raises ValueError."""
     word = text.strip()
     lower = word.lower()
     if lower in _STARTS:
@@ -120,7 +120,7 @@ def parse_position(text: str, now_ms: int, zone: tzinfo | None = None) -> Positi
     if found:
         return Position(Anchor.COMMITTED, int(found[1] or 0))
     if not _NUMBER.fullmatch(word) or not -OFFSET_MAX <= int(word) <= OFFSET_MAX:
-        raise ValueError(f"not a position: {text!r}; {_meant(word, now_ms, zone)}")
+        raise ValueError(f"not a position: {text!r}; {_hint(word, now_ms, zone)}")
     if word.startswith("+"):
         return Position(Anchor.START, int(word))
     if word.startswith("-"):
@@ -128,8 +128,8 @@ def parse_position(text: str, now_ms: int, zone: tzinfo | None = None) -> Positi
     return Position(Anchor.OFFSET, int(word))
 
 
-def _meant(word: str, now_ms: int, zone: tzinfo | None) -> str:
-    """What may have been meant: a time, whose @ was forgotten; else what there is."""
+def _hint(word: str, now_ms: int, zone: tzinfo | None) -> str:
+    """Suggests `@` for a time that lacks it; otherwise lists the forms of a position."""
     if not word.isdecimal():
         try:
             time_ms(word, now_ms, zone)
@@ -140,7 +140,7 @@ def _meant(word: str, now_ms: int, zone: tzinfo | None) -> str:
 
 
 def parse_range(text: str, now_ms: int, zone: tzinfo | None = None) -> Range:
-    """The range that `text` is; a lone position is a range without an end. Raises ValueError."""
+    """Parses a range; a single position is a range without an end. Raises ValueError."""
     if ".." in text:
         left, _, right = text.partition("..")
     elif ":" in text and "@" not in text:
@@ -159,15 +159,15 @@ def parse_range(text: str, now_ms: int, zone: tzinfo | None = None) -> Range:
 
 
 def _inverted(begin: Position, end: Position) -> bool:
-    """Whether no partition can hold a record in the range: nothing lies before the start, and nothing after the end.
-    (`5..5`, `start..start` and their like hold nothing either, but say so.)"""
+    """Whether the range ends before it begins in every partition, whatever the partition holds.
+    (`5..5` or `start..start` are empty too, but openly so.)"""
     if begin.anchor is end.anchor:
         return begin.value > end.value
     return begin == END or end == START
 
 
 def _dotted(text: str, now_ms: int, zone: tzinfo | None) -> str | None:
-    """`@-1h:end` as it is written here; None where `text` is a position, or no range with a colon for its dots."""
+    """`@-1h:end` written with dots; None if `text` is a position, or not a range with a colon."""
     try:
         parse_position(text, now_ms, zone)
         return None
@@ -185,12 +185,12 @@ def _dotted(text: str, now_ms: int, zone: tzinfo | None) -> str | None:
 
 
 def _split(text: str) -> list[str]:
-    """Commas part entries, but only before a partition's number: a date may hold none, a mistake may."""
+    """Splits at the commas before a partition number. Other commas are mistakes, and stay for the error message."""
     return re.split(r",(?=\s*[0-9]{1,10}=)", text)
 
 
 def parse_positions(text: str, now_ms: int, zone: tzinfo | None = None) -> Positions:
-    """What the value of a position option says. Raises ValueError with a sentence."""
+    """Parses the value of a position option. Raises ValueError with a sentence."""
     if not _PER_PARTITION.match(text.strip()):
         return Positions(parse_range(text, now_ms, zone), {})
     by_partition: dict[int, Range] = {}
@@ -205,7 +205,7 @@ def parse_positions(text: str, now_ms: int, zone: tzinfo | None = None) -> Posit
 
 
 def single(positions: Positions, why: Callable[[], str]) -> Positions:
-    """`positions`, which must be places and not ranges. Raises ValueError with the sentence of `why`."""
+    """Returns `positions` if they are single positions. Raises ValueError with the sentence of `why` for a range."""
     if any(r.end is not None for r in positions.ranges):
         raise ValueError(why())
     return positions

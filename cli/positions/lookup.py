@@ -1,11 +1,13 @@
-"""Where a position lies in each partition, for commands that read, show or shorten partitions: a group's commits are asked
-for where the position speaks of them, and what would surprise is said. No group is joined."""
+"""Resolves positions for commands that read, show or trim partitions.
+
+Fetches a group's commits if a position needs them, and prints a line where the result may surprise. Joins no group.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pk.cli.positions.grammar import Anchor, Positions
-from pk.cli.positions.resolve import Place, now_ms, resolve
+from pk.cli.positions.resolve import ResolvedRange, now_ms, resolve
 from pk.cli.runtime.context import Context, join, place_name
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.values import TopicPartition
@@ -17,78 +19,82 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-async def places_of(
+async def resolve_positions(
     context: Context,
     admin: "Admin",
     positions: Positions,
     partitions: Iterable[TopicPartition],
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> dict[TopicPartition, Place | Exception]:
-    """The place of `positions` in each partition; one whose leader does not answer has its error instead.
+) -> dict[TopicPartition, ResolvedRange | Exception]:
+    """The offsets that `positions` means in each partition, or the error of a partition whose leader does not answer.
 
-    The option -g names whose commits `committed` means. Raises Unusable where it is missing, CommandError where that group
-    has committed nothing at all, KafkaError.
+    The option -g names the group whose commits `committed` refers to. Raises Unusable if it is missing, CommandError if
+    that group has committed nothing at all, and KafkaError.
     """
     committed = None
     if positions.uses(Anchor.COMMITTED):
         committed = await _commits(admin, context.args.group)
-    places = await resolve(admin, positions, partitions, now_ms(), isolation, committed)
-    tell_inverted(context, places)
-    return places
+    ranges = await resolve(admin, positions, partitions, now_ms(), isolation, committed)
+    say_inverted(context, ranges)
+    return ranges
 
 
 def check_group(context: Context, positions: Positions | None) -> None:
-    """Refuses a group whose commits nothing asks for, and `committed` without a group. Raises Unusable."""
+    """Checks that -g and `committed` come together. Raises Unusable."""
     asked = positions is not None and positions.uses(Anchor.COMMITTED)
     group = context.args.group
     if asked and group is None:
-        raise Unusable("The position `committed` wants a group: -g GROUP.")
+        raise Unusable("The position `committed` needs a group: -g GROUP.")
     if group is not None and not asked:
         raise Unusable(
-            "-g says whose commits are meant: it wants -o committed, or a range with it."
+            "-g names the group whose commits to use; it needs -o committed, or a range with it."
         )
 
 
 async def _commits(admin: "Admin", group: str | None) -> dict[TopicPartition, int | None]:
     if group is None:
-        raise Unusable("The position `committed` wants a group: -g GROUP.")
+        raise Unusable("The position `committed` needs a group: -g GROUP.")
     answers = await admin.list_group_offsets(group)
     found: dict[TopicPartition, int | None] = {
         tp: c.offset for tp, c in answers.items() if isinstance(c, OffsetAndMetadata)
     }
     if not found:
         raise CommandError(
-            f"Group {group} has committed nothing; `pk groups list` shows which groups there are."
+            f"Group {group} has committed nothing; `pk groups list` lists the groups."
         )
     return found
 
 
-def lacks_commit(place: Place) -> bool:
-    """Whether `committed` was asked for where the group has committed nothing."""
-    return place.note.startswith("no commit")
+def lacks_commit(found: ResolvedRange) -> bool:
+    """Whether the position is `committed` and the group has no commit in this partition."""
+    return found.note.startswith("no commit")
 
 
-def tell_uncommitted(context: Context, places: Mapping[TopicPartition, Place | Exception]) -> None:
-    """Says in which partitions the group has no commit, so that they are read from their end."""
+def say_uncommitted(
+    context: Context, ranges: Mapping[TopicPartition, ResolvedRange | Exception]
+) -> None:
+    """Names the partitions in which the group has no commit; they are read from their end."""
     lacking = [
         place_name(tp)
-        for tp, place in places.items()
-        if isinstance(place, Place) and lacks_commit(place)
+        for tp, found in ranges.items()
+        if isinstance(found, ResolvedRange) and lacks_commit(found)
     ]
     if lacking:
         context.say(
-            f"Group {context.args.group} has no commit in {join(lacking, _SHOWN)}: the end is taken there."
+            f"Group {context.args.group} has no commit in {join(lacking, _SHOWN)}: using the end there."
         )
 
 
-def tell_inverted(context: Context, places: Mapping[TopicPartition, Place | Exception]) -> None:
-    """Says where a range holds nothing because, in that partition, it is the wrong way round."""
+def say_inverted(
+    context: Context, ranges: Mapping[TopicPartition, ResolvedRange | Exception]
+) -> None:
+    """Names the partitions in which the range ends before it begins, and so is empty."""
     wrong = [
-        (tp, place.note)
-        for tp, place in places.items()
-        if isinstance(place, Place) and place.note.startswith("ends at")
+        (tp, found.note)
+        for tp, found in ranges.items()
+        if isinstance(found, ResolvedRange) and found.note.startswith("ends at")
     ]
     for tp, note in wrong[:_SHOWN]:
-        context.say(f"{place_name(tp)}: the range {note}, so there is nothing in it.")
+        context.say(f"{place_name(tp)}: the range {note}, so it is empty.")
     if len(wrong) > _SHOWN:
-        context.say(f"The same holds for {len(wrong) - _SHOWN} more.")
+        context.say(f"The same is true of {len(wrong) - _SHOWN} more.")

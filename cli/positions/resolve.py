@@ -1,4 +1,4 @@
-"""From positions as typed to offsets of real partitions, by asking the brokers. Joins no group, creates nothing."""
+"""Turns positions as typed into offsets of real partitions by asking the brokers. Joins no group, creates nothing."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -13,28 +13,29 @@ from pk.core.values import TopicPartition
 from pk.net.client import results as r
 
 
-class Place(NamedTuple):
-    """A range of offsets in one partition, and how it came about."""
+class ResolvedRange(NamedTuple):
+    """The offsets that a typed range means in one partition."""
 
     begin: int
     end: int | None
-    """Not included; None: without end."""
+    """Exclusive; None if the range has no end."""
 
     start: int
-    """The first offset that the partition has."""
+    """The partition's first offset."""
 
     latest: int
-    """The offset after its last record."""
+    """The offset after the partition's last record."""
 
     note: str = ""
-    """`clamped …`, `no commit …`, `nothing after …`, `ends …` of a range that is the wrong way round here, or empty."""
+    """How `begin` differs from what was typed: `… clamped`, `no commit …`, `nothing after …`, or `ends at …` if the range
+    ends before it begins in this partition. Empty if it does not differ."""
 
 
 Committed = Mapping[TopicPartition, int | None]
 
 
-class Offsets(Protocol):
-    """Who is asked for offsets: the admin client, or something that remembers its answers."""
+class OffsetLister(Protocol):
+    """Answers ListOffsets: the admin client, or a cache of its answers."""
 
     async def list_offsets(
         self,
@@ -58,26 +59,26 @@ def positions_option(text: str, option: str, zone: tzinfo | None = None) -> Posi
 
 
 class Bounds(NamedTuple):
-    """Where the log of a partition begins and ends, and what else positions in it are found by: offsets."""
+    """The offsets in one partition that positions count from."""
 
     start: int
     latest: int
     by_time: Mapping[int, int]
-    """Time → the first offset at or after it; -1 where there is none."""
+    """Time in epoch milliseconds → the first offset at or after it; -1 if there is none."""
 
     committed: int | None
 
 
 Listed = Mapping[TopicPartition, r.ListedOffset | Exception]
-"""What was told of each partition; or why nothing was."""
+"""The answer for each partition: an offset or an error."""
 
 
 async def bounds_of(
-    admin: Offsets,
+    admin: OffsetLister,
     partitions: Iterable[TopicPartition],
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
 ) -> tuple[Listed, Listed]:
-    """The first offset of each partition, and the one after its last record; both asked for at once."""
+    """The first offset of each partition, and the offset after its last record; asks for both at once."""
     found: dict[int, Listed] = {r.EARLIEST: {}, r.LATEST: {}}
     wanted = list(partitions)
 
@@ -93,46 +94,46 @@ async def bounds_of(
 
 
 async def resolve(
-    admin: Offsets,
+    admin: OffsetLister,
     positions: Positions,
     partitions: Iterable[TopicPartition],
     now: int,
     isolation: r.IsolationLevel = r.IsolationLevel.READ_UNCOMMITTED,
     committed: Committed | None = None,
-) -> dict[TopicPartition, Place | Exception]:
-    """The place in each of `partitions` that `positions` names; partitions it does not name are left out.
+) -> dict[TopicPartition, ResolvedRange | Exception]:
+    """The offsets that `positions` means in each of `partitions`; leaves out those that it does not name.
 
-    A partition that its leader does not answer for has its error instead. `committed` holds the group's commits.
-    Raises Unusable where `positions` speaks of commits and there is no group.
+    A partition whose leader does not answer has its error instead. `committed` holds the group's commits, `now` is epoch
+    milliseconds. Raises Unusable if `positions` refers to commits and there is no group.
     """
     if committed is None and positions.uses(Anchor.COMMITTED):
-        raise Unusable("The position `committed` wants a group.")
+        raise Unusable("The position `committed` needs a group.")
     wanted = [tp for tp in partitions if positions.of(tp.partition) is not None]
     starts, ends = await bounds_of(admin, wanted, isolation)
     times = await _times(admin, positions, wanted, isolation)
-    places: dict[TopicPartition, Place | Exception] = {}
+    ranges: dict[TopicPartition, ResolvedRange | Exception] = {}
     for tp in wanted:
         start, end, found = starts[tp], ends[tp], times.get(tp, {})
         error = next((a for a in (start, end, *found.values()) if isinstance(a, Exception)), None)
         if error is not None:
-            places[tp] = error
+            ranges[tp] = error
             continue
         assert isinstance(start, r.ListedOffset) and isinstance(end, r.ListedOffset)
         by_time = {t: a.offset for t, a in found.items() if isinstance(a, r.ListedOffset)}
         commit = committed.get(tp) if committed is not None else None
-        places[tp] = place(
+        ranges[tp] = resolve_range(
             positions, tp.partition, Bounds(start.offset, end.offset, by_time, commit)
         )
-    return places
+    return ranges
 
 
 async def _times(
-    admin: Offsets,
+    admin: OffsetLister,
     positions: Positions,
     partitions: list[TopicPartition],
     isolation: r.IsolationLevel,
 ) -> dict[TopicPartition, dict[int, r.ListedOffset | Exception]]:
-    """For each partition, the answers for each time that its range names."""
+    """For each partition, the answer for each time in its range."""
     wanted: dict[int, list[TopicPartition]] = {}
     for tp in partitions:
         asked = positions.of(tp.partition)
@@ -150,21 +151,21 @@ async def _times(
     return answers
 
 
-def place(positions: Positions, partition: int, bounds: Bounds) -> Place:
-    """The range asked for in one partition, within what the partition holds."""
+def resolve_range(positions: Positions, partition: int, bounds: Bounds) -> ResolvedRange:
+    """The offsets of the range for one partition, clamped to what the partition holds."""
     asked = positions.of(partition)
     assert asked is not None
     begin, note = _offset(asked.begin, bounds)
     if asked.end is None:
-        return Place(begin, None, bounds.start, bounds.latest, note)
+        return ResolvedRange(begin, None, bounds.start, bounds.latest, note)
     end, _ = _offset(asked.end, bounds)
     if end < begin:
         note = f"ends at {end}, before it begins at {begin}"
-    return Place(begin, max(end, begin), bounds.start, bounds.latest, note)
+    return ResolvedRange(begin, max(end, begin), bounds.start, bounds.latest, note)
 
 
 def _offset(position: Position, bounds: Bounds) -> tuple[int, str]:
-    """The offset, clamped to what there is, and a note where it is not what was asked for."""
+    """The offset, clamped to what the partition holds, and a note if it differs from what was asked for."""
     note = ""
     match position.anchor:
         case Anchor.START:

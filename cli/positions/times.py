@@ -1,13 +1,13 @@
 """Times as people type them: epoch numbers, ISO dates, durations before now, `today`, `yesterday 14:00`.
 
-Without a zone a time is local. Pure: now and the zone are arguments.
+A time without a zone is local. Pure: the current time and the zone are arguments.
 """
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
 MILLISECONDS_FROM = 100_000_000_000
-"""A bare number from here on is milliseconds, below it seconds (as seconds: the year 5138)."""
+"""A bare number from here up is milliseconds, below it seconds (as seconds: the year 5138)."""
 
 TIME_MAX_MS = (1 << 63) - 1
 """The last time that a record can have."""
@@ -37,7 +37,7 @@ def duration_ms(text: str) -> int:
 
 
 def iso_duration_ms(text: str) -> int:
-    """The milliseconds of an ISO 8601 duration `PnDTnHnMnS`, as Apache's `--by-duration` takes it. Raises ValueError."""
+    """The milliseconds of an ISO 8601 duration `PnDTnHnMnS`, as in Apache's `--by-duration`. Raises ValueError."""
     found = _ISO_DURATION.fullmatch(text)
     if found is None or not any(found.groups()[1:]):
         raise ValueError(f"not a duration: {text!r} (such as P1D, PT90M, P1DT2H)")
@@ -47,7 +47,7 @@ def iso_duration_ms(text: str) -> int:
 
 
 def time_ms(text: str, now_ms: int, zone: tzinfo | None = None) -> int:
-    """Epoch milliseconds of `text`; `zone` None is the machine's own. Raises ValueError."""
+    """Epoch milliseconds of `text`; `zone` None is the machine's zone. Raises ValueError."""
     word = text.strip()
     if not word:
         raise ValueError("a time is missing")
@@ -89,8 +89,8 @@ def _iso_ms(word: str, zone: tzinfo | None, shown: str) -> int:
 
 
 def show_time(ms: int, zone: tzinfo | None = None) -> str:
-    """`ms` as an ISO time with milliseconds and zone; empty where there is no time (-1), the number beyond the calendar:
-    some producers write microseconds."""
+    """`ms` as an ISO time with milliseconds and zone. Empty if there is no time (-1); the bare number beyond the
+    calendar, since some producers write microseconds."""
     if ms < 0:
         return ""
     try:

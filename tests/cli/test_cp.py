@@ -458,7 +458,7 @@ def test_another_cluster_is_guarded_by_its_own_profile(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("T", "T", "-o", "committed"), "wants a group: -g GROUP"),
+        (("T", "T", "-o", "committed"), "needs a group: -g GROUP"),
         (("T", "T", "-g", "g"), "-o committed"),
         (("T", "T", "-o", "1..2", "--once"), "ends by itself"),
         (("T", "--include", "x", "T"), "--include"),

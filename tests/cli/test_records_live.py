@@ -341,7 +341,7 @@ def test_what_members_of_a_group_said_and_were_told_is_decoded(
         (("consume", "T", "-g", "g", "-o", "5"), "from its commits"),
         (("consume", "ord.*"), "--include"),
         (("consume", "T", "-g", "g", "-p", "1"), "-p does not go"),
-        (("consume", "T", "-o", "committed"), "wants a group"),
+        (("consume", "T", "-o", "committed"), "needs a group"),
         (("consume", "T", "-e", "--where", "val = 1"), "did you mean value"),
         (("consume", "T", "-e", "-f", "%q"), "no token"),
         (("consume", "T", "-e", "-f", "jsnl"), "did you mean"),

@@ -36,7 +36,7 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
     words = ("-o", "committed", "-g", f"{topic}-g", "-d", "-f", "json")
     plan = at("spark-export", topic, "--to", str(tmp_path / "out"), *words)
     assert [(r["partition"], r["begin"], r["end"]) for r in plan.json] == [(0, 4, 10), (1, 10, 10)]
-    assert f"has no commit in {topic}/1: the end is taken there" in plan.err
+    assert f"has no commit in {topic}/1: using the end there" in plan.err
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
     [
         ((), "--to DIR"),
         (("--to", "x", "--resume", "--overwrite"), "say one"),
-        (("--to", "x", "-o", "committed"), "wants a group: -g GROUP"),
+        (("--to", "x", "-o", "committed"), "needs a group: -g GROUP"),
         (("--to", "x", "-g", "billing"), "-o committed"),
         (("--to", "x", "-o", "end..start"), "ends before it begins"),
         (("--to", "x", "--value", "xml"), "bytes, string, json"),

@@ -1,7 +1,7 @@
 """`pk console-consumer` (`consume`): records to standard output.
 
-No group is joined unless -g asks for it: without one, and where -g only lends its commits to a position, partitions are read
-by hand. A range ends by itself; without one the command goes on until it is interrupted.
+It joins a group only with -g. Without -g, or if -g only supplies the commits for a position, it reads the partitions
+directly. A range ends by itself; otherwise the command runs until it is interrupted.
 """
 
 import os
@@ -19,15 +19,15 @@ from pk.cli.cluster.topics import (
     partition_numbers,
     whole,
 )
+from pk.cli.nouns.consume.consumer_config import consumer_config
 from pk.cli.positions.grammar import END, START, Anchor, Positions, everywhere
-from pk.cli.positions.lookup import check_group, places_of, tell_uncommitted
+from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.positions.resolve import positions_option
 from pk.cli.records.idle_reason import Silence, leaderless, named
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import SCHEME, profile_of
 from pk.cli.records.range_reader import Part, RangeReader, Span, last_records, merged, part_of
 from pk.cli.records.source import Source
-from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
 from pk.cli.terminal.progress import Progress
@@ -41,34 +41,36 @@ from pk.net.client.partitioner import partition_for_key
 from pk.net.client.results import IsolationLevel, ListedOffset
 
 _TICK_MS = 100
-"""How often a member looks whether it has reached the end."""
+"""How often a member checks whether it has reached the end."""
 
-_LOOK_MS = 1000
-"""How often it looks around where it need not end."""
+_IDLE_POLL_MS = 1000
+"""How long a member polls if it need not stop at the end."""
 
-_NEWCOMERS_S = 5.0
-"""How often whoever reads by hand looks for new partitions; a member of a group learns of them with its metadata."""
+_NEW_PARTITIONS_S = 5.0
+"""How often a reader without a group checks for new partitions; a member learns of them with its metadata."""
 
 _LEADERS_S = 1.0
-"""How often it looks for the leaders of partitions that wait for one."""
+"""How often it checks whether partitions without a leader have one."""
 
 
-class _Wish(NamedTuple):
-    """What the command line asks for."""
+class _Request(NamedTuple):
+    """What to read, as the command line says."""
 
     topics: tuple[str, ...]
     positions: Positions
     joins: bool
+    """Whether to read as a member of the group."""
+
     reset: str
     """auto.offset.reset in a group."""
 
 
-def _wish(context: Context) -> _Wish:
-    """The options, checked against each other. Raises Unusable."""
+def _request(context: Context) -> _Request:
+    """Checks the options against each other. Raises Unusable."""
     args = context.args
     topics = tuple(dict.fromkeys((*args.topic, *args.topics)))
     if any(word.startswith(SCHEME) for word in topics):
-        raise Unusable("Permalinks and topics do not go together: a link names its topic.")
+        raise Unusable("Give either permalinks or topics: a link names its topic.")
     if bool(topics) == (args.include is not None):
         raise Unusable("Name topics, or give a regular expression with --include.")
     if args.offset is not None and args.from_beginning:
@@ -77,18 +79,19 @@ def _wish(context: Context) -> _Wish:
         raise Unusable("--tail says where to read; -o, --from-beginning and -g do not go with it.")
     if args.follow and (args.tail is None or args.exit):
         raise Unusable(
-            "--follow goes on after --tail; -e stops there. Without them reading goes on."
+            "--follow continues after --tail, and -e stops there. Without them reading continues."
         )
     if args.key_partition and args.key is None:
-        raise Unusable("--key-partition reads the partition of a key: -k KEY.")
+        raise Unusable("--key-partition needs a key: -k KEY.")
     positions = positions_option(args.offset, "-o") if args.offset is not None else None
     lends = positions is not None and positions.uses(Anchor.COMMITTED)
     joins = args.group is not None and not lends
     if joins:
         if positions is not None and positions not in (everywhere(START), everywhere(END)):
             raise Unusable(
-                "A group reads on from its commits: with -g, -o is start or end, for what has none, and -e stops at the "
-                "end. `pk groups reset-offsets` moves commits; -o committed..end reads from them without joining."
+                "A group continues from its commits: with -g, -o is start or end, for partitions without a commit, and "
+                "-e stops at the end. `pk groups reset-offsets` moves commits; -o committed..end reads from them "
+                "without joining."
             )
         if args.partitions or args.key_partition:
             raise Unusable("A group assigns the partitions; -p does not go with -g.")
@@ -101,12 +104,12 @@ def _wish(context: Context) -> _Wish:
         positions = _with_end(positions)
     reset = "earliest" if positions.ranges[0].begin == START else "latest"
     if args.merge and not positions.bounded:
-        raise Unusable("--merge wants a range that ends, such as -o @-1h..end.")
-    return _Wish(topics, positions, joins, reset)
+        raise Unusable("--merge needs a range that ends, such as -o @-1h..end.")
+    return _Request(topics, positions, joins, reset)
 
 
 def _with_end(positions: Positions) -> Positions:
-    """The positions with an end where they have none."""
+    """The positions, with the partition's end for ranges that have none."""
 
     def ended(r: Any) -> Any:
         return r._replace(end=END) if r is not None and r.end is None else r
@@ -116,79 +119,56 @@ def _with_end(positions: Positions) -> Positions:
     )
 
 
-def consumer_config(context: Context, reset: str | None = None) -> dict[str, object]:
-    """What the consumer is made with; as a member of the group where `reset` says what to do without a commit."""
-    args = context.args
-    config = client_config(
-        ConsumerConfig,
-        context.settings,
-        {
-            "isolation.level": args.isolation_level,
-            "auto.offset.reset": reset or "earliest",
-            "max.partition.fetch.bytes": str(4 << 20),
-        },
-    )
-    if args.given("isolation_level"):
-        config["isolation.level"] = args.isolation_level
-    config["allow.auto.create.topics"] = "false"
-    if reset is not None:
-        config["group.id"] = args.group
-    else:
-        config.pop("group.id", None)
-        config["enable.auto.commit"] = "false"
-    return config
-
-
 async def consume(context: Context) -> int | None:
     """`pk console-consumer`."""
     if any(word.startswith(SCHEME) for word in context.args.topic):
         from pk.cli.nouns.consume.permalinks import consume_links
 
         return await consume_links(context)
-    wish = _wish(context)
+    request = _request(context)
     context.about = ConsumerConfig
     output = Output(context)
-    config = consumer_config(context, wish.reset if wish.joins else None)
+    config = consumer_config(context, request.reset if request.joins else None)
     try:
-        if wish.joins:
-            timed_out = await _consume_in_group(context, wish, config, output)
+        if request.joins:
+            timed_out = await _consume_in_group(context, request, config, output)
         else:
-            timed_out = await _consume_spans(context, wish, config, output)
+            timed_out = await _consume_spans(context, request, config, output)
     except BaseException:
-        # An interrupt comes as a group where it met one of the client's own tasks.
+        # BaseException: an interrupt in one of the client's tasks arrives as an exception group.
         with suppress(OSError):
             output.break_off()
         raise
     output.end()
-    # Apache's tool ends well when nothing more comes; where a number was asked for, fewer are a failure.
+    # As Apache's tool, a timeout is a success, unless -n asked for more records than came.
     if timed_out and output.left:
         wanted = count(context.args.num, "record")
         raise CommandError(
-            f"Of {wanted} only {output.shown:,} came in {context.args.timeout_ms} ms.",
+            f"Timed out after {context.args.timeout_ms} ms with {output.shown:,} of {wanted}.",
             Exit.TIMED_OUT,
         )
     return None
 
 
-class Lead(NamedTuple):
-    """Whether somebody leads a partition, and the epoch of whoever did last."""
+class Leadership(NamedTuple):
+    """Whether a partition has a leader, and its last leader's epoch."""
 
     led: bool
     epoch: int = -1
 
 
-async def _partitions(context: Context, wish: _Wish) -> dict[TopicPartition, Lead]:
-    """The partitions to read by hand, and whether somebody leads them. Raises CommandError where a topic or partition does
+async def _partitions(context: Context, request: _Request) -> dict[TopicPartition, Leadership]:
+    """The partitions to read without a group, and their leadership. Raises CommandError for a topic or partition that does
     not exist."""
     admin = await context.admin()
-    names = await names_or_included(context, admin, wish.topics)
+    names = await names_or_included(context, admin, request.topics)
     topics = await existing_topics(context, admin, names)
     if context.args.key_partition:
         key = os.fsencode(context.args.key)
         wanted = [TopicPartition(t.name, partition_for_key(key, len(t.partitions))) for t in topics]
     else:
         numbers = partition_numbers(context.args.partitions, "-p") or sorted(
-            wish.positions.by_partition
+            request.positions.by_partition
         )
         wanted = [
             tp
@@ -196,7 +176,7 @@ async def _partitions(context: Context, wish: _Wish) -> dict[TopicPartition, Lea
             for tp in check_partitions(topic, numbers or [p.partition for p in topic.partitions])
         ]
     leads = {
-        TopicPartition(t.name, p.partition): Lead(p.leader_id >= 0, p.leader_epoch)
+        TopicPartition(t.name, p.partition): Leadership(p.leader_id >= 0, p.leader_epoch)
         for t in topics
         for p in t.partitions
     }
@@ -204,11 +184,12 @@ async def _partitions(context: Context, wish: _Wish) -> dict[TopicPartition, Lea
 
 
 def without_leaderless(
-    context: Context, found: Mapping[TopicPartition, Lead], *, endless: bool
+    context: Context, found: Mapping[TopicPartition, Leadership], *, endless: bool
 ) -> list[TopicPartition]:
-    """The partitions to begin with: those that somebody leads. Of the others it is said what becomes of them.
+    """The partitions to begin with: those that have a leader. Prints what happens to the others.
 
-    Reading without end takes them when they have a leader. A range does not wait for some of many, and fails for them.
+    Reading without end adds them as soon as they have a leader. A range skips them, which fails the command, but waits if
+    none has a leader.
     """
     dead = [tp for tp, lead in found.items() if not lead.led]
     if not dead:
@@ -226,23 +207,26 @@ def without_leaderless(
 
 
 async def spans_of(
-    context: Context, wish: _Wish, isolation: IsolationLevel, partitions: Iterable[TopicPartition]
+    context: Context,
+    request: _Request,
+    isolation: IsolationLevel,
+    partitions: Iterable[TopicPartition],
 ) -> dict[TopicPartition, Span]:
-    """What to read of each partition. Raises the first partition's failure."""
+    """The offsets to read of each partition. Raises the first partition's error."""
     admin = await context.admin()
-    if wish.positions.uses(Anchor.COMMITTED):
-        check_group(context, wish.positions)
-    places = await places_of(context, admin, wish.positions, partitions, isolation)
-    if wish.positions.uses(Anchor.COMMITTED):
+    if request.positions.uses(Anchor.COMMITTED):
+        check_group(context, request.positions)
+    ranges = await resolve_positions(context, admin, request.positions, partitions, isolation)
+    if request.positions.uses(Anchor.COMMITTED):
         context.say(f"Reading from the commits of group {context.args.group}, without joining it.")
-    tell_uncommitted(context, places)
+    say_uncommitted(context, ranges)
     spans = {}
     moved: dict[str, list[TopicPartition]] = {}
-    for tp, found in places.items():
+    for tp, found in ranges.items():
         if isinstance(found, Exception):
             raise found
         spans[tp] = Span(found.begin, found.end)
-        # As one would think, or said already.
+        # These notes are expected, or have been printed already.
         if not found.note.startswith(("nothing after", "0 is before", "no commit", "ends at")):
             moved.setdefault(found.note, []).append(tp)
     moved.pop("", None)
@@ -252,15 +236,15 @@ async def spans_of(
 
 
 async def _consume_spans(
-    context: Context, wish: _Wish, config: dict[str, object], output: Output
+    context: Context, request: _Request, config: dict[str, object], output: Output
 ) -> bool:
-    """Reads partitions by hand; whether --timeout-ms ended it."""
+    """Reads partitions without a group; returns whether --timeout-ms ended it."""
     args = context.args
     isolation = IsolationLevel[parse(ConsumerConfig, config).isolation_level.upper()]
-    known = await _partitions(context, wish)
-    endless = bool(args.follow) or not wish.positions.bounded
+    known = await _partitions(context, request)
+    endless = bool(args.follow) or not request.positions.bounded
     readable = without_leaderless(context, known, endless=endless)
-    spans = await spans_of(context, wish, isolation, readable)
+    spans = await spans_of(context, request, isolation, readable)
     async with open_consumer(context.settings.bootstrap, config) as consumer:
         profile = profile_of(context.settings)
         if args.tail is not None:
@@ -276,47 +260,47 @@ async def _consume_spans(
         if args.merge:
             return await _read_merged(context, reader, output)
         waiting = {tp: lead.epoch for tp, lead in known.items() if tp not in spans}
-        late = _Latecomers(context, wish, reader, isolation, waiting if endless else {})
-        return await _read(context, reader, output, late)
+        later = _LaterPartitions(context, request, reader, isolation, waiting if endless else {})
+        return await _read(context, reader, output, later)
 
 
-class _Latecomers:
-    """What is read later, while reading goes on without end: partitions that had no leader, from where they would have been
-    read; those that a topic gets, and with --include topics, from their start. A member of a group is told of them."""
+class _LaterPartitions:
+    """Partitions to add while reading without end: those that had no leader, from where they would have been read, and
+    new partitions (with --include also new topics), from their start. A member of a group gets them by assignment."""
 
     def __init__(
         self,
         context: Context,
-        wish: _Wish,
+        request: _Request,
         reader: RangeReader,
         isolation: IsolationLevel,
         waiting: dict[TopicPartition, int],
     ) -> None:
         args = context.args
-        some = args.partitions or args.key_partition or wish.positions.by_partition
-        self._context, self._wish, self._reader = context, wish, reader
+        some = args.partitions or args.key_partition or request.positions.by_partition
+        self._context, self._request, self._reader = context, request, reader
         self._isolation = isolation
         self._takes_new = not some and not reader.bounded
         self._known = set(reader.spans)
         self.waiting = waiting
-        """Those without a leader, and the epoch that the last one had."""
+        """The partitions without a leader, and their last leader's epoch."""
 
         self._due = trio.current_time() + self._every_s
 
     @property
     def _every_s(self) -> float:
-        return _LEADERS_S if self.waiting else _NEWCOMERS_S
+        return _LEADERS_S if self.waiting else _NEW_PARTITIONS_S
 
-    async def look(self) -> None:
-        """To be called now and then."""
+    async def check(self) -> None:
+        """Adds what has appeared. Call it often: it asks the cluster only when that is due."""
         now = trio.current_time()
         if now < self._due or not (self.waiting or self._takes_new):
             return
         try:
-            found = await _partitions(self._context, self._wish)
+            found = await _partitions(self._context, self._request)
             await self._take_led([tp for tp in self.waiting if tp in found and found[tp].led])
         except (ClientError, CommandError, KafkaError):
-            found = {}  # of a topic that is gone the reader says so
+            found = {}  # the reader reports a topic that was deleted
         if self._takes_new:
             self._take_new(found)
         self._due = now + self._every_s
@@ -333,11 +317,12 @@ class _Latecomers:
         self._context.say(f"{named(partitions)} {have} a leader now.")
 
     async def _spans(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Span]:
-        """Where these are read. Their end is where it was when nobody led them, not where the new leader's is by now."""
-        spans = await spans_of(self._context, self._wish, self._isolation, partitions)
+        """The offsets to read. Where the position is the end, that is the end from before the leader was lost, not the
+        new leader's end by now."""
+        spans = await spans_of(self._context, self._request, self._isolation, partitions)
         back: dict[TopicPartition, int] = {}
         for tp, span in spans.items():
-            asked = self._wish.positions.of(tp.partition)
+            asked = self._request.positions.of(tp.partition)
             if self._context.args.follow:
                 spans[tp], back[tp] = Span(span.end or 0, None), 0
             elif asked is not None and asked.begin.anchor is Anchor.END:
@@ -354,11 +339,11 @@ class _Latecomers:
         if new:
             self._known.update(new)
             self._reader.add({tp: Span(0, None) for tp in new})
-            self._context.say(f"New, and read from the start: {named(new)}.")
+            self._context.say(f"New, reading from the start: {named(new)}.")
 
 
 def _say_waiting(context: Context, reader: RangeReader) -> None:
-    """Says to a person who gave no position what is being waited for."""
+    """Tells a user who gave no position what the command is waiting for."""
     args = context.args
     if not context.streams.err_terminal or args.offset or args.from_beginning or reader.bounded:
         return
@@ -367,27 +352,29 @@ def _say_waiting(context: Context, reader: RangeReader) -> None:
 
 
 def _timeout_ms(context: Context) -> int | None:
-    """How long to wait for a record; None without end, as Apache's tool takes what is below 0."""
+    """How long to wait for a record; None for ever. As in Apache's tool, a negative value means for ever."""
     timeout_ms: int | None = context.args.timeout_ms
     return None if timeout_ms is None or timeout_ms < 0 else timeout_ms
 
 
-async def _read(context: Context, reader: RangeReader, output: Output, late: _Latecomers) -> bool:
+async def _read(
+    context: Context, reader: RangeReader, output: Output, later: _LaterPartitions
+) -> bool:
     timeout_ms = _timeout_ms(context)
     last = trio.current_time()
     silence = Silence(context, reader.consumer)
     with _progress(context, reader, output) as progress:
-        while (reader.open or late.waiting) and not output.full:
+        while (reader.open or later.waiting) and not output.full:
             parts = await reader.parts(timeout_ms)
             output.take(parts)
             _tell(progress, reader, output)
             await silence.look(bool(parts))
-            await late.look()
+            await later.check()
             now = trio.current_time()
             if parts:
                 last = now
             elif timeout_ms is not None and (now - last) * 1000 >= timeout_ms:
-                if late.waiting:
+                if later.waiting:
                     context.fail(KafkaError(ErrorCode.LEADER_NOT_AVAILABLE))
                 return True
     return False
@@ -419,19 +406,19 @@ def _tell(progress: Progress, reader: RangeReader, output: Output) -> None:
 
 
 async def _consume_in_group(
-    context: Context, wish: _Wish, config: dict[str, object], output: Output
+    context: Context, request: _Request, config: dict[str, object], output: Output
 ) -> bool:
-    """Reads as a member of a group; whether --timeout-ms ended it."""
+    """Reads as a member of a group; returns whether --timeout-ms ended it."""
     args = context.args
-    if wish.topics:
+    if request.topics:
         admin = await context.admin()
-        names = await names_or_included(context, admin, wish.topics)
+        names = await names_or_included(context, admin, request.topics)
         await existing_topics(context, admin, names)
     async with open_consumer(context.settings.bootstrap, config) as consumer:
         if args.include is not None:
             consumer.subscribe(pattern=whole(args.include, "--include"))
         else:
-            consumer.subscribe(wish.topics)
+            consumer.subscribe(request.topics)
         shown: dict[TopicPartition, int] = {}
         try:
             return await _poll_group(context, consumer, output, shown)
@@ -441,9 +428,9 @@ async def _consume_in_group(
 
 
 async def _commit_shown(consumer: Consumer, shown: Mapping[TopicPartition, int]) -> None:
-    """Commits what was shown before an interrupt: it need not be seen again.
+    """Commits the offsets of what was shown before an interrupt, so that it is not shown again.
 
-    Not the consumer's positions: an interrupt may come while what was polled is being written.
+    Does not commit the consumer's positions: an interrupt may come while polled records are being written.
     """
     ours = {tp: offset for tp, offset in shown.items() if tp in consumer.assignment}
     if not ours or not consumer.config.enable_auto_commit:
@@ -456,14 +443,14 @@ async def _commit_shown(consumer: Consumer, shown: Mapping[TopicPartition, int])
 
 
 class _Ends:
-    """Where each partition of this member ended when it got it, and whether all of them have been read up to there."""
+    """The end of each of this member's partitions at assignment, and whether all are read up to it."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._ends: dict[TopicPartition, int] = {}
 
     async def reached(self, dead: AbstractSet[TopicPartition]) -> bool:
-        """Of those but `dead`, which nobody leads."""
+        """Whether all partitions are read up to their end, except `dead`, which have no leader."""
         consumer = self._consumer
         assigned = consumer.assignment - dead
         leader = consumer.cluster.metadata.leader
@@ -484,12 +471,13 @@ class _Ends:
 async def _poll_group(
     context: Context, consumer: Consumer, output: Output, shown: dict[TopicPartition, int]
 ) -> bool:
-    """Shows what is assigned; whether --timeout-ms ended it. Notes in `shown` where each partition then stands."""
+    """Shows the records of assigned partitions; returns whether --timeout-ms ended it. Keeps in `shown` the next offset
+    of each partition."""
     args, timeout_ms = context.args, _timeout_ms(context)
     last = trio.current_time()
     ends, silence = _Ends(consumer), Silence(context, consumer)
     while not output.full:
-        wait = _TICK_MS if args.exit else min(timeout_ms or _LOOK_MS, _LOOK_MS)
+        wait = _TICK_MS if args.exit else min(timeout_ms or _IDLE_POLL_MS, _IDLE_POLL_MS)
         parts = await _polled(consumer, output.left, wait, profile_of(context.settings))
         output.take(parts)
         positions = {tp: consumer.position_nowait(tp) for tp in consumer.assignment}
@@ -510,7 +498,7 @@ async def _poll_group(
 async def _polled(
     consumer: Consumer, left: int | None, wait_ms: float | None, profile: str | None
 ) -> list[Part]:
-    """The next records of a member: whole batches, unless only so many are to count as read."""
+    """A member's next records: whole batches, or with -n only as many as are left, since polling marks them as read."""
     if left is None:
         batches = await consumer.poll_batches(timeout_ms=wait_ms)
         return [part for batch in batches if (part := part_of(batch, profile=profile))]

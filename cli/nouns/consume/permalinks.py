@@ -1,7 +1,7 @@
 """`pk consume pk://…`: the records that permalinks name."""
 
 from pk.cli.cluster.topics import check_partitions, existing_topics
-from pk.cli.nouns.consume.consume import consumer_config
+from pk.cli.nouns.consume.consumer_config import consumer_config
 from pk.cli.records.output import Output
 from pk.cli.records.permalinks import Link, parse_link, profile_of
 from pk.cli.records.range_reader import RangeReader, Span
@@ -26,7 +26,7 @@ _ELSEWHERE = {
     "exit": "--exit",
     "topics": "--topic",
 }
-"""What says where to read otherwise."""
+"""Options that also say what to read, and so conflict with a permalink."""
 
 
 def _links(context: Context) -> list[Link]:
@@ -39,22 +39,24 @@ def _links(context: Context) -> list[Link]:
         if context.args.given(dest):
             raise Unusable(f"A permalink says what to read; {name} does not go with it.")
     if len({link.profile for link in links}) > 1:
-        raise Unusable("These links are of several profiles; read those of one at a time.")
+        raise Unusable(
+            "These links belong to several profiles; read one profile's links at a time."
+        )
     return links
 
 
 def _use_profile(context: Context, name: str | None) -> None:
-    """Talks to the cluster of the links' profile. Raises Unusable where another was asked for, or there is none."""
+    """Switches to the links' profile. Raises Unusable if the profile does not exist, or --profile names another."""
     if name is None or profile_of(context.settings) == name:
         return
     if context.args.profile not in (None, name):
-        raise Unusable(f"The link is of profile {name}; --profile says {context.args.profile}.")
+        raise Unusable(f"The link belongs to profile {name}, not to {context.args.profile}.")
     context.assume("profile", name)
     context.use(settings_of(context.args))
 
 
 async def consume_links(context: Context) -> int:
-    """Shows the record of each link, in their order. Those that are no more are told, and fail the command."""
+    """Shows the record of each link, in order. A record that no longer exists is reported and fails the command."""
     links = _links(context)
     _use_profile(context, links[0].profile)
     context.about = ConsumerConfig
@@ -80,7 +82,7 @@ async def _show_all(context: Context, links: list[Link]) -> int:
 
 
 async def _show(consumer: Consumer, link: Link, output: Output, profile: str | None) -> str | None:
-    """Shows one record; or says why there is none."""
+    """Shows one record; returns why there is none, or None."""
     tp = TopicPartition(link.topic, link.partition)
     starts = await consumer.beginning_offsets([tp])
     ends = await consumer.end_offsets([tp])
@@ -90,7 +92,7 @@ async def _show(consumer: Consumer, link: Link, output: Output, profile: str | N
             raise bound
     assert isinstance(start, ListedOffset) and isinstance(end, ListedOffset)
     if link.offset < start.offset:
-        return f"the partition begins at {start.offset} by now."
+        return f"the partition now begins at {start.offset}."
     if link.offset >= end.offset:
         return f"the partition ends before {end.offset}."
     reader = RangeReader(consumer, {tp: Span(link.offset, link.offset + 1)}, profile)
@@ -101,4 +103,4 @@ async def _show(consumer: Consumer, link: Link, output: Output, profile: str | N
             output.take([part])
     if found:
         return None
-    return "it was compacted away, or was the mark of a transaction's end."
+    return "it was compacted away, or it marked the end of a transaction."

@@ -24,7 +24,7 @@ from pk.cli.nouns.cp.target import (
 )
 from pk.cli.output.formats import Column, Listing, render
 from pk.cli.positions.grammar import END, START, Positions, everywhere
-from pk.cli.positions.lookup import check_group, places_of, tell_uncommitted
+from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.positions.resolve import now_ms, positions_option, resolve
 from pk.cli.records.filter import record_filter
 from pk.cli.records.idle_reason import leaderless
@@ -181,10 +181,10 @@ async def _plan(
     led = {(t.name, p.partition) for t in topics for p in t.partitions if p.leader_id >= 0}
     if dead := [tp for tp in partitions if tp not in led]:
         context.say(leaderless(dead, "waiting for one"))
-    places = await places_of(context, admin, wish.positions, partitions, isolation)
-    tell_uncommitted(context, places)
+    ranges = await resolve_positions(context, admin, wish.positions, partitions, isolation)
+    say_uncommitted(context, ranges)
     spans, starts = {}, {}
-    for tp, found in places.items():
+    for tp, found in ranges.items():
         if isinstance(found, Exception):
             raise found
         spans[tp], starts[tp] = Span(found.begin, found.end), found.start

@@ -26,7 +26,7 @@ from pk.cli.command_line.nearest import nearest
 from pk.cli.nouns.groups.options import ResetOffsets
 from pk.cli.nouns.groups.reset_targets import Target, target_of
 from pk.cli.positions.grammar import Anchor, Position, Positions, Range
-from pk.cli.positions.resolve import Place, now_ms, resolve
+from pk.cli.positions.resolve import ResolvedRange, now_ms, resolve
 from pk.cli.positions.times import duration_ms, show_span
 from pk.cli.runtime.context import Context, join
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
@@ -277,9 +277,9 @@ class Planning:
 
     async def _places_listed(
         self, offsets: Mapping[TopicPartition, int], tps: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, Place | Exception]:
+    ) -> dict[TopicPartition, ResolvedRange | Exception]:
         """The places that a list names, topic by topic: positions are by partition number."""
-        places: dict[TopicPartition, Place | Exception] = {}
+        places: dict[TopicPartition, ResolvedRange | Exception] = {}
         for topic in dict.fromkeys(tp.topic for tp in tps):
             here = [tp for tp in tps if tp.topic == topic]
             ranges = {tp.partition: Range(Position(Anchor.OFFSET, offsets[tp])) for tp in here}
@@ -291,7 +291,7 @@ def _move(
     group: str,
     tp: TopicPartition,
     commit: r.OffsetAndMetadata | None,
-    place: Place | Exception,
+    place: ResolvedRange | Exception,
     target: Target,
     copied: r.OffsetAndMetadata | None,
 ) -> Move:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pk.cli.cluster.topics import partition_numbers
 from pk.cli.nouns.log.file_positions import Log, file_positions, is_control
 from pk.cli.positions.grammar import START, Positions, everywhere
-from pk.cli.positions.lookup import tell_inverted
+from pk.cli.positions.lookup import say_inverted
 from pk.cli.records.output import Output
 from pk.cli.records.range_reader import Part
 from pk.cli.records.source import Source
@@ -104,10 +104,10 @@ def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
 
 
 def _copy(context: Context, log: Log, wish: _Wish, output: Output) -> None:
-    span = log.place(wish.positions)
+    span = log.range_of(wish.positions)
     if span is None:
         return
-    tell_inverted(context, {log.tp: span})
+    say_inverted(context, {log.tp: span})
     end = log.end if span.end is None else span.end
     committed = _Committed(log) if wish.committed else None
     if committed is not None:

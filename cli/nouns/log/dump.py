@@ -105,13 +105,13 @@ def _within(context: Context, disk: RealDisk, directory: str, wish: Wish) -> Wis
     if context.args.offset is None:
         return wish
     from pk.cli.nouns.log.file_positions import Log, file_positions
-    from pk.cli.positions.lookup import tell_inverted
+    from pk.cli.positions.lookup import say_inverted
 
     log = Log(disk, directory)
-    place = log.place(file_positions(context.args.offset))
+    place = log.range_of(file_positions(context.args.offset))
     if place is None:
         return None
-    tell_inverted(context, {log.tp: place})
+    say_inverted(context, {log.tp: place})
     return wish._replace(span=(place.begin, log.end if place.end is None else place.end))
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from pk.cli.positions.grammar import Anchor, Position, Positions
-from pk.cli.positions.resolve import Bounds, Place, place, positions_option
+from pk.cli.positions.resolve import Bounds, ResolvedRange, positions_option, resolve_range
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.errors import KafkaError
 from pk.core.log.checkpoints import LOG_START_OFFSETS, parse_offsets
@@ -87,10 +87,10 @@ class Log:
                         return record.offset
         return -1
 
-    def place(self, positions: Positions) -> Place | None:
+    def range_of(self, positions: Positions) -> ResolvedRange | None:
         """The place of `positions` in this partition; None where they do not name it."""
         asked = positions.of(self.tp.partition)
-        return asked and place(positions, self.tp.partition, self._bounds(asked))
+        return asked and resolve_range(positions, self.tp.partition, self._bounds(asked))
 
     def _bounds(self, positions: Iterable[Position | None]) -> Bounds:
         """What positions are counted from."""

@@ -8,7 +8,7 @@ from typing import Any
 from pk.cli.cluster.topics import existing_topics, is_unknown, unknown_topic
 from pk.cli.output.formats import Column, Listing
 from pk.cli.positions.grammar import END, START, Positions, Range, everywhere
-from pk.cli.positions.lookup import check_group, places_of, tell_uncommitted
+from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.positions.resolve import positions_option
 from pk.cli.runtime.client_config import client_config
 from pk.cli.runtime.connect import run
@@ -60,10 +60,10 @@ def _positions(context: Context) -> Positions:
 async def _resolved(
     context: Context, admin: Admin, positions: Positions, partitions: Sequence[TopicPartition]
 ) -> Mapping[TopicPartition, tuple[int, int | None]]:
-    places = await places_of(context, admin, positions, partitions)
-    tell_uncommitted(context, places)
+    ranges = await resolve_positions(context, admin, positions, partitions)
+    say_uncommitted(context, ranges)
     found: dict[TopicPartition, tuple[int, int | None]] = {}
-    for tp, place in places.items():
+    for tp, place in ranges.items():
         if isinstance(place, Exception):
             raise place
         found[tp] = (place.begin, place.end)

@@ -7,8 +7,8 @@ from typing import Any, Final
 from pk.cli.cluster.topics import check_partitions, describe_topics, partition_numbers
 from pk.cli.output.formats import Column, Listing
 from pk.cli.positions.grammar import Positions
-from pk.cli.positions.lookup import check_group, lacks_commit, places_of
-from pk.cli.positions.resolve import Place, bounds_of, positions_option
+from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
+from pk.cli.positions.resolve import ResolvedRange, bounds_of, positions_option
 from pk.cli.runtime.context import Context, place_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
@@ -106,11 +106,11 @@ async def _of_positions(
     wanted: Sequence[TopicPartition],
     isolation: r.IsolationLevel,
 ) -> dict[TopicPartition, Found]:
-    places = await places_of(context, admin, positions, wanted, isolation)
-    return {tp: _ends(place) for tp, place in places.items()}
+    ranges = await resolve_positions(context, admin, positions, wanted, isolation)
+    return {tp: _ends(place) for tp, place in ranges.items()}
 
 
-def _ends(place: Place | Exception) -> Found:
+def _ends(place: ResolvedRange | Exception) -> Found:
     if isinstance(place, Exception):
         return place
     return None if lacks_commit(place) else place.begin, place.end

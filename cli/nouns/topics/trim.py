@@ -11,8 +11,8 @@ from pk.cli.cluster.topics import (
 )
 from pk.cli.nouns.topics.losses import lost_records, tell_readers
 from pk.cli.output.formats import Column, Listing
-from pk.cli.positions.lookup import check_group, lacks_commit, places_of
-from pk.cli.positions.resolve import Place, now_ms, positions_option, resolve
+from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
+from pk.cli.positions.resolve import ResolvedRange, now_ms, positions_option, resolve
 from pk.cli.runtime.context import Context, count, join, place_name
 from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
@@ -69,7 +69,9 @@ async def trim(context: Context) -> None:
         context.say("Nothing lies below that; nothing was changed.")
 
 
-async def _places(context: Context, admin: Admin) -> Mapping[TopicPartition, Place | Exception]:
+async def _places(
+    context: Context, admin: Admin
+) -> Mapping[TopicPartition, ResolvedRange | Exception]:
     """Where each partition is to begin. Raises Unusable and CommandError."""
     args = context.args
     if args.offset_json_file is not None:
@@ -92,11 +94,11 @@ async def _places(context: Context, admin: Admin) -> Mapping[TopicPartition, Pla
         name, own = topic_partitions(word)
         (topic,) = await existing_topics(context, admin, [name])
         wanted += check_partitions(topic, own or numbers or [p.partition for p in topic.partitions])
-    places = await places_of(context, admin, positions, wanted)
-    return {tp: _kept_without_commit(place) for tp, place in places.items()}
+    ranges = await resolve_positions(context, admin, positions, wanted)
+    return {tp: _kept_without_commit(place) for tp, place in ranges.items()}
 
 
-def _kept_without_commit(place: Place | Exception) -> Place | Exception:
+def _kept_without_commit(place: ResolvedRange | Exception) -> ResolvedRange | Exception:
     """What a group has not committed anything of, it may not have read: nothing of it is trimmed."""
     if isinstance(place, Exception) or not lacks_commit(place):
         return place
@@ -128,18 +130,18 @@ def _json_offsets(path: str) -> dict[TopicPartition, int]:
 
 async def _from_json(
     context: Context, admin: Admin, path: str
-) -> Mapping[TopicPartition, Place | Exception]:
+) -> Mapping[TopicPartition, ResolvedRange | Exception]:
     wanted = _json_offsets(path)
     for topic in await existing_topics(context, admin, {tp.topic for tp in wanted}):
         check_partitions(topic, [tp.partition for tp in wanted if tp.topic == topic.name])
-    found: dict[TopicPartition, Place | Exception] = {}
+    found: dict[TopicPartition, ResolvedRange | Exception] = {}
     for tp, offset in wanted.items():
         positions = positions_option("end" if offset == -1 else str(offset), "offset")
         found |= await resolve(admin, positions, [tp], now_ms())
     return found
 
 
-def _row(context: Context, tp: TopicPartition, place: Place | Exception) -> dict[str, Any]:
+def _row(context: Context, tp: TopicPartition, place: ResolvedRange | Exception) -> dict[str, Any]:
     row: dict[str, Any] = {"tp": tp, "topic": tp.topic, "partition": tp.partition}
     if isinstance(place, Exception):
         context.fail(place)
