@@ -1,7 +1,7 @@
 """Records as CSV (RFC 4180), written by `pk consume -f csv` and read by `pk produce -f csv`.
 
-Null and empty differ, as in PostgreSQL's COPY: an empty field without quotes is null, `""` is an empty string. Python's csv
-module does not tell them apart, so the fields are cut here.
+Null and empty differ, as in PostgreSQL's COPY: an empty field without quotes is null, `""` is an empty string. Python's
+csv module does not distinguish the two, so this module splits the fields itself.
 """
 
 import json
@@ -15,7 +15,7 @@ from pk.cli.records.row import RECORD_FIELDS
 _QUOTED: Final = re.compile(r'[",\r\n]')
 _FIELD: Final = re.compile(rb'"([^"]*(?:""[^"]*)*)"(?=,|\Z)|([^",]*)(?=,|\Z)')
 _ROW_BYTES_MAX: Final = 1 << 28
-"""No record is so long: a quote that is never closed is not gathered in memory beyond it."""
+"""The longest row. It limits the memory that a quote without an end can take."""
 
 NUMBERS: Final = ("partition", "offset", "timestamp")
 
@@ -35,7 +35,7 @@ def _cell(value: Any) -> str:
 
 
 class BadCsv(ValueError):
-    """Input is not CSV of records; `before` are the rows that were complete."""
+    """The input is not CSV of records. `before` holds the complete rows before the mistake."""
 
     def __init__(self, message: str, before: Sequence[bytes] = ()) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class BadCsv(ValueError):
 
 
 def cut_row(row: bytes) -> list[bytes | None]:
-    """The fields of a row, without its line end; None for an empty one without quotes. Raises BadCsv."""
+    """The fields of a row without its line end; an empty field without quotes is None. Raises BadCsv."""
     fields: list[bytes | None] = []
     at = 0
     while True:
@@ -60,7 +60,7 @@ def cut_row(row: bytes) -> list[bytes | None]:
 
 
 class CsvRows:
-    """Gathers lines into rows: a quoted field may hold line ends. The first row names the columns."""
+    """Joins lines into rows, since a quoted field may hold line ends. The first row names the columns."""
 
     def __init__(self) -> None:
         self.columns: list[str] = []
@@ -71,7 +71,7 @@ class CsvRows:
         self._first = 0
 
     def feed(self, lines: Iterable[bytes]) -> list[bytes]:
-        """The rows that `lines` complete, without the one that names the columns. Raises BadCsv."""
+        """The rows that `lines` complete, without the row of column names. Raises BadCsv."""
         rows: list[bytes] = []
         for line in lines:
             self._number += 1
@@ -114,12 +114,12 @@ class CsvRows:
         self.columns = names
 
     def end(self) -> None:
-        """Raises BadCsv where the input ended inside a row."""
+        """Raises BadCsv if the input ended inside a row."""
         if self._lines:
             raise BadCsv(f"Line {self._first}: a quote is not closed.")
 
     def fields(self, row: bytes) -> Mapping[str, Any]:
-        """A row's fields as those of a line of jsonl. Raises ValueError."""
+        """A row as the fields of a jsonl line. Raises ValueError."""
         cells = cut_row(row)
         if len(cells) != len(self.columns):
             raise BadCsv(

@@ -1,12 +1,12 @@
-"""Records made up from a template: `{"id": {{seq}}, "user": "{{name}}", "amount": {{float 1 500}}}`.
+"""Fake records from a template such as `{"id": {{seq}}, "user": "{{name}}", "amount": {{float 1 500}}}`.
 
-What stands between `{{` and `}}` is a function with its arguments, separated by blanks (quoted where they hold blanks
-themselves). `{{WORD: FUNCTION ARGS}}` names the value, and `{{WORD}}` repeats it, also in the key of the same record.
-The rest of the text stays as it is, so that a single brace is a brace and JSON needs no escapes.
+`{{` and `}}` enclose a function with its arguments, separated by spaces (quote an argument that holds a space).
+`{{WORD: FUNCTION ARGS}}` names the value, and `{{WORD}}` repeats it, also in the key of the same record. Other text is
+copied as it is: a single brace is a brace, so JSON needs no escapes.
 
 A template is compiled into one function a field, because a benchmark makes a hundred thousand records a second with it.
-With a seed the same records come out each time, times too: then the clock stands at 2026-01-01 and each record comes a
-second after the one before.
+With a seed the records are the same each time, including their times: the clock starts at 2026-01-01, and each record
+comes a second after the previous one.
 """
 
 import random
@@ -56,8 +56,8 @@ _WORDS = _list(
 )
 
 
-class _World:
-    """Where a record's values come from: chance, the clock, and the count of records so far."""
+class _State:
+    """What a record's values are made from: random numbers, the clock, and the number of records so far."""
 
     __slots__ = ("number", "random", "seeded", "values")
 
@@ -73,11 +73,11 @@ class _World:
         return time.time_ns() // 1_000_000
 
 
-Field = Callable[[_World], str]
+Field = Callable[[_State], str]
 
 
 class Function(NamedTuple):
-    """A function of templates: what it takes, what it gives, and how it is made from its arguments."""
+    """A template function: its arguments, its help, and how to make it from given arguments."""
 
     takes: str
     help: str
@@ -124,7 +124,7 @@ def _int(args: list[str]) -> Field:
     width = high - low + 1
     if width >= 1 << 50:
         return lambda w: str(w.random.randint(low, high))
-    # randint checks its arguments anew with each call; this takes a third of its time.
+    # randint checks its arguments on every call; this takes a third of its time.
     return lambda w: str(low + int(w.random.random() * width))
 
 
@@ -191,20 +191,20 @@ def _milliseconds(text: str) -> int:
     return sign * duration_ms(text.lstrip("+-"))
 
 
-def _email(w: _World) -> str:
+def _email(w: _State) -> str:
     return f"{_of(_FIRST)(w)}.{_of(_LAST)(w)}@example.com".lower()
 
 
-def _ip(w: _World) -> str:
+def _ip(w: _State) -> str:
     bits = w.random.getrandbits(24)
     return f"10.{bits >> 16}.{bits >> 8 & 255}.{bits & 255}"
 
 
 FUNCTIONS: Final[dict[str, Function]] = {
-    "seq": Function("[FROM]", "0, 1, 2 … (or from FROM on)", _seq),
-    "int": Function("LOW HIGH", "a whole number, both ends included", _int),
-    "float": Function("LOW HIGH [DIGITS]", "a number with so many digits (2)", _float),
-    "bool": Function("[SHARE]", "true or false; true with this share (0.5)", _bool),
+    "seq": Function("[FROM]", "0, 1, 2 …, or counting from FROM", _seq),
+    "int": Function("LOW HIGH", "a whole number from LOW to HIGH", _int),
+    "float": Function("LOW HIGH [DIGITS]", "a number with DIGITS decimals (default 2)", _float),
+    "bool": Function("[SHARE]", "true or false; SHARE is the share of true (default 0.5)", _bool),
     "choice": Function("A B C…", "one of these", _choice),
     "name": Function(
         "", "a first and a last name", _simple(lambda w: f"{_of(_FIRST)(w)} {_of(_LAST)(w)}")
@@ -221,9 +221,9 @@ FUNCTIONS: Final[dict[str, Function]] = {
         "a random UUID",
         _simple(lambda w: str(uuid.UUID(int=w.random.getrandbits(128), version=4))),
     ),
-    "hex": Function("DIGITS", "so many hexadecimal digits", _hex),
+    "hex": Function("DIGITS", "DIGITS hexadecimal digits", _hex),
     "ip": Function("", "an IPv4 address in 10.0.0.0/8", _simple(_ip)),
-    "now": Function("[OFFSET]", "the time in UTC, as ISO 8601; OFFSET such as -1h is added", _now),
+    "now": Function("[OFFSET]", "the UTC time in ISO 8601, plus OFFSET such as -1h", _now),
     "now_ms": Function("[OFFSET]", "the same in milliseconds since 1970", _now_ms),
     "past": Function("DURATION", "a time within the last DURATION, such as 30d", _past),
 }
@@ -259,17 +259,19 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class Fake:
-    """A source of made-up records; one after another, always the same ones for the same seed."""
+    """A source of fake records; the same seed gives the same records."""
 
     def __init__(
         self, key: str | None, value: str, seed: int | None, own_key: str | None = None
     ) -> None:
-        self._world = _World(seed)
+        self._world = _State(seed)
         labels: dict[str, Field] = {}
         texts = [text for text in (key, value) if text is not None]
         for text in texts:
             _collect(text, labels)
-        if key != own_key and own_key is not None:  # the value may repeat what is named there
+        if (
+            key != own_key and own_key is not None
+        ):  # the value may repeat names of the template's own key
             named: dict[str, Field] = {}
             _collect(own_key, named)
             labels = named | labels
@@ -293,9 +295,9 @@ class Fake:
 
 
 def fake(template: str, *, key: str | None = None, seed: int | None = None) -> Fake:
-    """The records of `template`: a name (orders, users, clicks), a text with {{…}} in it, or @FILE that holds one.
+    """The source for `template`: a name (orders, users, clicks), a text with {{…}}, or @FILE with such a text.
 
-    `key` is a template as well; without one, a named template's own. Raises Unusable.
+    `key` is a template too; a named template has a key of its own. Raises Unusable.
     """
     if template in NAMED:
         own_key, value = NAMED[template]
@@ -304,9 +306,9 @@ def fake(template: str, *, key: str | None = None, seed: int | None = None) -> F
         template = _read(template[1:])
     if "{{" not in template:
         near = nearest(template, NAMED)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMED)};"
+        hint = f"did you mean {near[0]}?" if near else f"the names are {', '.join(NAMED)}."
         raise Unusable(
-            f"--fake: there is no template {template!r}; {hint} One of your own holds fields"
+            f"--fake: unknown template {template!r}; {hint} A template of your own has functions"
             " such as {{seq}} or {{name}}; `pk help fake` lists them."
         )
     return Fake(key, template, seed)
@@ -323,7 +325,7 @@ def _read(path: str) -> str:
 
 
 def _collect(text: str, labels: dict[str, Field]) -> None:
-    """Adds the values that `text` names to `labels`."""
+    """Adds the named values of `text` to `labels`."""
     for found in _FIELD.finditer(text):
         labelled = _LABEL.fullmatch(found[1].strip())
         if labelled is None:
@@ -332,7 +334,7 @@ def _collect(text: str, labels: dict[str, Field]) -> None:
         if name in FUNCTIONS:
             raise Unusable(f"--fake: {name} is a function; give the value another name.")
         if name in labels:
-            raise Unusable(f"--fake: {name} is given twice; repeat it as {{{{{name}}}}}.")
+            raise Unusable(f"--fake: {name} is defined twice; repeat it as {{{{{name}}}}}.")
         labels[name] = _function(labelled[2])
 
 
@@ -358,7 +360,7 @@ def _field(inside: str, labels: dict[str, Field]) -> Field:
         return _function(inside, labels)
     make = labels[name]
 
-    def repeated(w: _World) -> str:
+    def repeated(w: _State) -> str:
         value = w.values.get(name)
         if value is None:
             value = w.values[name] = make(w)
@@ -373,12 +375,12 @@ def _function(inside: str, labels: dict[str, Field] | None = None) -> Field:
     except ValueError as e:
         raise Unusable(f"--fake: {{{{{inside}}}}} cannot be read ({e}).") from None
     if not words:
-        raise Unusable("--fake: {{}} is empty; `pk help fake` lists what may stand there.")
+        raise Unusable("--fake: {{}} is empty; `pk help fake` lists the functions.")
     found = FUNCTIONS.get(words[0])
     if found is None:
         near = nearest(words[0], [*FUNCTIONS, *(labels or ())])
         hint = f"did you mean {' or '.join(near)}?" if near else "`pk help fake` lists them."
-        raise Unusable(f"--fake: there is no function {words[0]!r}; {hint}")
+        raise Unusable(f"--fake: unknown function {words[0]!r}; {hint}")
     try:
         return found.make(words[1:])
     except ValueError as e:
@@ -388,9 +390,9 @@ def _function(inside: str, labels: dict[str, Field] | None = None) -> Field:
 def page() -> str:
     """`pk help fake`."""
     lines = [
-        "Made-up records: `pk produce TOPIC --fake TEMPLATE`, and the same in `pk perf`.",
+        "Fake records: `pk produce TOPIC --fake TEMPLATE`, and the same option in `pk perf`.",
         "",
-        "A template is text in which {{FUNCTION ARGUMENTS}} is replaced in every record:",
+        "A template is text in which each record replaces {{FUNCTION ARGUMENTS}} with a new value:",
         "",
         """  pk produce orders --fake '{"id": {{seq}}, "user": "{{name}}", "at": "{{now}}"}' -n 1000 --rate 50""",
         "",
@@ -402,7 +404,7 @@ def page() -> str:
         "",
         """  pk produce orders -k 'c-{{who: int 1 50}}' --fake '{"customer": {{who}}}' -n 10""",
         "",
-        "--fake @FILE reads the template from a file. These are there by name, each with a key:",
+        "--fake @FILE reads the template from a file. These templates have names, and each has a key:",
         "",
     ]
     for name, (key, value) in NAMED.items():
@@ -412,6 +414,6 @@ def page() -> str:
         lines += [f"    {line}" for line in textwrap.wrap(made[1].decode(), 92)]
     lines += [
         "",
-        "--seed N makes the same records each time; times then begin at 2026-01-01, a second apart.",
+        "--seed N makes the same records each time; times start at 2026-01-01, a second apart.",
     ]
     return "\n".join(lines) + "\n"

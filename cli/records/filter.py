@@ -1,4 +1,4 @@
-"""Which records are wanted: -k, -H and --where, of `consume`, `cp` and `log cat`."""
+"""The record filters of `consume`, `cp` and `log cat`: -k, -H and --where."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Filter = Callable[[Source, Record], bool]
 
 
 def record_filter(args: Args) -> Filter | None:
-    """The test that records must pass; None where all do. Raises Unusable."""
+    """The test that records must pass; None if there is no filter. Raises Unusable."""
     tests: list[Filter] = []
     if args.key is not None:
         key = os.fsencode(args.key)

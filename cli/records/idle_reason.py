@@ -1,5 +1,4 @@
-"""Nothing comes: because nothing is written, because no broker answers, or because nobody leads? A reader that waits says
-which."""
+"""Why a waiting reader gets no records: no broker answers, a partition has no leader, or nothing is written."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ _LOOK_EVERY_S = 3.0
 
 
 class Silence:
-    """Says once, on standard error, that no broker answers, or that a partition has no leader, and once that it is over."""
+    """Reports on standard error, once each, that no broker answers or a partition has no leader, and when that ends."""
 
     def __init__(self, context: Context, consumer: Consumer) -> None:
         self._context = context
@@ -24,12 +23,12 @@ class Silence:
         self._looked = trio.current_time()
         self._alone = False
         self.leaderless: frozenset[TopicPartition] = frozenset()
-        """Those of the consumer's partitions that nobody led when it was last looked."""
+        """The consumer's partitions that had no leader at the last check."""
 
         self._leaders_looked = self._looked
 
     async def look(self, came: bool) -> None:
-        """To be called after each wait for records; `came` says whether there were some."""
+        """Call this after each wait for records; `came` is whether there were any."""
         now = trio.current_time()
         if now - self._leaders_looked >= _LOOK_EVERY_S:
             self._leaders_looked = now
@@ -41,7 +40,7 @@ class Silence:
         if alone and not self._alone:
             where = self._context.settings.cluster_name
             self._context.say(
-                f"No broker of {where} answers; reading goes on when one does, Ctrl-C stops."
+                f"No broker of {where} answers; reading continues when one does. Ctrl-C stops."
             )
         elif self._alone and not alone:
             self._context.say("The brokers answer again.")
@@ -73,13 +72,13 @@ class Silence:
 
 
 def leaderless(partitions: Sequence[TopicPartition], then: str) -> str:
-    """The sentences that tell of partitions without a leader, and what becomes of them."""
+    """Two sentences: which partitions have no leader and what happens to them, and where to find out more."""
     return (
         f"No leader now: {named(partitions)}; {then}. "
-        f"`pk why partition {shlex.quote(place_name(partitions[0]))}` says more."
+        f"`pk why partition {shlex.quote(place_name(partitions[0]))}` explains why."
     )
 
 
 def named(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions in a sentence."""
+    """The partitions, as part of a sentence."""
     return join([place_name(tp) for tp in partitions], 3)

@@ -1,4 +1,4 @@
-"""What the records of `__consumer_offsets` and `__transaction_state` say, as JSON in place of their bytes."""
+"""Decodes the records of `__consumer_offsets` and `__transaction_state` to JSON."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ DECODED = frozenset((OFFSETS_TOPIC, TRANSACTIONS_TOPIC))
 
 @cache
 def _types(topic: str) -> dict[int, tuple[str, type[Message], type[Message]]]:
-    """Record type → its name, key and value, of one internal topic."""
+    """For one internal topic: record type → its name, key schema and value schemas."""
     from pk.core.wire.messages import (
         offsets_topic,
         offsets_topic_share,
@@ -45,7 +45,7 @@ def _snake(name: str) -> str:
 
 
 def _plain(value: Any, *, uuid: bool = False) -> Any:
-    """A message as JSON can hold it; `uuid` says whether bytes in it are one."""
+    """A message as JSON values; `uuid` says whether its bytes are a UUID."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         uuids = _uuids(type(value))
         return {
@@ -64,7 +64,7 @@ def _plain(value: Any, *, uuid: bool = False) -> Any:
 
 @cache
 def _uuids(kind: Any) -> frozenset[str]:
-    """The fields of a message that are UUIDs, or lists of them."""
+    """The fields of a message that are UUIDs or lists of UUIDs."""
 
     def is_uuid(of: Any) -> bool:
         return of == Uuid or any(map(is_uuid, get_args(of)))
@@ -77,7 +77,7 @@ def _hex(data: bytes) -> dict[str, str]:
 
 
 def _members(group: Any) -> list[Any]:
-    """The members of a classic group, with what its consumers said and were told (Java's ConsumerProtocol) as JSON too."""
+    """The members of a classic group; decodes their subscriptions and assignments (Java's ConsumerProtocol) too."""
     from pk.core.wire.messages.consumer_protocol import (
         ConsumerProtocolAssignment,
         ConsumerProtocolSubscription,
@@ -107,7 +107,7 @@ def _json(value: Any) -> bytes:
 
 
 def decoded(topic: str, found: Sequence[Record]) -> list[Record]:
-    """The records with keys and values as JSON; those of unknown types and versions stay as they are."""
+    """The records with keys and values as JSON. Records of unknown types and versions are returned unchanged."""
     return [_decoded(topic, record) for record in found]
 
 
@@ -136,7 +136,7 @@ def _decoded(topic: str, record: Record) -> Record:
 
 
 def pairs(found: Sequence[Record]) -> bytes:
-    """Decoded records with their keys, as JSON, a line each. What could not be decoded is in hex."""
+    """Decoded records with their keys as JSON, one a line. What could not be decoded is in hex."""
     lines = []
     for record in found:
         read = record.key is not None and record.key.startswith(b'{"type": "')

@@ -1,4 +1,4 @@
-"""Whether a text is a JSON document, not yet one, or none, and where it goes wrong: for what is typed and what is piped in."""
+"""Checks typed or piped text: whether it is a JSON document, an unfinished one, or wrong, and where."""
 
 import json
 import re
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """Why a text is no JSON document. `position` counts characters from 0; line and column count from 1."""
+    """Why a text is not a JSON document. `position` counts characters from 0; line and column count from 1."""
 
     message: str
     position: int
     line: int
     column: int
     unfinished: bool
-    """Whether more text may make it one."""
+    """Whether more text may complete it."""
 
     def __str__(self) -> str:
         if self.unfinished:
@@ -32,19 +32,19 @@ def _refuse(word: str) -> None:
 
 
 _SAID = {
-    "Unterminated string starting at": "the text that begins here is not closed",
-    "Invalid control character at": "a line end or a control character inside a text",
+    "Unterminated string starting at": "the string that begins here has no closing quote",
+    "Invalid control character at": "a line end or a control character inside a string",
     "Expecting value": "a value is missing or misspelt",
-    "Extra data": "more text after the end of the document",
+    "Extra data": "text after the end of the document",
 }
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_int=str, parse_float=str)
-"""Numbers stay texts: Python makes none of one with thousands of digits, which is good JSON."""
+"""Keeps numbers as text: Python refuses to convert thousands of digits, which are valid JSON."""
 
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def fault(text: str) -> Fault | None:
-    """What is wrong with `text` as one JSON document; None where it is one."""
+    """What is wrong with `text` as one JSON document; None if it is valid."""
     try:
         _DECODER.decode(text)
     except json.JSONDecodeError as e:
@@ -52,7 +52,7 @@ def fault(text: str) -> Fault | None:
         message = _SAID.get(e.msg) or e.msg[0].lower() + e.msg[1:]
         return Fault(message, e.pos, e.lineno, e.colno, unfinished)
     except _NotJson as e:
-        # The same word may stand in a text before.
+        # The same word may occur earlier, inside a string.
         bare = _TEXT.sub(lambda found: " " * len(found[0]), text)
         position = bare.index(str(e))
         line = text.count("\n", 0, position) + 1
@@ -67,11 +67,11 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 class Documents:
-    """Gathers the lines of a stream into JSON documents: one a line, or one over several lines.
+    """Joins the lines of a stream into JSON documents: one a line, or one over several lines.
 
-    Reading what is gathered anew with each line would take a long document's length squared. So it is read when its
-    brackets are closed (texts hold no line ends in JSON, so a line's brackets can be counted by themselves), and, to
-    find mistakes early, whenever the number of its lines is a power of two.
+    Parsing after every line would take quadratic time for a long document. So it is parsed when its brackets are closed
+    (JSON strings hold no line ends, so brackets can be counted line by line) and, to find mistakes early, whenever the
+    number of its lines is a power of two.
     """
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Documents:
         self._first = 0
 
     def feed(self, lines: Iterable[bytes]) -> list[bytes]:
-        """The documents that `lines` complete. Raises BadDocument that says which line is wrong."""
+        """The documents that `lines` complete. Raises BadDocument, which names the wrong line."""
         documents: list[bytes] = []
         for line in lines:
             self._number += 1
@@ -109,21 +109,21 @@ class Documents:
         return documents
 
     def end(self) -> None:
-        """Raises BadDocument where the stream ended inside a document."""
+        """Raises BadDocument if the stream ended inside a document."""
         if self._lines:
             raise BadDocument(
-                f"Line {self._first}: the JSON document that begins there is not finished.", []
+                f"Line {self._first}: the JSON document that begins here is not finished.", []
             )
 
     def _fault(self, text: bytes, before: list[bytes]) -> Fault | None:
         try:
             return fault(text.decode())
         except UnicodeDecodeError:
-            raise BadDocument(f"Line {self._number}: not UTF-8, so no JSON.", before) from None
+            raise BadDocument(f"Line {self._number}: not UTF-8, so not JSON.", before) from None
 
 
 class BadDocument(ValueError):
-    """A stream holds what is no JSON document; `before` are those that were complete."""
+    """The stream is not JSON. `before` holds the complete documents before the mistake."""
 
     def __init__(self, message: str, before: list[bytes]) -> None:
         super().__init__(message)

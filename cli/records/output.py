@@ -1,4 +1,4 @@
-"""Where the records of `consume` and `log cat` go: filtered, decoded, counted, cut at -n, written."""
+"""The output of `consume` and `log cat`: filters records, decodes internal topics, counts, stops at -n, and writes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def _writer(context: Context) -> tuple[Writer, bool]:
-    """How records are written, and whether nothing on the command line says so."""
+    """The writer, and whether it is the default because no option chose one."""
     args = context.args
     values = args.values()  # `log cat` knows properties, and no other formatter or file
     from_file = values.get("formatter_config")
@@ -32,7 +32,9 @@ def _writer(context: Context) -> tuple[Writer, bool]:
             properties.append((name, getattr(args, option)))
     named = values.get("formatter")
     if (properties or named) and args.format:
-        raise Unusable("--property and --formatter are Apache's; they do not go with -f.")
+        raise Unusable(
+            "--property and --formatter are for Apache's formatters; they conflict with -f."
+        )
     if named:
         return formatter(named, properties), False
     if properties:
@@ -51,20 +53,20 @@ class Output:
         self._filter = record_filter(context.args)
         self._decodes = not context.args.raw
         self._pairs = self._decodes and bare
-        """Whether decoded records are written with their keys, since their values alone do not say whose they are."""
+        """Whether to write decoded records with their keys: their values alone do not say what they belong to."""
 
         self._lenient: bool = context.args.skip_message_on_error
         plain = self._writer.values if isinstance(self._writer, Simple) else None
         self._values = plain if self._filter is None else None
-        """What writes values alone, where nothing else of a record is looked at."""
+        """Writes values only; set if no other field is needed, since reading values alone is much faster."""
 
         self.left: int | None = context.args.num
         self.shown = 0
         self.before_write: Callable[[], None] | None = None
-        """Called before records are written: to take a progress bar off the terminal."""
+        """Called before records are written, to clear a progress bar from the terminal."""
 
         self.mid_line = False
-        """Whether what was written last left a terminal's cursor in the middle of a line."""
+        """Whether the last write left the terminal's cursor in the middle of a line."""
 
         self._terminal = context.streams.out_terminal
         write = context.streams.out.write
@@ -78,7 +80,7 @@ class Output:
         return self.left is not None and self.left <= 0
 
     def wanted(self, part: Part) -> Sequence[Record]:
-        """The records of `part` that pass the filters, decoded where they are of an internal topic."""
+        """The records of `part` that pass the filters; those of internal topics are decoded."""
         source, found = part.source, part.records
         if self._decodes and source.topic in DECODED:
             found = decoded(source.topic, found)
@@ -88,7 +90,7 @@ class Output:
         return found
 
     def take(self, parts: Iterable[Part]) -> None:
-        """Writes the records of `parts` that are wanted. Raises CommandError, KafkaError."""
+        """Writes the records of `parts` that pass the filters. Raises CommandError, KafkaError."""
         for part in parts:
             if self.full:
                 break
@@ -102,7 +104,7 @@ class Output:
         self._flush()
 
     def put(self, source: Source, found: Sequence[Record]) -> None:
-        """Writes records that `wanted` has let through."""
+        """Writes records that `wanted` returned."""
         found = self._counted(found)
         if found:
             self._put(self._format(source, found))
@@ -141,14 +143,14 @@ class Output:
             where = f"{source.topic}/{source.partition} @ {record.offset}"
             if not self._lenient:
                 raise CommandError(
-                    f"{where} cannot be shown: {e}; --skip-message-on-error goes on."
+                    f"{where} cannot be shown: {e}; --skip-message-on-error skips it."
                 ) from None
             self._context.fail(e)
             self._context.say(f"{where} cannot be shown: {e}.")
             return b""
 
     def end(self) -> None:
-        """All has been read: ends what was written, be it an empty array, and says how much it was."""
+        """Completes the output, even if it is an empty array, and on a terminal prints the number of records."""
         if not self._begun:
             self._begun = True
             self._write(self._head)
@@ -159,7 +161,7 @@ class Output:
             self._context.say(f"{count(self.shown, 'record')}.")
 
     def break_off(self) -> None:
-        """Ends what was written, so that it is whole as far as it goes; of nothing, nothing."""
+        """Completes what was written so far, so that it is valid; writes nothing if nothing was written."""
         if self._begun:
             self._write(self._writer.end())
             self._flush()

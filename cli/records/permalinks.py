@@ -9,7 +9,7 @@ SCHEME = "pk://"
 
 
 class Link(NamedTuple):
-    """One record of one cluster; `profile` None is whichever cluster the command talks to."""
+    """One record of one cluster; `profile` None means the cluster that the command talks to."""
 
     profile: str | None
     topic: str
@@ -24,7 +24,7 @@ def link_to(profile: str | None, topic: str, partition: int, offset: int) -> str
 
 
 def parse_link(text: str) -> Link:
-    """The record that a permalink names. Raises ValueError with a sentence."""
+    """Parses a permalink. Raises ValueError with a sentence."""
     parts = text.removeprefix(SCHEME).split("/")
     if len(parts) in (3, 4) and all(parts):
         *head, topic, partition, offset = parts
@@ -35,7 +35,7 @@ def parse_link(text: str) -> Link:
 
 
 def profile_of(settings: Settings) -> str | None:
-    """The profile whose cluster these settings lead to; None where they lead elsewhere."""
+    """The profile whose cluster these settings connect to; None if they connect to another."""
     profile = settings.profile
     if profile is None or settings.bootstrap != profile.bootstrap:
         return None

@@ -1,7 +1,7 @@
-"""Reading ranges of partitions, without a group: what `consume`, `reset-offsets` and the rest share.
+"""Reads ranges of partitions without a group, for `consume`, `cp` and other commands.
 
-A range is read until the position has reached its end, and not until so many records came: offsets have holes where a topic
-was compacted or a transaction ended, and no record need lie at the end itself.
+A range is finished when the consumer's position reaches its end, not after a number of records: compaction and the ends of
+transactions leave holes in the offsets, and the end itself may be in one.
 """
 
 import heapq
@@ -24,27 +24,27 @@ from pk.net.client.subscription import FetchedBatch
 
 _GONE = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _TICK_MS = 100
-"""How often positions are looked at while no records come."""
+"""How often positions are checked while no records come."""
 
 _LOOK_MS = 1000
-"""The same where nothing ends by itself: only to see that the topics are still there."""
+"""The same if no range has an end: then only to check that the topics still exist."""
 
 _GONE_S = 3.0
-"""A topic that brokers have not known for so long is gone, and not only new to one of them."""
+"""A topic unknown for this long was deleted; for a shorter time, one broker may not have heard of it yet."""
 
 _BUFFERED_MAX = 20_000
-"""Records of one partition that wait in a merge before its fetching pauses."""
+"""A merge pauses fetching from a partition that has this many records waiting."""
 
 
 class Span(NamedTuple):
-    """What to read of a partition: from `begin` up to, not including, `end` (None: for ever)."""
+    """The offsets to read of a partition: from `begin` up to but not including `end`; None reads for ever."""
 
     begin: int
     end: int | None
 
 
 class Part:
-    """Records of one batch, in order. A whole batch is taken apart only when its records are asked for."""
+    """Records of one batch, in order. A whole batch is parsed only when its records are needed."""
 
     __slots__ = ("_batch", "_records", "source")
 
@@ -58,7 +58,7 @@ class Part:
 
     @property
     def records(self) -> Sequence[Record]:
-        """The records. Raises KafkaError where the batch cannot be read."""
+        """The records. Raises KafkaError if the batch cannot be read."""
         if self._records is None:
             assert self._batch is not None
             self._records = record_list(self._batch.data, self._batch.header)
@@ -66,7 +66,7 @@ class Part:
 
     @property
     def values(self) -> list[bytes | None]:
-        """Their values alone, which costs a third of what the records do. Raises KafkaError."""
+        """The values alone, in a third of the time that the records take. Raises KafkaError."""
         if self._records is None:
             assert self._batch is not None
             return values(self._batch.data, self._batch.header)
@@ -77,7 +77,7 @@ Spans = Mapping[TopicPartition, Span]
 
 
 def source_of(batch: FetchedBatch, profile: str | None = None) -> Source:
-    """What the records of `batch`, read from the cluster of that profile, have in common."""
+    """What the records of `batch` have in common; `profile` is that of the cluster it was read from."""
     return Source(
         batch.partition.topic,
         batch.partition.partition,
@@ -98,7 +98,7 @@ def _told(offset: int) -> int | None:
 
 
 def part_of(batch: FetchedBatch, end: int | None = None, profile: str | None = None) -> Part | None:
-    """The records of `batch` from where its reading began up to `end`; None where there are none."""
+    """The records of `batch` from the fetch position up to `end`; None if there are none."""
     header, begin = batch.header, batch.start_offset
     if header.base_offset >= begin and (end is None or header.next_offset <= end):
         return Part(source_of(batch, profile), None, batch) if header.count else None
@@ -108,7 +108,7 @@ def part_of(batch: FetchedBatch, end: int | None = None, profile: str | None = N
 
 
 class RangeReader:
-    """Reads `spans`; ends by itself once all of them that have an end are read, if none is without."""
+    """Reads `spans`. If all of them have an end, it is finished once all are read."""
 
     def __init__(self, consumer: Consumer, spans: Spans, profile: str | None = None) -> None:
         self.consumer = consumer
@@ -117,10 +117,10 @@ class RangeReader:
         self.open = {tp: s for tp, s in spans.items() if s.end is None or s.begin < s.end}
         self.bounded = bool(spans) and all(s.end is not None for s in spans.values())
         self.bytes_read = 0
-        """Bytes of the batches read so far, as they are stored."""
+        """Bytes of the batches read so far, as stored."""
 
         self.positions = {tp: s.begin for tp, s in self.open.items()}
-        """The offset to be read next of each partition, at most its end."""
+        """The next offset to read in each partition, at most its end."""
 
         self._ids: dict[str, Uuid] = {}
         self._missing_since: float | None = None
@@ -129,7 +129,7 @@ class RangeReader:
             consumer.seek(tp, span.begin)
 
     def add(self, spans: Spans) -> None:
-        """Reads these, too."""
+        """Reads these partitions too."""
         self.spans = {**self.spans, **spans}
         self.open |= spans
         self.positions |= {tp: s.begin for tp, s in spans.items()}
@@ -139,21 +139,21 @@ class RangeReader:
 
     @property
     def total(self) -> int:
-        """Offsets to read in all; only where every span has an end."""
+        """The number of offsets to read in all; valid only if every span has an end."""
         return sum(max((s.end or 0) - s.begin, 0) for s in self.spans.values())
 
     @property
     def done(self) -> int:
-        """Offsets read so far."""
+        """The number of offsets read so far."""
         closed = sum(
             (s.end or 0) - s.begin for tp, s in self.spans.items() if tp not in self.open and s.end
         )
         return closed + sum(self.positions[tp] - self.spans[tp].begin for tp in self.open)
 
     async def parts(self, timeout_ms: float | None = None) -> list[Part]:
-        """The next records, perhaps none; waits a little for some, `timeout_ms` at most.
+        """The next records, perhaps none; waits for them a short time, at most `timeout_ms`.
 
-        Raises KafkaError, ClientError; CommandError where a topic is deleted meanwhile.
+        Raises KafkaError, ClientError, and CommandError if a topic is deleted meanwhile.
         """
         wait = _TICK_MS if any(s.end is not None for s in self.open.values()) else _LOOK_MS
         if timeout_ms is not None:
@@ -173,7 +173,7 @@ class RangeReader:
         return found
 
     def _check_topics(self) -> None:
-        """Raises CommandError where a topic is no more, or is another one of the same name."""
+        """Raises CommandError if a topic was deleted, or deleted and created again."""
         known = self.consumer.cluster.metadata.topics
         missing = None
         for topic in {tp.topic for tp in self.open}:
@@ -185,7 +185,7 @@ class RangeReader:
             elif info.topic_id == ZERO_UUID or info.error_code:
                 continue
             elif info.topic_id != self._ids.setdefault(topic, info.topic_id):
-                raise CommandError(f"{topic} was deleted and made anew while it was read.")
+                raise CommandError(f"{topic} was deleted and created again while it was read.")
         now = trio.current_time()
         if missing is None:
             self._missing_since = None
@@ -225,9 +225,9 @@ async def last_records(
     wanted: Callable[[Part], Sequence[Record]] | None = None,
     profile: str | None = None,
 ) -> list[Pair]:
-    """The last `number` records over all of `spans`, by time; with `wanted`, of those it leaves of each part.
+    """The last `number` records over all of `spans`, by time; with `wanted`, only records that it returns count.
 
-    Looks further back where offsets have holes, or where too few are wanted.
+    Reads further back if holes in the offsets or the filter leave too few.
     """
     kept: dict[TopicPartition, deque[Pair]] = {}
     todo = {tp: s for tp, s in spans.items() if s.end is not None and s.begin < s.end}
@@ -249,7 +249,7 @@ async def last_records(
 
 
 def _newest(queues: Iterable[deque[Pair]], number: int) -> list[Pair]:
-    """The newest `number` of records that lie in queues, oldest first; within a queue their order stays."""
+    """The newest `number` records of the queues, oldest first; keeps the order within a queue."""
     heads = [(queue[-1], queue) for queue in queues if queue]
     heap = [(*_newness(pair), i, queue) for i, (pair, queue) in enumerate(heads)]
     heapq.heapify(heap)
@@ -275,9 +275,9 @@ def _age(pair: Pair) -> tuple[int, str, int, int]:
 
 
 async def merged(reader: RangeReader) -> AsyncGenerator[list[Part], None]:
-    """The records of all partitions by time, some at a time; within a partition their order stays.
+    """The records of all partitions by time, in portions; keeps the order within a partition.
 
-    Of each partition no more wait than what it brought when there were already `_BUFFERED_MAX` of it.
+    Fetching from a partition pauses while more than `_BUFFERED_MAX` of its records wait.
     """
     waiting: dict[TopicPartition, deque[Pair]] = {tp: deque() for tp in reader.open}
     paused: set[TopicPartition] = set()
@@ -299,7 +299,7 @@ async def merged(reader: RangeReader) -> AsyncGenerator[list[Part], None]:
 def _ready(
     waiting: Mapping[TopicPartition, deque[Pair]], still_open: set[TopicPartition]
 ) -> Iterator[Pair]:
-    """What may be shown: the oldest record while every partition that may bring more has one waiting."""
+    """The records that are next by time: the oldest one, as long as every unfinished partition has one waiting."""
     if any(not waiting[tp] for tp in still_open):
         return
     heap = [(_age(queue[0]), tp) for tp, queue in waiting.items() if queue]

@@ -1,4 +1,4 @@
-"""A record as conditions and templates see it: fields by name, worked out when asked for, JSON opened once."""
+"""A record as conditions and templates see it: fields by name, computed on demand; JSON is parsed once."""
 
 import base64
 import json
@@ -24,13 +24,13 @@ RECORD_FIELDS = (
 """The fields that the formats show, and `pk produce` reads."""
 
 ROW_FIELDS = (*RECORD_FIELDS, "time", "link", "leader_epoch")
-"""Those that conditions and templates know besides: the ISO time, the permalink, the epoch of the batch."""
+"""The fields of conditions and templates: also the ISO time, the permalink and the batch's leader epoch."""
 
 _SPOILT = object()
 
 
 def text_or_b64(name: str, data: bytes | None) -> tuple[str, str | None]:
-    """`name` and the text of `data`; where that is not UTF-8, `name_b64` and its base64."""
+    """`name` and the text of `data`; if that is not UTF-8, `name_b64` and its base64."""
     if data is None:
         return name, None
     try:
@@ -40,13 +40,13 @@ def text_or_b64(name: str, data: bytes | None) -> tuple[str, str | None]:
 
 
 def header_value(data: bytes | None) -> Any:
-    """A header's value in JSON: its text, null, or {"b64": …} where it is not UTF-8."""
+    """A header's value in JSON: its text, null, or {"b64": …} if it is not UTF-8."""
     name, text = text_or_b64("", data)
     return {"b64": text} if name else text
 
 
 class RecordRow(Mapping[str, Any]):
-    """One record's fields. `key` and `value` are there where they are null or UTF-8, else `key_b64` and `value_b64`."""
+    """One record's fields. Has `key` and `value` if they are null or UTF-8, otherwise `key_b64` and `value_b64`."""
 
     __slots__ = ("_opened", "_record", "_source")
 
@@ -90,7 +90,7 @@ class RecordRow(Mapping[str, Any]):
         return sum(1 for _ in self)
 
     def opened(self, name: str) -> Any:
-        """The JSON that the text of a field holds. Raises ValueError where it holds none."""
+        """The field's text, parsed as JSON. Raises ValueError if it is not JSON."""
         found = self._opened.get(name)
         if found is None:
             try:
@@ -99,5 +99,5 @@ class RecordRow(Mapping[str, Any]):
                 found = _SPOILT
             self._opened[name] = found
         if found is _SPOILT:
-            raise ValueError(f"{name} is no JSON")
+            raise ValueError(f"{name} is not JSON")
         return found

@@ -9,18 +9,18 @@ class Source(NamedTuple):
     topic: str
     partition: int
     timestamp_type: int = 0
-    """0: the producer's time, 1: the time of the append."""
+    """0: the producer's time (CreateTime), 1: the time of the append (LogAppendTime)."""
 
     leader_epoch: int = -1
     profile: str | None = None
-    """The profile of the cluster, where there is one: permalinks name it."""
+    """The cluster's profile, for permalinks; None if it has none."""
 
     attributes: int | None = None
     producer_id: int | None = None
     producer_epoch: int | None = None
-    """As the batch has them; None where records are read one by one and nobody knows."""
+    """The batch's own values; None if records were read one by one, which hides the batch."""
 
     log_start: int | None = None
     last_stable: int | None = None
     high_watermark: int | None = None
-    """Where the partition begins and ends, as the fetch that brought the batch had it; None where no fetch did."""
+    """The partition's bounds as the batch's fetch response had them; None without a fetch."""

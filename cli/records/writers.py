@@ -1,7 +1,7 @@
-"""How records look: the formats of `pk consume`, all but the %-tokens (`pk.cli.records.percent_format`).
+"""The output formats of `pk consume`, except %-tokens (`pk.cli.records.percent_format`).
 
-A `Writer` takes the records of one batch at a time, because what they have in common (topic, partition, kind of time) is
-then worked out once: the loops here see every record, and do no more than they must.
+A `Writer` takes the records of one batch at a time, so what they have in common (topic, partition, timestamp type) is
+formatted once. The loops here run for every record and so do as little as possible.
 """
 
 import base64
@@ -32,7 +32,7 @@ Values = Callable[[Sequence[bytes | None]], bytes]
 
 
 class Writer(Protocol):
-    """Turns records into output. `begin` and `end` frame the whole; nothing of it is lost if there are no records."""
+    """Turns records into output. `begin` and `end` frame the whole, even if there are no records."""
 
     def begin(self) -> bytes: ...
 
@@ -42,7 +42,7 @@ class Writer(Protocol):
 
 
 class Simple:
-    """A writer without a frame. With `values` it wants no more of a record than its value."""
+    """A writer without an end frame. `values`, if given, writes records from their values alone."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Simple:
 
 
 def value_lines(end: bytes, null: bytes) -> Simple:
-    """Values alone, each followed by `end`; `null` for those that are null."""
+    """Writes values alone, each followed by `end`; writes `null` for a null value."""
 
     def lines(values: Sequence[bytes | None]) -> bytes:
         if not values:
@@ -76,7 +76,7 @@ def value_lines(end: bytes, null: bytes) -> Simple:
 
 
 def record_dict(source: Source, record: Record) -> dict[str, Any]:
-    """All there is of a record, as `jsonl` shows it."""
+    """All fields of a record, as in `jsonl`."""
     row = RecordRow(source, record)
     return {name: row[name] for name in RECORD_FIELDS if name in row}
 
@@ -91,7 +91,7 @@ def _json_field(name: str, data: bytes | None) -> str:
 
 
 def _json_lines(source: Source, records: Sequence[Record]) -> list[str]:
-    """The objects of `jsonl`, one a record, written out by hand: json.dumps takes three times as long."""
+    """The jsonl objects, one a record. Built by hand, because json.dumps takes three times as long."""
     head = (
         f'{{"topic": {encode_basestring(source.topic)}, "partition": {source.partition}, "offset": '
     )
@@ -117,7 +117,7 @@ def _jsonl(source: Source, records: Sequence[Record]) -> bytes:
 
 
 class _JsonArray:
-    """One array over all records, written as they come."""
+    """One JSON array of all records, written as they come."""
 
     def __init__(self) -> None:
         self._first = True
@@ -179,8 +179,8 @@ def _names(source: Source, records: Sequence[Record]) -> bytes:
 
 
 class _Table:
-    """Columns as wide as the first batch wants them, which grow with what comes; the value comes last and may be as long as
-    it likes, unless on a terminal."""
+    """A table whose columns start as wide as the first batch needs, and grow. The value comes last and is cut only on a
+    terminal."""
 
     def __init__(self, *, wide: bool, terminal: bool, width: int) -> None:
         self._wide = wide
@@ -229,7 +229,7 @@ class _Table:
 
 
 def visible(data: bytes | None) -> str:
-    """`data` on one line, with what a terminal would act on escaped."""
+    """`data` on one line, with control characters escaped."""
     if data is None:
         return "null"
     try:
@@ -278,18 +278,18 @@ def writer(form: str, *, terminal: bool = False, width: int = 80) -> Writer:
     return Simple(_filled(check_format(form, RECORD_FORMATS)))
 
 
-# What follows is Apache's formatters, by their class names and properties.
+# Apache's formatters, by their class names and properties.
 
 _DECODING = {
     "OffsetsMessageFormatter": b"offset_commit",
     "GroupMetadataMessageFormatter": b"group_metadata",
     "TransactionLogMessageFormatter": b"transaction_log",
 }
-"""Formatter of an internal topic's records → the type of those that it prints."""
+"""Formatter of an internal topic → the type of the records that it prints."""
 
 
 def formatter(name: str, properties: Iterable[tuple[str, str]]) -> Writer:
-    """The writer for one of Apache's formatter classes, whichever package it was in. Raises Unusable."""
+    """The writer for one of Apache's formatter classes, in any package. Raises Unusable."""
     short = re.split(r"[.$]", name)[-1]
     if short == "DefaultMessageFormatter":
         return apache_writer(properties)
@@ -297,7 +297,9 @@ def formatter(name: str, properties: Iterable[tuple[str, str]]) -> Writer:
         return Simple(lambda _, records: b"", values=lambda values: b"")
     if short not in _DECODING:
         known = ("DefaultMessageFormatter", "NoOpMessageFormatter", *_DECODING)
-        raise Unusable(f"--formatter: there is no {name!r}; there are {', '.join(known)}.")
+        raise Unusable(
+            f"--formatter: unknown formatter {name!r}; the formatters are {', '.join(known)}."
+        )
     start = b'{"type": "%b"' % _DECODING[short]
 
     def batch(_: Source, records: Sequence[Record]) -> bytes:
@@ -329,7 +331,7 @@ _INTEGERS = {"Long": 8, "Integer": 4, "Short": 2}
 
 
 def deserializer(name: str) -> Callable[[bytes], bytes]:
-    """What one of Apache's deserializer classes makes of bytes, as text. Raises Unusable."""
+    """A function that turns bytes into text as one of Apache's deserializer classes does. Raises Unusable."""
     short = name.rpartition(".")[2].removesuffix("Deserializer")
     if short in ("", "String", "ByteArray", "Bytes", "ByteBuffer"):
         return bytes
@@ -342,7 +344,7 @@ def deserializer(name: str) -> Callable[[bytes], bytes]:
 
         def number(data: bytes) -> bytes:
             if len(data) != size:
-                raise ValueError(f"{len(data)} bytes are no {short}")
+                raise ValueError(f"{len(data)} bytes are not a {short}")
             return repr(struct.unpack(shape, data)[0]).encode()
 
         return number
@@ -351,18 +353,18 @@ def deserializer(name: str) -> Callable[[bytes], bytes]:
     if short == "Boolean":
         return lambda data: b"true" if data == b"\x01" else b"false"
     raise Unusable(
-        f"There is no deserializer {name!r}; there are String, Long, Integer, Short, Double, Float, UUID, Boolean."
+        f"Unknown deserializer {name!r}; the deserializers are String, Long, Integer, Short, Double, Float, UUID, Boolean."
     )
 
 
 def _integer(data: bytes, size: int, name: str) -> bytes:
     if len(data) != size:
-        raise ValueError(f"{len(data)} bytes are no {name}")
+        raise ValueError(f"{len(data)} bytes are not a {name}")
     return b"%d" % int.from_bytes(data, "big", signed=True)
 
 
 def apache_writer(pairs: Iterable[tuple[str, str]]) -> Writer:
-    """The writer that Apache's DefaultMessageFormatter is with these properties. Raises Unusable."""
+    """A writer like Apache's DefaultMessageFormatter with these properties. Raises Unusable."""
     from pk.cli.command_line.nearest import nearest
     from pk.cli.output.formats import unescape
 

@@ -198,7 +198,7 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
     stem = fresh("meanwhile")
     first, second = f"{stem}-1", f"{stem}-2"
     at("topics", "create", first, "-p", "1")
-    look, made = consume._Latecomers.look, []  # pyright: ignore[reportPrivateUsage]
+    look, made = consume._LaterPartitions.check, []  # pyright: ignore[reportPrivateUsage]
 
     def make() -> None:
         admin(kafka).create_partitions([NewPartitions(first, 2)])[first].result(20)
@@ -214,8 +214,8 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
             await trio.to_thread.run_sync(make)
         await look(self)
 
-    monkeypatch.setattr(consume, "_NEWCOMERS_S", 0.1)
-    monkeypatch.setattr(consume._Latecomers, "look", after_both_are_made)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(consume, "_NEW_PARTITIONS_S", 0.1)
+    monkeypatch.setattr(consume._LaterPartitions, "check", after_both_are_made)  # pyright: ignore[reportPrivateUsage]
     read = at("consume", "--include", f"{stem}-.*", "-n", "2", "--timeout-ms", "20000")
     assert sorted(read.lines) == ["a partition", "a topic"], read.err
     assert f"{first}/1" in read.err and f"{second}/0" in read.err
@@ -250,7 +250,7 @@ def test_a_partition_that_gets_a_leader_is_read_from_where_it_stood_without_one(
     cluster = Two()
     cluster.leaders = leaders
     cluster.records = cluster.ends[0] = [4, 4]
-    look = consume._Latecomers.look  # pyright: ignore[reportPrivateUsage]
+    look = consume._LaterPartitions.check  # pyright: ignore[reportPrivateUsage]
 
     async def after_a_leader_came_and_took_records(self: Any) -> None:
         # Both have records by the time that the command sees the leader.
@@ -258,7 +258,7 @@ def test_a_partition_that_gets_a_leader_is_read_from_where_it_stood_without_one(
         await look(self)
 
     monkeypatch.setattr(consume, "_LEADERS_S", 0.0)
-    monkeypatch.setattr(consume._Latecomers, "look", after_a_leader_came_and_took_records)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(consume._LaterPartitions, "check", after_a_leader_came_and_took_records)  # pyright: ignore[reportPrivateUsage]
     with scripted(lambda _: cluster.handle) as cluster.broker:
         cluster.broker.versions = {k: v for k, v in cluster.broker.versions.items() if k in KNOWN}
         read = pk("consume", "t", "-b", cluster.broker.address, "-f", "%p@%o\\n", "-n", "2")

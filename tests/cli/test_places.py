@@ -132,7 +132,7 @@ def test_a_group_without_commits_is_named(at: Run, topic: str) -> None:
         assert ran.code == 1 and not ran.out
         assert "Group nobody-here has committed nothing" in ran.err
     lone = at("topics", "offsets", topic, "-g", topic)
-    assert (lone.code, "wants -o committed" in lone.err) == (2, True)
+    assert (lone.code, "needs -o committed" in lone.err) == (2, True)
 
 
 RANGES = {

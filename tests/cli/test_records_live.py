@@ -337,7 +337,7 @@ def test_what_members_of_a_group_said_and_were_told_is_decoded(
         (("consume", "T", "-o", "x"), "not a position"),
         (("consume", "T", "-o", "1", "--from-beginning"), "do not go together"),
         (("consume", "T", "--tail", "1", "-o", "1"), "--tail"),
-        (("consume", "T", "--merge"), "wants a range"),
+        (("consume", "T", "--merge"), "needs a range"),
         (("consume", "T", "-g", "g", "-o", "5"), "from its commits"),
         (("consume", "ord.*"), "--include"),
         (("consume", "T", "-g", "g", "-p", "1"), "-p does not go"),
