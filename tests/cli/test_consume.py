@@ -237,7 +237,7 @@ def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read(
     parsed = parse(("consume", "t"))
     err = io.StringIO()
     context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), err))
-    found = {TopicPartition("t", i): consume.Lead(each) for i, each in enumerate(led)}
+    found = {TopicPartition("t", i): consume.Leadership(each) for i, each in enumerate(led)}
     kept = consume.without_leaderless(context, found, endless=endless)
     assert ([tp.partition for tp in kept], int(context.exit)) == (read, code)
     assert err.getvalue().startswith(said) and bool(err.getvalue()) == bool(said)

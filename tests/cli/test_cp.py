@@ -375,7 +375,7 @@ def test_an_interrupted_copy_notes_where_it_is(
         assert at("consume", target, *words).lines == ["0", "1", "2"], "what comes is copied"
         copy.send_signal(signal.SIGINT)
         _, said = copy.communicate(timeout=60)
-    assert (copy.returncode, "goes on from" in said) == (-signal.SIGINT, True), said
+    assert (copy.returncode, "continues from" in said) == (-signal.SIGINT, True), said
     assert noted(state, source) == 3
     at("produce", source, "3")
     assert at("cp", source, target, "--once", "--state", str(state), "-y").code == 0
@@ -410,7 +410,7 @@ def test_a_state_is_of_one_copy(at: Run, fresh: Fresh, orders: str, tmp_path: Pa
     again = at("cp", orders, target, "--once", "--state", state, "-y", "-f", "json")
     assert [row["copied"] for row in again.json] == [0, 0]
     refused = at("cp", orders, other, "--once", "--state", state, "-y")
-    assert (refused.code, "is of another copy" in refused.err) == (5, True)
+    assert (refused.code, "belongs to another copy" in refused.err) == (5, True)
     Path(state).write_text("{}")
     spoilt = at("cp", orders, target, "--once", "--state", state, "-y")
     assert (spoilt.code, "was not written by" in spoilt.err) == (1, True)

@@ -88,7 +88,7 @@ def test_a_template_from_a_file(tmp_path: object) -> None:
     ("template", "said"),
     [
         ("order", "did you mean orders"),
-        ("zzz", "there are orders, users, clicks"),
+        ("zzz", "names are orders, users, clicks"),
         ("{{sequ}}", "did you mean seq"),
         ("{{}}", "is empty"),
         ("{{int 1}}", "int takes LOW HIGH"),
@@ -101,8 +101,8 @@ def test_a_template_from_a_file(tmp_path: object) -> None:
         ("{{hex 0}}", "from 1"),
         ("{{choice 'a}}", "cannot be read"),
         ("{{seq: int 1 2}}", "is a function"),
-        ("{{a: int 1 2}} {{a: int 1 2}}", "given twice"),
-        ("{{a: int 1 2}} {{b}}", "no function 'b'"),
+        ("{{a: int 1 2}} {{a: int 1 2}}", "defined twice"),
+        ("{{a: int 1 2}} {{b}}", "unknown function 'b'"),
     ],
 )
 def test_mistakes_are_told(template: str, said: str) -> None:

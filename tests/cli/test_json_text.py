@@ -22,7 +22,7 @@ def test_unfinished(text: str) -> None:
     ("text", "line", "column", "said"),
     [
         ('{"a": tru', 1, 7, "missing or misspelt"),
-        ('{"a', 1, 2, "not closed"),
+        ('{"a', 1, 2, "no closing quote"),
         ('{"a": "x\ny"}', 1, 9, "a line end"),
         ('{"a":\n\n 1 b', 3, 4, "','"),
         ("{} {}", 1, 4, "after the end"),

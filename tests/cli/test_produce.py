@@ -15,7 +15,7 @@ import pytest
 from clients.fixtures import Kafka
 from clients.pk_broker import PkBroker, pk_command, pk_environment
 
-from pk.cli.nouns.produce.plan import is_slip
+from pk.cli.nouns.produce.plan import is_misspelling
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]
@@ -250,7 +250,7 @@ def test_create_also_where_the_broker_creates_nothing_itself(pk: Run) -> None:
     ],
 )
 def test_which_name_is_a_slip_for_another(typed: str, name: str, slip: bool) -> None:
-    assert is_slip(typed, name) == slip
+    assert is_misspelling(typed, name) == slip
 
 
 @pytest.mark.parametrize(

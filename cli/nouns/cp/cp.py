@@ -1,7 +1,7 @@
-"""`pk cp`: records from topics to a topic, of this cluster or another.
+"""`pk cp`: copies records from topics to a topic in this cluster or another.
 
-What would be copied is shown first, then asked, then done (`pk.cli.nouns.cp.run`). The source's profile guards the
-reading and the target's the writing, whichever clusters they are: a read-only source may be copied from.
+It shows the plan, asks, and then copies (`pk.cli.nouns.cp.run`). The source's profile guards only the reading and the
+target's the writing, so a source that is guarded as read-only can be copied from.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,11 +48,11 @@ _COLUMNS = (
     Column("copied", right=True),
 )
 _PLAN_ROWS = 12
-"""So many partitions are shown one by one before the question."""
+"""The question lists the partitions one by one if there are at most this many."""
 
 
-class _Wish(NamedTuple):
-    """What the command line asks for."""
+class _Request(NamedTuple):
+    """What to copy, as the command line says."""
 
     names: tuple[str, ...]
     links: tuple[Link, ...]
@@ -60,18 +60,18 @@ class _Wish(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be copied: of each partition which offsets, and to which topic."""
+    """What to copy: the offsets of each partition, and the target of each topic."""
 
     spans: Mapping[TopicPartition, Span]
     starts: Mapping[TopicPartition, int]
-    """The first offset that each partition has."""
+    """The first offset of each partition."""
 
     targets: Mapping[str, str]
     bounded: bool
 
 
-def _wish(context: Context) -> _Wish:
-    """The options, checked against each other. Raises Unusable."""
+def _request(context: Context) -> _Request:
+    """Checks the options against each other. Raises Unusable."""
     args = context.args
     words = tuple(dict.fromkeys(args.source))
     names = tuple(w for w in words if not w.startswith(SCHEME))
@@ -86,7 +86,9 @@ def _wish(context: Context) -> _Wish:
             "A permalink says what to read; topics, -o, --once, -p and --state do not go with it."
         )
     if any(link.profile not in (None, profile_of(context.settings)) for link in links):
-        raise Unusable("The link is of another profile; --profile NAME says which to read from.")
+        raise Unusable(
+            "The link belongs to another profile; --profile NAME chooses the one to read from."
+        )
     positions = everywhere(START)
     if args.offset is not None:
         positions = positions_option(args.offset, "-o")
@@ -98,26 +100,26 @@ def _wish(context: Context) -> _Wish:
             positions.everywhere and positions.everywhere._replace(end=END),
             {p: r._replace(end=r.end or END) for p, r in positions.by_partition.items()},
         )
-    if args.rate is not None and not args.rate > 0:  # which is no number, too
-        raise Unusable(f"--rate is records a second, above 0; not {args.rate:g}.")
+    if args.rate is not None and not args.rate > 0:  # also refuses nan
+        raise Unusable(f"--rate must be more than 0 records a second, not {args.rate:g}.")
     if not args.create and (args.replication_factor is not None or args.configs):
-        raise Unusable("-r and -c say how a target is made: they want --create.")
-    return _Wish(names, links, positions)
+        raise Unusable("-r and -c describe a target to create; they need --create.")
+    return _Request(names, links, positions)
 
 
 async def copy(context: Context) -> int | None:
     """`pk cp`."""
-    wish = _wish(context)
+    request = _request(context)
     wanted = record_filter(context.args)
     context.about = ConsumerConfig
     target = target_context(context)
     admin = await context.admin()
-    topics = await _sources(context, admin, wish)
+    topics = await _sources(context, admin, request)
     async with AsyncExitStack() as stack:
         if target is not context:
             await stack.enter_async_context(guarding(target))
         ids = await _ids(admin, target)
-        plan = await _plan(context, admin, wish, topics, same=ids[0] == ids[1])
+        plan = await _plan(context, admin, request, topics, same=ids[0] == ids[1])
         state = StateFile(context.args.state, plan.targets, ids)
         if not context.args.dry_run:
             stack.enter_context(state.held())
@@ -143,7 +145,7 @@ async def copy(context: Context) -> int | None:
         finally:
             _say_totals(context, totals, state)
     _show(context, plan, totals.copied)
-    if wish.links and wanted is None:
+    if request.links and wanted is None:
         for tp in (tp for tp, copied in totals.copied.items() if not copied):
             gone = CommandError(f"there is no record at offset {plan.spans[tp].begin}.")
             context.failed(gone, place_name(tp))
@@ -156,22 +158,27 @@ async def _ids(admin: Admin, target: Context) -> tuple[str | None, str | None]:
     return (await admin.describe_cluster()).cluster_id, there.cluster_id
 
 
-async def _sources(context: Context, admin: Admin, wish: _Wish) -> list[TopicDescription]:
-    """The topics to read. Raises CommandError where one does not exist."""
-    named = (*wish.names, *(link.topic for link in wish.links))
+async def _sources(context: Context, admin: Admin, request: _Request) -> list[TopicDescription]:
+    """The topics to read. Raises CommandError for a topic that does not exist."""
+    named = (*request.names, *(link.topic for link in request.links))
     return await existing_topics(context, admin, await names_or_included(context, admin, named))
 
 
 async def _plan(
-    context: Context, admin: Admin, wish: _Wish, topics: Sequence[TopicDescription], *, same: bool
+    context: Context,
+    admin: Admin,
+    request: _Request,
+    topics: Sequence[TopicDescription],
+    *,
+    same: bool,
 ) -> Plan:
-    """What to copy where. Raises Unusable, CommandError, and the first partition's failure."""
+    """Plans the copy. Raises Unusable, CommandError, and the first partition's error."""
     args = context.args
     targets = {t.name: args.target.replace("{topic}", t.name) for t in topics}
-    if wish.links:
-        spans = await _linked(context, admin, wish.links, topics)
+    if request.links:
+        spans = await _linked(context, admin, request.links, topics)
         return Plan(spans, {}, targets, bounded=True)
-    numbers = partition_numbers(args.partitions, "-p") or sorted(wish.positions.by_partition)
+    numbers = partition_numbers(args.partitions, "-p") or sorted(request.positions.by_partition)
     partitions = [
         tp
         for topic in topics
@@ -181,18 +188,18 @@ async def _plan(
     led = {(t.name, p.partition) for t in topics for p in t.partitions if p.leader_id >= 0}
     if dead := [tp for tp in partitions if tp not in led]:
         context.say(leaderless(dead, "waiting for one"))
-    ranges = await resolve_positions(context, admin, wish.positions, partitions, isolation)
+    ranges = await resolve_positions(context, admin, request.positions, partitions, isolation)
     say_uncommitted(context, ranges)
     spans, starts = {}, {}
     for tp, found in ranges.items():
         if isinstance(found, Exception):
             raise found
         spans[tp], starts[tp] = Span(found.begin, found.end), found.start
-    bounded = wish.positions.bounded
+    bounded = request.positions.bounded
     onto_itself = [name for name, to in targets.items() if same and to == name]
     if onto_itself and not bounded:
         raise Refused(
-            f"A copy of {onto_itself[0]} to itself would never end; --once, or a range, ends it."
+            f"A copy of {onto_itself[0]} to itself would never end; use --once or a range."
         )
     return Plan(spans, starts, targets, bounded)
 
@@ -200,14 +207,14 @@ async def _plan(
 async def _linked(
     context: Context, admin: Admin, links: Sequence[Link], topics: Sequence[TopicDescription]
 ) -> dict[TopicPartition, Span]:
-    """The places of linked records. Raises CommandError where a partition does not reach there, Unusable."""
+    """The offsets of linked records. Raises CommandError for an offset that the partition does not have, Unusable."""
     isolation = IsolationLevel[context.args.isolation_level.upper()]
     spans: dict[TopicPartition, Span] = {}
     for link in links:
         (described,) = (t for t in topics if t.name == link.topic)
         (tp,) = check_partitions(described, [link.partition])
         if tp in spans:
-            raise Unusable("Links to several records of one partition: copy them one at a time.")
+            raise Unusable("Several links name the same partition; copy one of them at a time.")
         found = (await resolve(admin, everywhere(START), [tp], now_ms(), isolation))[tp]
         if isinstance(found, Exception):
             raise found
@@ -236,10 +243,10 @@ def _rows(plan: Plan, copied: Mapping[TopicPartition, int] | None) -> list[dict[
 
 
 def _show(context: Context, plan: Plan, copied: Mapping[TopicPartition, int] | None) -> None:
-    # Before the copy there is nothing to show of it but in a format that programs read.
+    # Before the copy the last column is empty: only formats for programs have it.
     *rest, last = _COLUMNS
     columns = (*rest, last._replace(wide=copied is None))
-    # --where is about records here, not about the rows of this list.
+    # --where filters records here, not the rows of this list.
     look = context.look._replace(where=None)
     context.write(render(Listing(columns, _rows(plan, copied)), look))
 
@@ -248,7 +255,7 @@ def _summary(plan: Plan, target: Context) -> str:
     names = ", ".join(dict.fromkeys(plan.targets.values()))
     into = f"to {names} of {target.settings.cluster_name}"
     if not plan.bounded:
-        return f"{count(len(plan.spans), 'partition')} {into}, then what comes, until Ctrl-C"
+        return f"{count(len(plan.spans), 'partition')} {into}, then new records until Ctrl-C"
     offsets = sum(max((s.end or 0) - s.begin, 0) for s in plan.spans.values())
     return f"up to {count(offsets, 'record')} {into}"
 
@@ -256,7 +263,7 @@ def _summary(plan: Plan, target: Context) -> str:
 async def _agree(
     context: Context, target: Context, plan: Plan, missing: Sequence[object], state: StateFile
 ) -> None:
-    """Shows what is about to be copied, and asks. Raises Refused."""
+    """Shows what would be copied, and asks. Raises Refused."""
     if not context.args.yes:
         if len(plan.spans) <= _PLAN_ROWS:
             from pk.cli.output.formats import Look
@@ -267,7 +274,7 @@ async def _agree(
         if missing:
             context.say(f"{count(len(missing), 'topic')} will be created.")
     if state.found:
-        context.say(f"Going on from where {context.args.state} stands.")
+        context.say(f"Continuing from {context.args.state}.")
     await target.agree(f"Copy {_summary(plan, target)}?", name=context.args.target)
 
 
@@ -286,7 +293,7 @@ def _say_dry(
 
 
 def _say_totals(context: Context, totals: Totals, state: StateFile) -> None:
-    """What became of it, also where it ended early."""
+    """Prints what was copied, even if the copy ended early."""
     copied, read = sum(totals.copied.values()), totals.read
     left_out = f" of {read:,} read" if read != copied else ""
     lost = f"; {count(totals.lost, 'record')} could not be written" if totals.lost else ""
@@ -295,11 +302,11 @@ def _say_totals(context: Context, totals: Totals, state: StateFile) -> None:
         f" in {totals.seconds:.1f} s{lost}."
     )
     if totals.read and not totals.finished:
-        where = f"The same command goes on from {context.args.state}."
+        where = f"The same command continues from {context.args.state}."
         if not state.path:
             stood = [f"{tp.partition}={p}" for tp, p in sorted(totals.positions.items())]
             one_topic = len({tp.topic for tp in totals.positions}) == 1
-            where = "--state FILE would have noted where it stood."
+            where = "With --state FILE the copy could be continued."
             if one_topic and len(stood) <= _PLAN_ROWS:
-                where = f"-o {','.join(stood)} goes on from there."
+                where = f"-o {','.join(stood)} continues from there."
         context.say(where)

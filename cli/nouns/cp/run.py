@@ -1,8 +1,8 @@
-"""The copying of `pk cp`: records in by partition, out by the producer, and a note of how far that is.
+"""The copying of `pk cp`: reads ranges, hands records to the producer, and saves its progress.
 
-What is read is handed to the producer, which sends batches on its own; so at any moment some records are on their way. About
-once a second the reading pauses until all of them are acknowledged, and the offsets read so far are noted in the state
-file. A copy that dies and goes on from the file therefore loses nothing, and writes again at most what it wrote since.
+The producer sends batches on its own, so at any moment some records are not acknowledged yet. About once a second, reading
+pauses until all of them are; then the offsets read so far go into the state file. A copy that crashes and continues from
+the file therefore loses nothing, and writes again at most the records since the last save.
 """
 
 import os
@@ -33,13 +33,13 @@ from pk.net.client.producer import BatchDelivered, Producer, open_producer
 _NOTE_EVERY_S = 1.0
 _TICK_MS = 200
 _BEHIND_S = 0.1
-"""A copy at a given rate that is later than by this goes on from now."""
+"""A copy with --rate that is later than this does not catch up."""
 
 _AHEAD_S = 0.01
-"""Records that are due so soon are written at once: a sleep for each would be slower than the rate."""
+"""Records due within this time are written at once: sleeping for each one would be slower than the rate."""
 
 _LAST_WORDS_S = 15.0
-"""How long what is on its way has to be acknowledged when a copy is interrupted."""
+"""How long an interrupted copy waits for acknowledgements."""
 
 
 class Copy(NamedTuple):
@@ -51,11 +51,11 @@ class Copy(NamedTuple):
 
 
 class Totals:
-    """What became of it so far."""
+    """What has been copied so far."""
 
     def __init__(self, copied: dict[TopicPartition, int]) -> None:
         self.copied = copied
-        """Records of each source partition that were handed to the producer."""
+        """The number of records of each source partition that were handed to the producer."""
 
         self.read = 0
         self.bytes_read = 0
@@ -63,7 +63,7 @@ class Totals:
         self.error: Exception | None = None
         self.finished = False
         self.positions: dict[TopicPartition, int] = {}
-        """Of each source partition: everything before it was copied and acknowledged."""
+        """The offset in each source partition before which everything was copied and acknowledged."""
 
         self._began = time.monotonic()
 
@@ -71,8 +71,8 @@ class Totals:
     def seconds(self) -> float:
         return time.monotonic() - self._began
 
-    def told(self, batch: BatchDelivered) -> None:
-        """What the producer says of each batch."""
+    def on_delivery(self, batch: BatchDelivered) -> None:
+        """The producer calls this for each batch."""
         if batch.error is not None:
             self.lost += batch.count
             self.error = self.error or batch.error
@@ -88,7 +88,7 @@ def _consumer_config(context: Context) -> dict[str, object]:
         },
     )
     config.pop("group.id", None)
-    # What was deleted before it could be read is not to be passed over in silence.
+    # Without a reset, records deleted before they are read are an error and not skipped silently.
     config |= {
         "auto.offset.reset": "none",
         "enable.auto.commit": "false",
@@ -102,15 +102,15 @@ def _producer_config(context: Context, target: Context) -> dict[str, object]:
     defaults: dict[str, object] = {"linger.ms": "20", "batch.size": str(1 << 17)}
     if context.args.compression:
         defaults["compression.type"] = context.args.compression
-    # Where the clusters are one, -X is for the consumer; the producer takes what it knows of it.
+    # With one cluster, -X is for the consumer; the producer takes the keys that it knows.
     about = ConsumerConfig if target is context else ProducerConfig
     config = client_config(ProducerConfig, target.settings, defaults, about=about)
-    # Nothing is lost or put out of order, whatever a profile says for other work.
+    # A copy must not lose or reorder records, whatever the profile sets.
     return config | {"acks": "all", "enable.idempotence": "true"}
 
 
 def _headers(context: Context) -> Callable[[Headers], Headers] | None:
-    """What becomes of a record's headers; None where they stay as they are."""
+    """A function that changes a record's headers; None if they stay as they are."""
     given = tuple((name, os.fsencode(value)) for name, value in context.args.set_header)
     away = {name for name, _ in given} | set(context.args.drop_header)
     if not away:
@@ -119,7 +119,7 @@ def _headers(context: Context) -> Callable[[Headers], Headers] | None:
 
 
 class _Writer:
-    """Sends records to their targets, at most so many a second."""
+    """Sends records to their targets, at most --rate a second."""
 
     def __init__(self, context: Context, copy: Copy, producer: Producer) -> None:
         args = context.args
@@ -132,7 +132,7 @@ class _Writer:
         self._due = float("-inf")
 
     async def send(self, part: Part, record: Record) -> None:
-        """Hands one record to the producer; waits while it is full. Raises CommandError for one that cannot be sent."""
+        """Hands one record to the producer; waits while its buffer is full. Raises CommandError if it cannot be sent."""
         if self._each_s is not None:
             await self._wait_for_turn(self._each_s)
         headers = record.headers if self._headers is None else self._headers(record.headers)
@@ -166,7 +166,7 @@ class _Writer:
 
     async def _wait_for_turn(self, each_s: float) -> None:
         now = trio.current_time()
-        # A sleep that took too long is made up for; time in which nothing came is not.
+        # Catch up after a sleep that took too long, but not after a time without records.
         self._due = now if self._due < now - max(each_s, _BEHIND_S) else self._due + each_s
         if self._due > now + _AHEAD_S:
             await trio.sleep_until(self._due)
@@ -177,14 +177,14 @@ async def copy_records(
 ) -> None:
     """Copies until the spans end, -n is reached, or it is interrupted. Raises CommandError."""
     totals.positions = {tp: span.begin for tp, span in copy.spans.items()}
-    state.save(totals.positions)  # that it cannot be written is better known before than after
+    state.save(totals.positions)  # a state file that cannot be written should fail before the copy
     try:
         async with (
             open_consumer(context.settings.bootstrap, _consumer_config(context)) as consumer,
             open_producer(
                 target.settings.bootstrap,
                 _producer_config(context, target),
-                on_delivery=totals.told,
+                on_delivery=totals.on_delivery,
             ) as producer,
         ):
             run = _Run(context, copy, totals, state, RangeReader(consumer, copy.spans), producer)
@@ -192,7 +192,7 @@ async def copy_records(
     except* NoOffset as group:
         where = str(leaf(group)).partition(":")[0]
         raise CommandError(
-            f"{where}: records were deleted before they were copied; -o start takes what is left."
+            f"{where}: records were deleted before they were copied; -o start copies what is left."
         ) from None
 
 
@@ -220,7 +220,7 @@ class _Run:
         self._noted = trio.current_time()
 
     async def run(self) -> None:
-        """Copies. Whatever ends it, what was sent is waited for and noted."""
+        """Copies. Whatever ends it, waits for acknowledgements and saves the progress."""
         try:
             await self._copy()
             self._totals.finished = True
@@ -278,7 +278,7 @@ class _Run:
             self._check()
 
     async def _note(self) -> None:
-        """Waits for what is on its way, then notes how far the copy is; not where something was refused."""
+        """Waits for acknowledgements, then saves the progress unless a record was refused."""
         read_to = dict(self._read_to)
         await self._producer.flush()
         if self._totals.error is None:
@@ -287,7 +287,7 @@ class _Run:
         self._noted = trio.current_time()
 
     def _check(self) -> None:
-        """Raises CommandError where records were not written."""
+        """Raises CommandError if records were not written."""
         totals = self._totals
         if totals.error is not None:
             were = "was" if totals.lost == 1 else "were"
@@ -300,7 +300,7 @@ class _Run:
 async def count_wanted(
     context: Context, spans: Mapping[TopicPartition, Span], wanted: Filter
 ) -> dict[TopicPartition, int]:
-    """How many records of each of `spans`, which end, pass the filter."""
+    """The number of records of each of `spans` that pass the filter. Every span must have an end."""
     found = dict.fromkeys(spans, 0)
     async with open_consumer(context.settings.bootstrap, _consumer_config(context)) as consumer:
         reader = RangeReader(consumer, spans)

@@ -1,8 +1,8 @@
-"""The file in which a copy notes how far it is (`pk cp --state`).
+"""The file in which a copy saves its progress (`pk cp --state`).
 
-JSON, written whole and renamed into place after the target has acknowledged everything before the offsets in it: it may be
-behind what was copied, never ahead. It names both clusters and the topics by their ids, so that a file does not go on with
-another topic of the same name.
+It is JSON, written whole and renamed into place after the target has acknowledged everything before the offsets in it: it
+may be behind what was copied, but never ahead. It holds the ids of both clusters and of the topics, so a copy does not
+continue with another topic of the same name.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ _KIND = "pk cp"
 
 
 class StateFile:
-    """How far a copy is, on disk; without a path nothing is noted."""
+    """A copy's progress on disk; without a path nothing is saved."""
 
     def __init__(
         self,
@@ -35,15 +35,15 @@ class StateFile:
         self._targets = targets
         self._clusters = list(clusters)
         self._topics: dict[str, dict[str, Any]] = {}
-        """What the file says of each topic, those too that are not copied now."""
+        """The file's entry for each topic, including topics that are not copied now."""
 
         self.found = False
-        """Whether there was a file to go on from."""
+        """Whether there was a file to continue from."""
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keeps other copies from the file while the block runs: of two that go on from the same place each would copy
-        what the other does. The lock is a file beside it, gone afterwards. Raises CommandError."""
+        """Keeps other copies from using the file while the block runs: both would copy the same records. The lock is a
+        second file, removed afterwards. Raises CommandError."""
         if self.path is None:
             yield
             return
@@ -70,10 +70,10 @@ class StateFile:
                 holder = os.pread(fd, 20, 0).decode(errors="replace")
                 os.close(fd)
                 raise CommandError(
-                    f"Another copy, process {holder}, goes on from {self.path}; end it, or name another file."
+                    f"Another copy, process {holder}, uses {self.path}; stop it, or name another file."
                 ) from None
             except FileNotFoundError:
-                pass  # whoever held it has just removed it
+                pass  # its holder has just removed it
             os.close(fd)
 
     def resumed(
@@ -83,9 +83,9 @@ class StateFile:
         starts: Mapping[TopicPartition, int],
         topics: Sequence[TopicDescription],
     ) -> dict[TopicPartition, Span]:
-        """`spans`, begun where the file says; what was deleted since (`starts`: what there still is) is told as a failure.
+        """`spans`, starting where the file says. Records deleted since then, before `starts`, are reported as a failure.
 
-        Raises CommandError, or Refused where the file is of another copy.
+        Raises CommandError, or Refused if the file belongs to another copy.
         """
         if self.path is None:
             return dict(spans)
@@ -118,8 +118,8 @@ class StateFile:
         if known.get(what) != now:
             name = "the topic's id" if what == "topic_id" else "the target"
             raise Refused(
-                f"{self.path} is of another copy: {name} of {topic} is {now}, there it is {known.get(what)}; "
-                "name another file, or remove this one to begin anew."
+                f"{self.path} belongs to another copy: {name} of {topic} is {now}, but the file has {known.get(what)}; "
+                "name another file, or remove this one to start again."
             )
 
     def _read(self) -> None:
@@ -140,12 +140,12 @@ class StateFile:
             raise CommandError(f"{self.path} was not written by `pk cp --state`.") from None
         if clusters != self._clusters:
             raise Refused(
-                f"{self.path} is of a copy between other clusters; name another file, or remove this one."
+                f"{self.path} belongs to a copy between other clusters; name another file, or remove this one."
             )
         self.found = any(t["positions"] for t in self._topics.values())
 
     def save(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Notes that everything before `positions` is copied. Raises CommandError."""
+        """Saves that everything before `positions` is copied. Raises CommandError."""
         if self.path is None:
             return
         for tp, offset in positions.items():

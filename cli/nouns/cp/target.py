@@ -26,7 +26,7 @@ from pk.net.client.results import (
 
 
 def target_context(context: Context) -> Context:
-    """The context of the cluster to write to: the same, unless another was named. Raises Unusable."""
+    """The context of the cluster to write to: `context` itself unless another was named. Raises Unusable."""
     args = context.args
     check_address(args.to_bootstrap_server, "--to-bootstrap-server")
     if args.to_profile is not None and not args.to_profile.strip():
@@ -34,7 +34,7 @@ def target_context(context: Context) -> Context:
     check_security(dict(args.to_property), "--to-property")
     if args.to_profile is None and args.to_bootstrap_server is None:
         if args.to_config_file is not None:
-            raise Unusable("--to-config-file wants --to-bootstrap-server or --to-profile.")
+            raise Unusable("--to-config-file needs --to-bootstrap-server or --to-profile.")
         if not args.to_property:
             return context
         target = Context(args, context.path, context.streams, context.session)
@@ -42,7 +42,7 @@ def target_context(context: Context) -> Context:
         shared = {k: v for k, v in context.settings.given.items() if k in own}
         target.use(context.settings._replace(given=shared | dict(args.to_property)))
     else:
-        # Not the chosen profile, nor that of the environment: their secrets are for the source.
+        # Not the chosen profile nor that of the environment: their secrets belong to the source.
         profile = choose_profile(args.to_profile) if args.to_profile else None
         properties: dict[str, str] = dict(profile.properties) if profile else {}
         if profile:
@@ -54,9 +54,7 @@ def target_context(context: Context) -> Context:
         in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
         bootstrap = args.to_bootstrap_server or (profile.bootstrap if profile else None) or in_file
         if bootstrap is None:
-            raise Unusable(
-                f"Profile {args.to_profile} names no brokers; --to-bootstrap-server does."
-            )
+            raise Unusable(f"Profile {args.to_profile} has no brokers; give --to-bootstrap-server.")
         target = Context(args, context.path, context.streams, context.session)
         target.use(Settings(bootstrap, properties, dict(args.to_property), profile))
     target.about = ProducerConfig
@@ -69,9 +67,10 @@ async def target_description(
     targets: Mapping[str, str],
     sources: Sequence[TopicDescription],
 ) -> list[TopicDescription]:
-    """The sources whose target has to be made.
+    """The sources whose target must be created.
 
-    Raises CommandError where a target does not exist and is not to be made, or lacks partitions for --keep-partition.
+    Raises CommandError if a target does not exist and --create is missing, or has too few partitions for
+    --keep-partition.
     """
     admin = await target.admin()
     names = list(dict.fromkeys(targets.values()))
@@ -85,7 +84,7 @@ async def target_description(
             if context.args.keep_partition and len(answer.partitions) < most:
                 raise CommandError(
                     f"{name} has {len(answer.partitions)} partitions, too few for --keep-partition; "
-                    f"`pk topics add-partitions {name} -p {most}` makes as many as the source has."
+                    f"`pk topics add-partitions {name} -p {most}` gives it as many as the source has."
                 )
         elif not is_unknown(answer):
             raise answer
@@ -93,22 +92,20 @@ async def target_description(
             missing.append(max(ours, key=lambda s: len(s.partitions)))
         else:
             unknown = await unknown_topic(target, admin, name)
-            raise CommandError(f"{unknown.said} --create makes it like the source.")
+            raise CommandError(f"{unknown.said} --create creates it like the source.")
     return missing
 
 
 async def say_stamped(context: Context, target: Context, names: Iterable[str]) -> None:
-    """Says which targets give records the time of the append, whatever is to be kept."""
+    """Names the targets that replace timestamps by the time of the append, in spite of --keep-timestamp."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     key = "message.timestamp.type"
     answers = await (await target.admin()).describe_configs(resources, keys=[key])
     for resource, entries in answers.items():
         if isinstance(entries, Exception):
-            continue  # who may not look at configs may still copy
+            continue  # a copy does not need the right to read configs
         if any(e.name == key and e.value == "LogAppendTime" for e in entries):
-            context.say(
-                f"{resource.name} has {key}=LogAppendTime: the records' times are not kept."
-            )
+            context.say(f"{resource.name} has {key}=LogAppendTime: --keep-timestamp has no effect.")
 
 
 async def create_targets(
@@ -118,7 +115,7 @@ async def create_targets(
     admin: Admin,
     missing: Iterable[TopicDescription],
 ) -> None:
-    """Makes targets like their sources: partitions, replicas, and the configs set on the topic. Raises the first failure."""
+    """Creates targets like their sources: partitions, replicas, and the topic's own configs. Raises the first error."""
     sources = list(missing)
     if not sources:
         return
@@ -135,7 +132,7 @@ async def create_targets(
         configs: dict[str, str | None] = {
             e.name: e.value for e in entries if e.source == ConfigSource.TOPIC
         }
-        # Throttles name replicas of the source's cluster.
+        # Throttles name replicas, which are those of the source's cluster.
         configs = {k: v for k, v in configs.items() if not k.endswith(".throttled.replicas")}
         replicas = max(len(p.replicas) for p in source.partitions)
         new.append(

@@ -1,13 +1,13 @@
 """`pk produce` at a terminal: an editor for records.
 
-Two worlds meet here. prompt_toolkit has the terminal, in a thread of its own while a record is typed; the producer lives
-in trio's loop. A text that is entered goes to one task that sends in order, and the editor comes back when the record is
-acknowledged, or after a moment without waiting any longer: what becomes of it is then told above the line that is being
-typed. Nothing typed is lost: it is in the history at once, and what failed stands in the editor again.
+prompt_toolkit owns the terminal, in a thread of its own while a record is typed; the producer runs in trio's loop. An
+entered text goes to one task that sends in order. The editor returns when the record is acknowledged, or after a moment
+without waiting longer; then the result is printed above the line being typed. Nothing typed is lost: each text goes into
+the history at once, and a text that failed returns to the editor.
 
-The terminal stays the editor's between two texts, so that what is typed meanwhile is not lost. Ctrl-C is a key there (it
-empties the line, or ends the command); at the end, when the last acknowledgements are waited for, it is a signal and gives
-that up. A signal sent by somebody else while a record is typed ends the editor.
+The editor keeps the terminal between two texts, so keys pressed meanwhile are not lost. Ctrl-C is a key there (it empties
+the line, or ends the command). At the end, while the last acknowledgements are awaited, Ctrl-C is a signal and stops the
+waiting. A signal from another process while a record is typed ends the editor.
 """
 
 import os
@@ -34,7 +34,7 @@ from pk.net.client.errors import ClientError
 from pk.net.client.producer import Producer, open_producer
 
 _PATIENCE_S: Final = 0.5
-"""How long the editor waits for an acknowledgement before it lets the next record be typed."""
+"""How long the editor waits for an acknowledgement before it accepts the next record."""
 
 _LATE_S: Final = 2.0
 _QUEUED: Final = 100_000
@@ -43,11 +43,11 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 async def edit(context: Context, plan: Plan) -> int:
-    """Runs the editor; the exit code."""
+    """Runs the editor; returns the exit code."""
     missing = plan.topic is not None and not await topic_exists(context, plan.topic)
     if missing and not context.args.yes:
         answer = await context.ask(
-            f"There is no topic {plan.topic}. Make it, with the broker's defaults? [y/N] "
+            f"There is no topic {plan.topic}. Create it with the broker's defaults? [y/N] "
         )
         if answer.strip().lower() not in ("y", "yes"):
             raise Refused("Nothing was written.")
@@ -66,8 +66,8 @@ async def edit(context: Context, plan: Plan) -> int:
                     if await interrupts.or_until(editor.run):
                         editor.interrupted = True
                 await _wait_for_rest(context, editor, interrupts)
-            except trio.Cancelled:  # in the shell that is what Ctrl-C is
-                context.say(_tell(context, editor) or "Interrupted.")
+            except trio.Cancelled:  # Ctrl-C in the shell
+                context.say(_say_written(context, editor) or "Interrupted.")
                 raise
             nursery.cancel_scope.cancel()
             producer.close()
@@ -78,20 +78,20 @@ async def _wait_for_rest(context: Context, editor: "Editor", interrupts: Interru
     if not editor.pending:
         return
     context.say(
-        f"Waiting for the acknowledgement of {count(editor.pending, 'record')}; Ctrl-C gives up."
+        f"Waiting for the acknowledgement of {count(editor.pending, 'record')}; Ctrl-C stops waiting."
     )
     if await interrupts.or_until(editor.wait_for_none):
-        context.say()  # behind the ^C that the terminal shows
+        context.say()  # after the ^C that the terminal shows
 
 
-def _tell(context: Context, editor: "Editor") -> str | None:
-    """Says how many records were written, and returns what is to be said of the others."""
+def _say_written(context: Context, editor: "Editor") -> str | None:
+    """Prints how many records were written, and returns a sentence about the others."""
     context.say(f"{count(editor.written, 'record')} written.")
     if editor.pending:
         one = editor.pending == 1
         return (
             f"{count(editor.pending, 'record')} {'was' if one else 'were'} not acknowledged;"
-            f" the broker may have written {'it' if one else 'them'} all the same."
+            f" the broker may still have written {'it' if one else 'them'}."
             f" {'Its text is' if one else 'Their texts are'} in the history (↑)."
         )
     if editor.failed:
@@ -100,14 +100,14 @@ def _tell(context: Context, editor: "Editor") -> str | None:
 
 
 def _conclude(context: Context, editor: "Editor") -> int:
-    wrong = _tell(context, editor)
+    wrong = _say_written(context, editor)
     if wrong is not None:
         raise CommandError(wrong)
     return Exit.INTERRUPTED if editor.interrupted else Exit.OK
 
 
 class Editor:
-    """The editor's state: what is typed, what is on its way, what came of it."""
+    """The editor's state: the text being typed, the records being sent, and their results."""
 
     def __init__(self, context: Context, plan: Plan, producer: Producer) -> None:
         self.written = 0
@@ -129,15 +129,15 @@ class Editor:
         self.screen = Screen(context, plan, self._status)
 
     def _status(self) -> str:
-        """What the bar at the bottom says of records on their way; asked from the editor's thread."""
+        """The bottom bar's text about records being sent; called in the editor's thread."""
         if not self.pending:
             return ""
         waited = time.monotonic() - self._waiting_since
-        text = f"{self.pending} on the way"
+        text = f"sending {self.pending}"
         return f"{text} for {waited:.0f} s: is the broker up?" if waited > _LATE_S else text
 
     async def run(self) -> None:
-        """Takes records until the end of input."""
+        """Reads records until the end of input."""
         while True:
             kept, self._kept = self._kept, ""
             text = await self.screen.ask(kept)
@@ -160,12 +160,12 @@ class Editor:
                 await self.wait_for_none()
 
     async def wait_for_none(self) -> None:
-        """Waits until nothing is on its way."""
+        """Waits until every record is acknowledged or has failed."""
         while self.pending:
             await self._settled.wait()
 
     async def send_all(self) -> None:
-        """Sends what is entered, in order."""
+        """Sends the entered records in order."""
         async for text, record in self._to_send:
             if self._pace is not None:
                 await self._pace.due(1)
@@ -184,11 +184,11 @@ class Editor:
                 continue
             await self._sent.send((text, delivery, started))
             if self._in_step:
-                with suppress(KafkaError, ClientError):  # told by whoever follows it
+                with suppress(KafkaError, ClientError):  # follow_all reports it
                     await delivery.wait()
 
     async def follow_all(self) -> None:
-        """Tells what becomes of what was sent, in order."""
+        """Prints the result of each sent record, in order."""
         async for text, delivery, started in self._to_follow:
             try:
                 metadata = await delivery.wait()
@@ -219,7 +219,7 @@ class Editor:
 
 
 class Screen:
-    """The terminal: asks for a text in a thread, and writes above it meanwhile."""
+    """The terminal: asks for a text in a thread, and prints above it meanwhile."""
 
     def __init__(self, context: Context, plan: Plan, status: Callable[[], str]) -> None:
         from prompt_toolkit.input import create_input
@@ -242,16 +242,15 @@ class Screen:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keeps the terminal from showing and from using what is typed between one text and the next: it is for the next."""
+        """Keeps the terminal in raw mode between two texts, so that keys pressed there go to the next text."""
         with self._input.raw_mode():
             yield
 
     async def ask(self, text: str) -> Typed | None:
-        """A text that makes records; None at the end of input. Cancelled, it leaves the terminal as it was."""
+        """Reads a text that makes records; None at the end of input. If cancelled, it restores the terminal."""
         found: Typed | None = None
-        self._stopped = (
-            False  # and not in the other thread, which begins after a Ctrl-C that comes now
-        )
+        # Reset here and not in the thread: a Ctrl-C may come before the thread starts.
+        self._stopped = False
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._stop_when_cancelled)
             with trio.CancelScope(shield=True):
@@ -267,7 +266,7 @@ class Screen:
             self._in_editor(self._leave)
 
     def say(self, text: str, *, good: bool) -> None:
-        """Writes a line, above the text being typed if there is one."""
+        """Prints a line, above the text being typed if there is one."""
         from prompt_toolkit.formatted_text import FormattedText
         from prompt_toolkit.shortcuts import print_formatted_text
 
@@ -287,7 +286,7 @@ class Screen:
             write()
 
     def put_back(self, text: str) -> bool:
-        """Has a text that failed edited again, unless something else is being typed; whether that was possible."""
+        """Puts a text that failed back into the editor unless another is being typed; returns whether it could."""
 
         def put() -> None:
             buffer = self._session.default_buffer
@@ -298,7 +297,7 @@ class Screen:
         return self._in_editor(put)
 
     def _in_editor(self, function: Callable[[], None]) -> bool:
-        """Has `function` called in the editor's thread; False where nothing is being typed."""
+        """Calls `function` in the editor's thread; returns False if no text is being typed."""
         app = self._session.app if self._session is not None else None
         loop = app.loop if app is not None else None
         if app is None or loop is None or not app.is_running:
@@ -439,7 +438,7 @@ def _short(name: str) -> str:
 
 
 def _fault_lexer(position: Callable[[], int | None]) -> Any:
-    """A lexer that lights the character at which the text goes wrong."""
+    """A lexer that highlights the character at which the text goes wrong."""
     from prompt_toolkit.lexers import Lexer
 
     class FaultLexer(Lexer):
@@ -466,7 +465,7 @@ def _fault_lexer(position: Callable[[], int | None]) -> Any:
 
 
 def _history(topic: str | None) -> Any:
-    """What was typed for a topic before: in a file for the user's eyes only, cut when it has grown large."""
+    """The texts typed for a topic before: in a file that only the user can read, cut when it has grown large."""
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     if topic is None or _TOPIC.fullmatch(topic) is None:
@@ -484,7 +483,7 @@ def _history(topic: str | None) -> Any:
 
 
 def _cut(path: str) -> None:
-    """Leaves the later half of a history; entries begin with an empty line and a time behind `#`."""
+    """Keeps the later half of a history; each entry begins with an empty line and a time after `#`."""
     with open(path, "r+b") as file:
         data = file.read()
         start = data.find(b"\n# ", len(data) // 2)

@@ -1,4 +1,4 @@
-"""What the text of the record editor amounts to: records, not yet any, or a mistake at some place. Pure."""
+"""Interprets the text in the record editor: as records, as unfinished, or as a mistake at some position. Pure."""
 
 import re
 from typing import NamedTuple
@@ -9,9 +9,9 @@ from pk.cli.records.readers import BadLine, NewRecord
 
 
 class Reading(NamedTuple):
-    """What Enter would do with a text: write `records`; or, where there are none, say `note`, or make a new line.
+    """What Enter would do with a text: send `records`; without any, show `note` or, with `more`, start a new line.
 
-    `position` is where the mistake is, in characters, where it is at one place.
+    `position` is that of the mistake, in characters, if it has one.
     """
 
     records: tuple[NewRecord, ...] = ()
@@ -21,9 +21,9 @@ class Reading(NamedTuple):
 
 
 class Typed(NamedTuple):
-    """A text in the editor. `pasted`: its line ends came with a paste, so lines may be records of their own.
+    """A text in the editor. `pasted`: its line ends came with a paste, so each line may be a record.
 
-    `insisted`: Enter was pressed once already on the same text, which was empty, or meant as JSON and is none.
+    `insisted`: Enter was pressed once already on the same text, which was empty or looked like JSON but is not.
     """
 
     text: str
@@ -32,7 +32,7 @@ class Typed(NamedTuple):
 
 
 def read(plan: Plan, typed: Typed) -> Reading:
-    """What `typed` amounts to."""
+    """What Enter would do with `typed`."""
     text = typed.text
     if not text and not plan.reads_json:
         if not typed.insisted:
@@ -44,7 +44,7 @@ def read(plan: Plan, typed: Typed) -> Reading:
     looks = plan.reading.plain and _MEANT_AS_JSON.match(text) is not None
     found = fault(text) if looks else None
     if found is not None and found.unfinished and not text.endswith("\n"):
-        return Reading(note="Enter goes on: the JSON is not finished", more=True)
+        return Reading(note="Enter continues: the JSON is not finished", more=True)
     if typed.pasted and "\n" in text and not (looks and found is None):
         several = _documents(text) if looks else None
         if found is None or several is not None or typed.insisted:
@@ -58,7 +58,7 @@ def read(plan: Plan, typed: Typed) -> Reading:
 
 
 _MEANT_AS_JSON = re.compile(r'\s*(?:\{|\[\s*(?:["{\[\]\d-]|true|false|null|$))')
-"""How a text begins that is probably to be a JSON document; `[WARN] disk` is none."""
+"""How a text begins that is probably meant as a JSON document; `[WARN] disk` is not."""
 
 
 def _json(plan: Plan, typed: Typed) -> Reading:
@@ -69,7 +69,7 @@ def _json(plan: Plan, typed: Typed) -> Reading:
     if found is None:
         return _records(plan, [text])
     if found.unfinished:
-        return Reading(note="Enter goes on: the JSON is not finished", more=True)
+        return Reading(note="Enter continues: the JSON is not finished", more=True)
     if typed.pasted and "\n" in text:
         several = _documents(text)
         if several is not None:
@@ -78,7 +78,7 @@ def _json(plan: Plan, typed: Typed) -> Reading:
 
 
 def _documents(text: str) -> list[str] | None:
-    """The JSON documents of a pasted text, where it is nothing else."""
+    """The JSON documents of a pasted text; None if it holds anything else."""
     documents = Documents()
     try:
         found = documents.feed(text.encode(errors="surrogateescape").split(b"\n"))

@@ -1,4 +1,4 @@
-"""What the options of `pk produce` say of every record, and whether the topic they name is there."""
+"""What the options of `pk produce` say about every record."""
 
 import os
 import re
@@ -43,21 +43,21 @@ _CONFIG_OPTIONS = {
     "socket_buffer_size": "send.buffer.bytes",
 }
 _DEFAULTS = {"max.block.ms": "15000", "batch.size": str(1 << 17), "linger.ms": "20"}
-"""A person waits less long for a topic than a program; and batches may be large, since lines come in bulk."""
+"""A user does not wait for a topic as long as a program; and batches may be large, since lines come in bulk."""
 
 _AUTO_CREATE = "auto.create.topics.enable"
 
 _SLIP = 0.8
-"""Names that are less alike than this (1 is the same) are two topics; `ordrs` and `orders` have 0.91."""
+"""Names less similar than this (1 is equal) are different topics; `ordrs` and `orders` have 0.91."""
 
 _DIGITS = re.compile(r"\d+")
 _TICK_S = 0.005
 _BEHIND_S = 1.0
-"""A paced stream whose input came late by more does not make up for it."""
+"""A stream with --rate whose input comes later than this does not catch up."""
 
 
 def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
-    """The headers of -H. Raises Unusable where a name is not UTF-8: Kafka keeps names as text, and values as bytes."""
+    """The headers of -H. Raises Unusable if a name is not UTF-8: Kafka keeps names as text, and values as bytes."""
     for name, _ in pairs:
         try:
             name.encode()
@@ -69,7 +69,7 @@ def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
 
 
 def producer_config(context: Context, **defaults: str) -> dict[str, object]:
-    """The producer's config by options, -X, profile and our own defaults, which `defaults` change."""
+    """The producer's configs from options, -X, the profile, `defaults` and our own defaults, in that order."""
     given = {
         key: getattr(context.args, dest)
         for dest, key in _CONFIG_OPTIONS.items()
@@ -83,7 +83,7 @@ def producer_config(context: Context, **defaults: str) -> dict[str, object]:
 
 
 class Plan:
-    """What the options say of every record."""
+    """What the options say about every record."""
 
     def __init__(self, context: Context) -> None:
         args = context.args
@@ -119,10 +119,10 @@ class Plan:
         reader = (args.line_reader or "LineMessageReader").replace("$", ".").rpartition(".")[2]
         if reader != "LineMessageReader":
             raise Unusable(
-                f"--line-reader: {args.line_reader} is Java; -f says how lines are read here."
+                f"--line-reader: {args.line_reader} is a Java class; use -f to say how lines are read."
             )
         if self.partition is not None and self.partition < 0:
-            raise Unusable(f"-p wants a partition's number, not {self.partition}.")
+            raise Unusable(f"-p must be a partition number, not {self.partition}.")
         if self.partition is not None and self.keep_partition:
             raise Unusable("-p and --keep-partition do not go together.")
         if args.seed is not None and args.fake is None:
@@ -139,7 +139,7 @@ class Plan:
             ("json", "--json"),
         ):
             if getattr(args, dest):
-                raise Unusable(f"--fake makes the records up; {name} does not go with it.")
+                raise Unusable(f"--fake makes the records itself; {name} does not go with it.")
 
     @property
     def documents(self) -> bool:
@@ -147,21 +147,21 @@ class Plan:
         return self.json and self.reading.plain
 
     def gathering(self) -> Documents | CsvRows | None:
-        """What gathers lines into records, where one may span lines."""
+        """Joins lines into records, if a record may span lines; otherwise None."""
         return Documents() if self.documents else self.reading.rows
 
     @property
     def unit(self) -> str:
-        """What an error about a record counts."""
+        """What an error message counts: lines or rows."""
         return "Line" if self.reading.rows is None else "Row"
 
     @property
     def reads_json(self) -> bool:
-        """Whether what is typed is JSON as a whole."""
+        """Whether a typed text must be JSON as a whole."""
         return self.documents or self.reading.shape.startswith("a JSON object")
 
     def pairs(self, lines: Sequence[bytes]) -> list[Pair] | None:
-        """The (key, value) of each line, where there is nothing else to them; None where `record` must read them."""
+        """The (key, value) of each line, if the records have nothing else; None if `record` must read the lines."""
         if self.headers or self.keep_partition or (self.json and not self.documents):
             return None
         if self.reading.plain:
@@ -177,7 +177,7 @@ class Plan:
         return [(self.key, value) for _, value in found]
 
     def record(self, line: bytes) -> NewRecord:
-        """The record of a line, completed by the options. Raises BadLine."""
+        """The record on a line, completed by the options. Raises BadLine."""
         found = self.reading.read(line)
         topic = self.topic or found.topic
         if topic is None:
@@ -198,9 +198,9 @@ class Plan:
 
 
 async def topic_exists(context: Context, topic: str) -> bool:
-    """Whether the topic exists, or does now because of --create; False where the broker creates it with the first record.
+    """Whether the topic exists, or was just created for --create. False if the broker will create it with the first record.
 
-    Raises CommandError with the nearest names where it does not exist and will not be created.
+    Raises CommandError with similar names if it does not exist and will not be created.
     """
     admin = await context.admin()
     described = (await admin.describe_topics([topic]))[topic]
@@ -227,14 +227,14 @@ async def _create(context: Context, admin: Admin, topic: str) -> None:
 
 
 async def make_topic(context: Context, topic: str) -> None:
-    """Returns if `topic` exists or may be created: nobody can be asked, and nobody reads a warning in a pipe.
+    """Returns if `topic` exists or may be created. In a pipe nobody can be asked, and nobody reads a warning.
 
-    Raises CommandError where it does not exist and may be a slip for one that does.
+    Raises CommandError if it does not exist and may be a misspelling of one that does.
     """
     if await topic_exists(context, topic):
         return
     names = await topic_names(context, await context.admin())
-    near = [name for name in nearest(topic, names) if is_slip(topic, name)]
+    near = [name for name in nearest(topic, names) if is_misspelling(topic, name)]
     if near:
         raise CommandError(
             f"There is no topic {topic!r}; did you mean {' or '.join(near)}? "
@@ -243,9 +243,9 @@ async def make_topic(context: Context, topic: str) -> None:
     context.say(f"There is no topic {topic}; the broker creates it with its defaults.")
 
 
-def is_slip(typed: str, name: str) -> bool:
-    """Whether `typed` is probably a slip for `name`: nearly the same, and neither one more of a series (`orders-2`) nor of a
-    family (`orders-eu`)."""
+def is_misspelling(typed: str, name: str) -> bool:
+    """Whether `typed` is probably a misspelling of `name`: nearly the same, but not another of a series (`orders-2`) or of
+    a family (`orders-eu`)."""
     import difflib
 
     if _DIGITS.sub("0", typed) == _DIGITS.sub("0", name):
@@ -257,7 +257,7 @@ def is_slip(typed: str, name: str) -> bool:
 
 
 async def _makes_topics(admin: Admin) -> bool:
-    """Whether the brokers make a topic that is written to; True where they do not say."""
+    """Whether the brokers create a topic that is written to; True if they do not say."""
     try:
         cluster = await admin.describe_cluster()
         node = str(cluster.brokers[0].node_id)
@@ -271,19 +271,20 @@ async def _makes_topics(admin: Admin) -> bool:
 
 
 class Tally:
-    """What became of the records: told by the producer, batch by batch."""
+    """Counts delivered and lost records, batch by batch."""
 
     def __init__(self, context: Context, *, say_offsets: bool = False) -> None:
         self.delivered = 0
         self.lost = 0
         self.error: Exception | None = None
         self.places: list[str] = []
-        """Where the first few batches went."""
+        """Partition and offsets of the first few batches."""
 
         self._context = context
         self._say = say_offsets
 
-    def told(self, batch: BatchDelivered) -> None:
+    def on_delivery(self, batch: BatchDelivered) -> None:
+        """The producer calls this for each batch."""
         if batch.error is not None:
             self.lost += batch.count
             self.error = self.error or batch.error
@@ -304,7 +305,7 @@ def _span(batch: BatchDelivered, unknown: str) -> str:
 
 
 class Pace:
-    """Says how many records are due at so many a second."""
+    """Says how many records are due, at a rate of so many a second."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -312,7 +313,7 @@ class Pace:
         self._sent = 0
 
     async def due(self, wanted: int) -> int:
-        """Waits until a record is due; how many of `wanted` are."""
+        """Waits until a record is due; returns how many of `wanted` are due."""
         if self._start is None:
             self._start = trio.current_time()
         while True:

@@ -1,8 +1,8 @@
-"""`pk console-producer` (`produce`): records from lines, in bulk where a line is only a key and a value.
+"""`pk console-producer` (`produce`): writes a record for each line, in bulk if a line is only a key and a value.
 
-At a terminal it is an editor (`produce_editor`); with --fake it makes records up. Everything else is a stream: what is
-there is read in large blocks and handed to the producer at once, so a pause of the input holds nothing back, and the
-first line that is no record ends it after those before it.
+At a terminal it is an editor (`editor`); with --fake it makes the records itself. Everything else is a stream: it reads
+the available input in large blocks and hands it to the producer at once, so a pause in the input delays nothing. The first
+line that is not a record ends it, after the lines before have been sent.
 """
 
 import errno
@@ -36,14 +36,14 @@ from pk.net.client.producer import Producer, open_producer, record_size
 from pk.net.client.results import TopicDescription
 
 _CHUNK_BYTES = 1 << 18
-"""Large enough that a block's own cost is nothing, small enough that the sender has its turn while a file is read."""
+"""Large enough to make the cost of a block negligible, small enough to let the sender run while a file is read."""
 
 _LINE_BYTES_MAX = 1 << 28
-"""No record is so long: a line that goes on beyond it is not gathered in memory."""
+"""The longest line. It limits the memory that a line without an end can take."""
 
 _FAKE_CHUNK = 500
 _LAST_WORDS_S = 3.0
-"""How long an interrupted command waits for what it has already handed over."""
+"""How long an interrupted command waits for the records that the producer already has."""
 
 
 async def produce(context: Context) -> int | None:
@@ -91,17 +91,17 @@ async def produce(context: Context) -> int | None:
 
 
 async def _run(context: Context, stream: "_Stream", tally: Tally) -> bool:
-    """Sends the stream; whether a signal ended it. Sets `stream.error` where it could not go on."""
+    """Sends the stream; returns whether a signal ended it. Sets `stream.error` if it had to stop."""
     interrupted = False
     try:
         async with open_producer(
-            context.settings.bootstrap, producer_config(context), on_delivery=tally.told
+            context.settings.bootstrap, producer_config(context), on_delivery=tally.on_delivery
         ) as producer:
             stream.producer = producer
             with listen_for_interrupts() as interrupts:
                 interrupted = await interrupts.or_until(stream.run)
     except* BufferExhausted as group:
-        # Nothing was acknowledged for so long that waiting for the rest makes no sense.
+        # Nothing has been acknowledged for max.block.ms, so the rest would not be either.
         stream.error = _first(group)
     return interrupted
 
@@ -115,7 +115,7 @@ def _first(error: BaseException) -> Exception:
 
 def _say_interrupted(context: Context, stream: "_Stream", tally: Tally) -> None:
     missing = stream.taken - tally.delivered
-    rest = f"; of {missing:,} more it is not known" if missing else ""
+    rest = f"; the status of {missing:,} more is unknown" if missing else ""
     context.say(f"Interrupted: {count(tally.delivered, 'record')} written{rest}.")
 
 
@@ -128,9 +128,9 @@ def _at_a_terminal(context: Context) -> bool:
 
 
 async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
-    """The input's lines, without their ends, as many at a time as are there.
+    """The input's lines without their ends, as many at a time as are available.
 
-    A carriage return before the end of a line belongs to the end, as in Apache's tool, unless -f says what a line is.
+    A carriage return before the line end is part of it, as in Apache's tool, unless -f names a format.
     """
     either_end = context.args.format in (None, "value")
     path = context.args.file
@@ -160,7 +160,7 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
             if not newline:
                 if sum(map(len, rest)) > _LINE_BYTES_MAX:
                     raise CommandError(
-                        f"A line of more than {_LINE_BYTES_MAX:,} bytes is no record in any format."
+                        f"A line is longer than {_LINE_BYTES_MAX:,} bytes, the limit in every format."
                     )
                 continue
             first = b"".join(rest)
@@ -175,7 +175,7 @@ async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
 
 
 async def _readable(fd: int) -> bool:
-    """Waits until there is something to read; False where there is no waiting for it, as in /dev/null."""
+    """Waits until there is something to read; returns False if waiting is impossible, as for /dev/null."""
     try:
         await trio.lowlevel.wait_readable(fd)
     except PermissionError:
@@ -199,10 +199,10 @@ class _Stream:
 
     def __init__(self, context: Context, plan: Plan, tally: Tally) -> None:
         self.taken = 0
-        """Records read that are to be written."""
+        """The number of records read."""
 
         self.wrong: str | None = None
-        """What is wrong with the line that ended it."""
+        """What is wrong with the line that ended the stream."""
 
         self.error: Exception | None = None
         self._context = context
@@ -213,7 +213,7 @@ class _Stream:
         self._status = _Status(context, tally)
 
     async def run(self) -> None:
-        """Sends everything. Interrupted, it waits a little for what it has handed over."""
+        """Sends everything. If interrupted, waits a little for the records that the producer already has."""
         try:
             if self._context.args.fake is not None:
                 await self._run_fake()
@@ -225,7 +225,7 @@ class _Stream:
             raise
         except (KafkaError, ClientError) as e:
             self.error = e
-        except (CommandError, OSError) as e:  # the input's fault: what came before is written
+        except (CommandError, OSError) as e:  # bad input: the records before it are written
             self.wrong = sentence(e)
         finally:
             self._context.hush()
@@ -282,7 +282,7 @@ class _Stream:
                 await self._pairs(pairs)
 
     async def _lines(self, found: Sequence[bytes]) -> None:
-        """Sends lines up to the first that is no record, or too large for one."""
+        """Sends lines up to the first that is not a record, or is too large."""
         plan = self._plan
         if not found:
             return
@@ -307,7 +307,7 @@ class _Stream:
         await self._records(records)
 
     def _fit(self, found: Sequence[bytes]) -> bool:
-        """Whether no line can be too large, whatever the options add to it: no format makes more of a line than it has."""
+        """Whether no record can be too large: a line with all that the options add. No format makes a line longer."""
         plan = self._plan
         added = 1024 + len(plan.key or b"") + sum(len(n) + len(v or b"") for n, v in plan.headers)
         return max(map(len, found)) + added <= self.producer.config.max_request_size
@@ -352,7 +352,7 @@ def _row(record: NewRecord) -> Row:
 
 
 class _Status:
-    """A line on the terminal that says how far a long stream is."""
+    """A line on the terminal that shows the progress of a long stream."""
 
     def __init__(self, context: Context, tally: Tally) -> None:
         args = context.args
@@ -364,7 +364,7 @@ class _Status:
         self._next = self._since + 1.0
 
     def show(self) -> None:
-        """Draws the line, where it is due."""
+        """Draws the line if that is due."""
         now = trio.current_time()
         if not self._shows or now < self._next:
             return
@@ -375,7 +375,7 @@ class _Status:
 
 
 async def _dry_run(context: Context, plan: Plan) -> None:
-    """Reads everything and says what would be written; neither writes nor makes a topic."""
+    """Reads everything and prints what would be written; writes nothing and creates no topic."""
     if context.args.fake is not None:
         assert plan.topic is not None
         await _described(context, {plan.topic})
@@ -419,14 +419,14 @@ def _show_fake(context: Context, plan: Plan) -> None:
     shown = min(args.num or 5, 5)
     for key, value in plan.fake.take(shown):
         context.write((b"" if key is None else key + b"\t") + (value or b"") + b"\n")
-    much = "records without end" if args.num is None else count(args.num, "record")
+    much = "endless records" if args.num is None else count(args.num, "record")
     context.say(
         f"Would write {much} such as {'these' if shown > 1 else 'this'}; nothing was written."
     )
 
 
 async def _described(context: Context, topics: set[str]) -> None:
-    """Notes which of `topics` are not there."""
+    """Reports which of `topics` do not exist."""
     admin = await context.admin()
     described = await admin.describe_topics(sorted(topics)) if topics else {}
     for name, answer in described.items():
