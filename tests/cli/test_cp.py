@@ -140,7 +140,7 @@ def header(value: Any) -> bytes | None:
 def test_a_copy_is_made_like_its_source(at: Run, fresh: Fresh, orders: str) -> None:
     copy = fresh("copy")
     without = at("cp", orders, copy, "--once", "-y")
-    assert (without.code, "--create makes it" in without.err) == (1, True)
+    assert (without.code, "--create creates it" in without.err) == (1, True)
     made = at(
         "cp", orders, copy, "--once", "-y", "--create", "--keep-partition", "--keep-timestamp"
     )
@@ -227,7 +227,7 @@ def test_a_partition_without_a_leader_is_named_while_it_is_waited_for(pk: Run) -
         cluster.broker.versions = {k: v for k, v in cluster.broker.versions.items() if k in KNOWN}
         ran = pk("cp", "t", "u", "--once", "-d", "-b", cluster.broker.address, *IMPATIENT)
     assert ran.code != 0
-    assert ran.err.startswith("No leader now: t/1; waiting for one. `pk why partition t/1` says")
+    assert ran.err.startswith("No leader now: t/1; waiting for one. `pk why partition t/1` explains")
 
 
 def test_a_copy_onto_itself_must_end(at: Run, orders: str) -> None:

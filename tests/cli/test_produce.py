@@ -179,7 +179,7 @@ def test_a_dry_run_shows_made_up_records(at: Run, topic: str) -> None:
         (("--fake", "{{seq}}", "-f", "jsonl"), "-f does not go with it"),
         (("--fake", "{{seq}}", "--json"), "--json does not go with it"),
         (("--seed", "1", "x"), "belongs to --fake"),
-        (("--line-reader", "com.example.MyReader", "x"), "-f says how lines are read"),
+        (("--line-reader", "com.example.MyReader", "x"), "use -f to say how lines are read"),
     ],
 )
 def test_what_makes_no_sense(at: Run, topic: str, words: tuple[str, ...], said: str) -> None:

@@ -1,1 +1,1 @@
-"""`pk log`: a partition's files, without a broker."""
+"""`pk log`: reads and checks a partition's files without a broker."""

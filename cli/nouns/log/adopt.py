@@ -1,14 +1,15 @@
-"""`pk log adopt`: the topics of a data directory that Apache Kafka wrote become pk's.
+"""`pk log adopt`: takes over the topics of a data directory that Apache Kafka wrote.
 
-The order is such that a crash at any point leaves a directory that either is Apache's still (pk refuses it, and `adopt`
-can be run again) or pk's:
+The order of steps makes sure that after a crash at any point the directory is either still Apache's (pk refuses it, and
+`adopt` can be run again) or pk's:
 
-    pk's metadata is written aside, in .pk-adopt/       removed, where an earlier attempt left one
-    what is Apache's own is moved aside, all but its metadata log
-    pk-metadata/ gets its name
-    the metadata log is moved aside: from here on it is pk's
+    write pk's metadata in .pk-adopt/, after removing that of an earlier attempt
+    move Apache's own files aside, except its metadata log
+    rename the new metadata to pk-metadata/
+    move the metadata log aside: from here on the directory is pk's
 
-No log is touched, and nothing of Apache's is removed.
+This removes nothing of Apache's. Logs keep their files, except segments in message formats older than 0.11: those are
+rewritten as record batches, which Apache Kafka reads too.
 """
 
 import os
@@ -92,7 +93,7 @@ def _paths(given: Sequence[str]) -> list[str]:
     paths = list(dict.fromkeys(map(os.path.abspath, given)))
     for path in paths:
         if not os.path.isdir(path):
-            raise CommandError(f"{path} is no directory.")
+            raise CommandError(f"{path} is not a directory.")
     return paths
 
 
@@ -109,13 +110,15 @@ def _given(context: Context) -> dict[str, dict[str, str]]:
             name, equals, value = line.partition("=")
             if line and not line.startswith("#"):
                 if not equals:
-                    raise Unusable(f"--config-file wants lines of TOPIC:KEY=VALUE, not {line!r}.")
+                    raise Unusable(
+                        f"--config-file must have lines of TOPIC:KEY=VALUE, not {line!r}."
+                    )
                 pairs.append((name.strip(), value.strip()))
     given: dict[str, dict[str, str]] = {}
     for name, value in (*pairs, *context.args.topic_configs):
         topic, colon, key = name.partition(":")
         if not colon or not topic or not key:
-            raise Unusable(f"-c wants TOPIC:KEY=VALUE, not {name}={value}.")
+            raise Unusable(f"-c must be TOPIC:KEY=VALUE, not {name}={value}.")
         given.setdefault(topic, {})[key] = config_value(key, value)
     broker = _broker_config()
     for topic, own in given.items():
@@ -131,7 +134,7 @@ def _broker_config() -> BrokerConfig:
 
 
 def _check_configs(context: Context, adoption: Adoption) -> None:
-    """Leave out what Apache's metadata says and pk does not know, and say so."""
+    """Drops topic configs that pk does not know, with a note for each."""
     broker = _broker_config()
     for topic in adoption.topics:
         for key, value in list(topic.configs.items()):
@@ -159,7 +162,7 @@ def _show(context: Context, adoption: Adoption) -> None:
     for note in adoption.notes:
         context.say(note)
     if lost := [topic.name for topic in adoption.topics if not topic.has_id_file]:
-        context.say(f"Some partitions do not say of which topic id they are: {', '.join(lost)}.")
+        context.say(f"Some partitions have no topic id in their files: {', '.join(lost)}.")
     meta = adoption.meta
     context.say(
         f"pk will serve them as node {meta.node_id} of cluster {meta.cluster_id}; users, ACLs and quotas are not taken over."
@@ -182,8 +185,8 @@ async def _apply(disk: RealDisk, adoption: Adoption) -> None:
 
 
 def _upgrade(disk: RealDisk, adoption: Adoption) -> None:
-    """Write segments of the message formats before 0.11 anew: pk's logs hold record batches only. Apache Kafka reads
-    what comes of it, so a directory that is not taken over after all is none the worse. Raises CommandError."""
+    """Rewrites segments in message formats older than 0.11: pk's logs hold record batches only. Apache Kafka reads the
+    result too, so the directory stays usable if it is not taken over in the end. Raises CommandError."""
     for topic in adoption.topics:
         for directory in topic.directories.values():
             try:
@@ -199,8 +202,7 @@ def _fresh(disk: RealDisk, scratch: str) -> None:
 
 
 def _exchange(disk: RealDisk, adoption: Adoption, scratch: str) -> None:
-    """Give everything its name: the metadata log of Apache goes last, because while it is there the directory is
-    Apache's."""
+    """Renames everything. Apache's metadata log goes last, because the directory is Apache's as long as it exists."""
     log = f"/{METADATA_TOPIC}-0"
     moves = sorted(adoption.moves, key=lambda move: move[0].endswith(log))
     for old, new in moves:
@@ -234,5 +236,5 @@ def _say_done(context: Context, adoption: Adoption) -> None:
     command = shlex.join(("pk", "up", "--data", where, *words))
     partitions = sum(len(topic.directories) for topic in adoption.topics)
     context.say(
-        f"{count(len(adoption.topics), 'topic')} with {count(partitions, 'partition')} are pk's now; `{command}` serves them."
+        f"{count(len(adoption.topics), 'topic')} with {count(partitions, 'partition')} now belong to pk; `{command}` serves them."
     )

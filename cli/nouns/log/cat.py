@@ -1,4 +1,4 @@
-"""`pk log cat`: records out of a partition's files, as console-consumer shows those of a broker."""
+"""`pk log cat`: shows records from a partition's files, as console-consumer shows those of a broker."""
 
 import os
 from collections.abc import Iterable
@@ -20,17 +20,15 @@ from pk.core.record.build import ControlType, control_type
 
 
 class _Committed:
-    """Which records of a log are committed: those outside transactions, and of those that did not abort. A
-    transaction that is open ends what is shown, as it does for a consumer. The log itself says it, whatever became of its
-    indexes."""
+    """Which records of a log are committed: those outside transactions, and those of transactions that did not abort.
+    As for a consumer, nothing after the start of an open transaction is shown. Reads only the log, not its indexes."""
 
     def __init__(self, log: Log) -> None:
         self._aborted: dict[int, list[tuple[int, int]]] = {}
         self.stable = self._last_stable(log)
 
     def _last_stable(self, log: Log) -> int:
-        """The first offset of the oldest transaction that has not ended; the end of the log where all have. Notes those
-        that were aborted."""
+        """The first offset of the oldest open transaction, or the end of the log. Collects the aborted transactions."""
         begun: dict[int, int] = {}
         for batch in log.batches(log.start):
             header = batch.header
@@ -55,31 +53,33 @@ class _Committed:
 
 
 def _ending(found: list[Record]) -> ControlType | None:
-    """How the control batch with these records ends a transaction, if it does."""
+    """How the control batch with these records ends a transaction; None if it does not."""
     kind = control_type(found[0]) if found else None
     return kind if kind in (ControlType.ABORT, ControlType.COMMIT) else None
 
 
-class _Wish(NamedTuple):
+class _Request(NamedTuple):
+    """What to show, as the command line says."""
+
     positions: Positions
     numbers: list[int]
     committed: bool
 
 
-def _wish(context: Context) -> _Wish:
+def _request(context: Context) -> _Request:
     args = context.args
     positions = everywhere(START) if args.offset is None else file_positions(args.offset)
     numbers = partition_numbers(args.partitions, "-p") or sorted(positions.by_partition)
-    return _Wish(positions, numbers, args.isolation_level == "read_committed")
+    return _Request(positions, numbers, args.isolation_level == "read_committed")
 
 
 def cat(context: Context) -> None:
     """`pk log cat`."""
-    wish = _wish(context)
-    logs = _logs(context.args.partition_dir, wish.numbers)
+    request = _request(context)
+    logs = _logs(context.args.partition_dir, request.numbers)
     output = Output(context)
     for log in logs:
-        _copy(context, log, wish, output)
+        _copy(context, log, request, output)
         if output.full:
             break
     output.end()
@@ -99,17 +99,17 @@ def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
                 found.append(log)
     if not found:
         which = "partition of that number" if numbers else "partition"
-        raise CommandError(f"There is no {which} in what was named.")
+        raise CommandError(f"There is no {which} in the directories named.")
     return found
 
 
-def _copy(context: Context, log: Log, wish: _Wish, output: Output) -> None:
-    span = log.range_of(wish.positions)
+def _copy(context: Context, log: Log, request: _Request, output: Output) -> None:
+    span = log.range_of(request.positions)
     if span is None:
         return
     say_inverted(context, {log.tp: span})
     end = log.end if span.end is None else span.end
-    committed = _Committed(log) if wish.committed else None
+    committed = _Committed(log) if request.committed else None
     if committed is not None:
         end = min(end, committed.stable)
     for batch in log.batches(span.begin):

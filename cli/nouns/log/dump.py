@@ -1,4 +1,4 @@
-"""`pk log dump`: what files hold, one table a kind of file."""
+"""`pk log dump`: shows what files hold, with one table for each kind of file."""
 
 import base64
 import itertools
@@ -12,7 +12,7 @@ from pk.cli.nouns.log.files import (
     BATCHES,
     LESS_ROOM,
     SEGMENTS,
-    Wish,
+    LogView,
     columns_of,
     rows_of,
     segment_rows,
@@ -26,10 +26,10 @@ from pk.core.log.disk import RealDisk
 from pk.core.log.tools.inspect import Kind, base_of, kind_of, partition_of, survey
 
 _CHUNK_ROWS = 1000
-"""So many rows are lined up as one table: a log may have millions."""
+"""Rows aligned at a time: a log may have millions."""
 
 _ROOMY = 120
-"""From so many columns on a terminal has room for all that is told of a batch."""
+"""The width from which a terminal has room for all columns of a batch."""
 
 _KINDS = {
     "index": {Kind.INDEX},
@@ -49,7 +49,7 @@ _KINDS = {
 
 
 class _Part(NamedTuple):
-    """A table to show: its title, its columns, its rows, which are read as they are asked for."""
+    """A table to show. Its rows are read as they are needed."""
 
     title: str
     what: str
@@ -66,7 +66,7 @@ def dump(context: Context) -> None:
     if args.index_sanity_check or args.verify_index_only:
         check_indexes(context, paths, alone=args.index_sanity_check)
         return
-    wish = Wish(
+    view = LogView(
         records=args.records or "records" in args.show or args.skip_record_metadata,
         max_bytes=args.max_bytes,
         decoder=args.decoder,
@@ -74,7 +74,7 @@ def dump(context: Context) -> None:
     )
     if args.offset is not None:
         _check_offset(context)
-    parts = [part for path in paths for part in _parts(context, path, wish)]
+    parts = [part for path in paths for part in _parts(context, path, view)]
     _show(context, parts)
 
 
@@ -93,17 +93,19 @@ def _shown(context: Context) -> set[str]:
 
 
 def _check_offset(context: Context) -> None:
-    """Raises Unusable where something is to be shown that has no offsets to choose by."""
+    """Raises Unusable if --show names something without offsets."""
     other = _shown(context) - {"batches", "records"}
     if other:
         raise Unusable(f"-o chooses batches and records; it does not go with --show {min(other)}.")
 
 
-def _within(context: Context, disk: RealDisk, directory: str, wish: Wish) -> Wish | None:
-    """The wish with the offsets that -o names in the partition of `directory`; None where it names none. Raises Unusable,
-    CommandError."""
+def _within(
+    context: Context, disk: RealDisk, directory: str, view: LogView
+) -> LogView | None:
+    """The view with the offsets of -o in the partition of `directory`; None if -o does not name the partition. Raises
+    Unusable, CommandError."""
     if context.args.offset is None:
-        return wish
+        return view
     from pk.cli.nouns.log.file_positions import Log, file_positions
     from pk.cli.positions.lookup import say_inverted
 
@@ -112,20 +114,22 @@ def _within(context: Context, disk: RealDisk, directory: str, wish: Wish) -> Wis
     if place is None:
         return None
     say_inverted(context, {log.tp: place})
-    return wish._replace(span=(place.begin, log.end if place.end is None else place.end))
+    return view._replace(span=(place.begin, log.end if place.end is None else place.end))
 
 
-def _parts(context: Context, path: str, wish: Wish) -> Iterator[_Part]:
+def _parts(context: Context, path: str, view: LogView) -> Iterator[_Part]:
     disk, say = RealDisk(read_only=True), context.say
     if not os.path.isdir(path):
         if not os.path.exists(path):
             raise CommandError(f"There is no file {path}.")
         kind = kind_of(path.rpartition("/")[2])
         if kind is None:
-            raise CommandError(
-                f"{path} is no file of a log: neither its name nor its suffix is known."
-            )
-        own = _within(context, disk, path.rpartition("/")[0], wish) if kind is Kind.LOG else wish
+            raise CommandError(f"{path} is not a file of a log: its name and suffix are unknown.")
+        own = (
+            _within(context, disk, path.rpartition("/")[0], view)
+            if kind is Kind.LOG
+            else view
+        )
         if own is not None:
             yield _Part(
                 path, kind.value, columns_of(kind, own), rows_of(disk, path, kind, own, say)
@@ -137,15 +141,15 @@ def _parts(context: Context, path: str, wish: Wish) -> Iterator[_Part]:
     if "segments" in shown:
         rows = itertools.chain.from_iterable(segment_rows(disk, d) for d in found.partitions)
         yield _Part(path, "segments", SEGMENTS, rows)
-    files = [(file, wish) for file in found.files if context.args.offset is None]
+    files = [(file, view) for file in found.files if context.args.offset is None]
     for directory in found.partitions:
         if (
             directory != path
             and context.args.offset is not None
             and partition_of(directory) is None
         ):
-            continue  # pk's own events, which have no place in a topic
-        own = _within(context, disk, directory, wish)
+            continue  # pk's own events, which have no partition
+        own = _within(context, disk, directory, view)
         names = [n for n, e in disk.list(directory).items() if not e.is_directory]
         if own is not None:
             files += [(f"{directory}/{n}", own) for n in names if not _outside(n, names, own)]
@@ -166,11 +170,11 @@ def _parts(context: Context, path: str, wish: Wish) -> Iterator[_Part]:
             )
 
 
-def _outside(name: str, names: list[str], wish: Wish) -> bool:
-    """Whether the segment of this file, among those of its directory, has none of the offsets that are wanted."""
-    if wish.span is None or kind_of(name) is not Kind.LOG:
+def _outside(name: str, names: list[str], view: LogView) -> bool:
+    """Whether the segment of this file, one of its directory's, has none of the requested offsets."""
+    if view.span is None or kind_of(name) is not Kind.LOG:
         return False
-    begin, end = wish.span
+    begin, end = view.span
     base = base_of(name)
     following = [base_of(n) for n in names if kind_of(n) is Kind.LOG and base_of(n) > base]
     return base >= end or min(following, default=end) <= begin
@@ -185,11 +189,11 @@ def _show(context: Context, parts: list[_Part]) -> None:
     if len(shapes) > 1 and (look.narrows or look.format == "csv" or "{" in look.format):
         what = ", ".join(dict.fromkeys(part.what for part in parts))
         raise Unusable(
-            f"These are tables of several kinds ({what}), which have no columns in common; "
-            "choose one with --show, or show them without --columns, --where, --sort, --limit, csv and templates."
+            f"These tables ({what}) have different columns; choose one with --show, or leave out "
+            "--columns, --where, --sort, --limit, csv and templates."
         )
     if parts:
-        # What is no column is said before anything is read.
+        # Report unknown columns before anything is read.
         narrow(Listing(parts[0].columns, ()), look)
     if look.sort:
         rows = itertools.chain.from_iterable(part.rows for part in parts)
@@ -202,7 +206,7 @@ def _show(context: Context, parts: list[_Part]) -> None:
 
 
 def _chunks(rows: Iterable[Row], columns: tuple[Column, ...], look: Look) -> Iterator[Listing]:
-    """The rows that are wanted, some at a time; no more are read than the limit asks for."""
+    """The rows to show, in portions; reads no more than the limit needs."""
     left, waiting = look.limit, iter(rows)
     one = _of_a_chunk(look)
     size = _CHUNK_ROWS if look.where or look.limit is None else min(look.limit, _CHUNK_ROWS)
@@ -219,7 +223,7 @@ def _chunks(rows: Iterable[Row], columns: tuple[Column, ...], look: Look) -> Ite
 
 
 def _with_room(columns: tuple[Column, ...], look: Look) -> tuple[Column, ...]:
-    """The columns, some of them only for -f wide where the terminal is narrow."""
+    """The columns; on a narrow terminal some of them only for -f wide."""
     if columns != BATCHES or not look.terminal or look.width >= _ROOMY or look.columns:
         return columns
     return tuple(c._replace(wide=True) if c.key in LESS_ROOM else c for c in columns)
@@ -251,14 +255,14 @@ def _show_tables(context: Context, parts: list[_Part], look: Look) -> None:
 
 
 def _readable(row: Row) -> Row:
-    """The row with bytes that are not UTF-8 as hexadecimal, or a table would show them as it shows null."""
+    """The row with bytes that are not UTF-8 in hexadecimal; otherwise a table would show them like null."""
     packed = {name: row.get(f"{name}_b64") for name in ("key", "value")}
     found = {n: f"0x{base64.b64decode(text).hex()}" for n, text in packed.items() if text}
     return {**row, **found} if found else row
 
 
 def _show_data(context: Context, parts: list[_Part], look: Look) -> None:
-    """Everything but tables: written as it is read."""
+    """Writes all formats but tables, row by row as it reads."""
     rows: Iterable[tuple[tuple[Column, ...], Row]] = ((p.columns, r) for p in parts for r in p.rows)
     columns = parts[0].columns if parts else ()
     if look.format == "json":
@@ -281,7 +285,7 @@ def _show_data(context: Context, parts: list[_Part], look: Look) -> None:
 
 
 def _json(context: Context, parts: list[_Part], look: Look) -> None:
-    """One array over everything, written as it is read."""
+    """Writes one array of everything, as it is read."""
     left, empty = look.limit, True
     for part in parts:
         for listing in _chunks(part.rows, part.columns, look._replace(limit=left)):

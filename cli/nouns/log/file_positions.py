@@ -1,4 +1,4 @@
-"""A partition's files by offset and by time: what positions are counted from where there is no broker to ask."""
+"""Resolves positions in a partition's files, by offset and by time, without a broker."""
 
 import os
 import time
@@ -18,10 +18,10 @@ _AGAIN_S = 0.02
 
 
 def file_positions(text: str) -> Positions:
-    """The value of -o where there are only files. Raises Unusable."""
+    """The value of -o for a command that reads files. Raises Unusable."""
     positions = positions_option(text, "-o")
     if positions.uses(Anchor.COMMITTED):
-        raise Unusable("Files know no group's commits; -o is a place in the log here.")
+        raise Unusable("A partition's files hold no commits; `committed` needs a broker.")
     return positions
 
 
@@ -40,7 +40,7 @@ class Log:
         self.end = self._end()
 
     def _checkpointed(self) -> int:
-        """The log start offset that the data directory notes: what lies below it was deleted."""
+        """The log start offset in the data directory's checkpoint; records below it were deleted."""
         try:
             parent = os.path.dirname(self.partition.directory)
             return parse_offsets(self._disk.read(f"{parent}/{LOG_START_OFFSETS}")).get(self.tp, 0)
@@ -62,24 +62,24 @@ class Log:
         return max(end, self.start)
 
     def batches(self, offset: int) -> Iterator[Batch]:
-        """The batches from `offset` on. Raises CommandError where a file is damaged."""
+        """The batches from `offset` on. Raises CommandError if a file is damaged."""
         try:
             yield from self.partition.batches(offset, _wait)
         except KafkaError as e:
-            raise CommandError(f"{e.message}; `pk log verify` tells what is sound.") from None
+            raise CommandError(f"{e.message}; `pk log verify` shows what is damaged.") from None
 
     def records(self, batch: Batch) -> list[Record]:
-        """What is inside a batch. Raises CommandError."""
+        """The records of a batch. Raises CommandError."""
         where = f"{self.partition.directory}, offset {batch.header.base_offset}"
         if (error := batch.crc_error) is not None:
-            raise CommandError(f"{where}: {error}; `pk log verify` tells what is sound.")
+            raise CommandError(f"{where}: {error}; `pk log verify` shows what is damaged.")
         try:
             return batch.records()
         except KafkaError as e:
-            raise CommandError(f"{where}: what is inside cannot be read: {e.message}.") from None
+            raise CommandError(f"{where}: the records cannot be read: {e.message}.") from None
 
     def offset_at(self, timestamp: int) -> int:
-        """The first offset whose record is not earlier; -1 where there is none."""
+        """The first offset whose record is at or after `timestamp` (epoch milliseconds); -1 if there is none."""
         for batch in self.batches(self.start):
             if batch.header.max_timestamp >= timestamp and not is_control(batch):
                 for record in self.records(batch):
@@ -88,12 +88,12 @@ class Log:
         return -1
 
     def range_of(self, positions: Positions) -> ResolvedRange | None:
-        """The place of `positions` in this partition; None where they do not name it."""
+        """The offsets that `positions` means in this partition; None if they do not name it."""
         asked = positions.of(self.tp.partition)
         return asked and resolve_range(positions, self.tp.partition, self._bounds(asked))
 
     def _bounds(self, positions: Iterable[Position | None]) -> Bounds:
-        """What positions are counted from."""
+        """The offsets that positions count from."""
         times = {p.value for p in positions if p is not None and p.anchor is Anchor.TIME}
         return Bounds(self.start, self.end, {t: self.offset_at(t) for t in times}, None)
 

@@ -1,4 +1,4 @@
-"""What `pk log` shows of a file: a table for each kind, its columns and where its rows come from."""
+"""What `pk log dump` shows of a file: for each kind of file its columns and its rows."""
 
 import dataclasses
 import json
@@ -40,23 +40,23 @@ from pk.core.values import (
 )
 
 Say = Callable[[str], None]
-"""Told of what is wrong, one line each."""
+"""Called with a line for each problem found."""
 
 _METADATA_DIRECTORY = "pk-metadata"
 DECODERS = {"offsets": OFFSETS_TOPIC, "transactions": TRANSACTIONS_TOPIC}
 
 
-class Wish(NamedTuple):
-    """How logs are to be shown."""
+class LogView(NamedTuple):
+    """How to show logs."""
 
     records: bool = False
     max_bytes: int | None = None
     decoder: str = "auto"
     bare: bool = False
-    """Only what a record carries, not where it lies."""
+    """Show only the record itself: key, value and headers."""
 
     span: tuple[int, int] | None = None
-    """Only batches and records with offsets from the one up to, not including, the other."""
+    """Show only batches and records with offsets from the first up to but not including the second."""
 
 
 def _time(value: Any) -> str:
@@ -64,7 +64,7 @@ def _time(value: Any) -> str:
 
 
 def _clock(key: str) -> Callable[[Row], str]:
-    """A time as a terminal has room for it: without its zone, which is the terminal's."""
+    """A time for a terminal: shorter, without the zone, which is the terminal's own."""
     return lambda row: _time(row.get(key)).replace("T", " ")[:23]
 
 
@@ -103,7 +103,7 @@ BATCHES = (
     Column("file", wide=True),
 )
 LESS_ROOM = frozenset(("position", "leader_epoch", "producer_id", "base_sequence", "transactional"))
-"""Columns of batches that a narrow terminal shows with -f wide only."""
+"""Columns of batches that a narrow terminal shows only with -f wide."""
 
 RECORDS = (
     Column("topic", wide=True),
@@ -177,7 +177,7 @@ EVENTS = (Column("event"), Column("fields", show=_nested), FILE)
 
 
 def codec_name(batch: Batch) -> str:
-    """The codec's name, or its number where there is none of that number."""
+    """The codec's name, or its number if that is unknown."""
     try:
         return batch.header.codec.name.lower()
     except KafkaError:
@@ -222,7 +222,7 @@ def _control(record: Record) -> Any:
 
 
 def plain_event(value: bytes) -> dict[str, Any]:
-    """An event of pk's metadata log as JSON can show it. Raises CborError."""
+    """An event of pk's metadata log as JSON values. Raises CborError."""
     event = events.decode(value)
     return {"event": type(event).__name__, **_plain(event)}
 
@@ -240,7 +240,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Decoder:
-    """How the keys and values of a log are to be read."""
+    """Decodes the keys and values of a log."""
 
     def __init__(self, path: str, tp: TopicPartition | None, wanted: str) -> None:
         self.topic: str | None = None
@@ -253,7 +253,7 @@ class _Decoder:
             self.topic = DECODERS[wanted]
 
     def fields(self, record: Record) -> dict[str, Any]:
-        """Key and value, by the names they have in JSON."""
+        """Key and value, under the names that they have in JSON."""
         if self.metadata and record.value is not None:
             return {"key": None, "value": plain_event(record.value)}
         if self.topic is not None:
@@ -302,19 +302,19 @@ def _record_rows(
         yield row
 
 
-def _log_rows(disk: Disk, path: str, wish: Wish, say: Say) -> Iterator[Row]:
+def _log_rows(disk: Disk, path: str, view: LogView, say: Say) -> Iterator[Row]:
     tp = partition_of(path.rpartition("/")[0])
-    decoder = _Decoder(path, tp, wish.decoder)
+    decoder = _Decoder(path, tp, view.decoder)
     scan = Scan(
-        disk.open(path), size=wish.max_bytes and min(wish.max_bytes, disk.open(path).size())
+        disk.open(path), size=view.max_bytes and min(view.max_bytes, disk.open(path).size())
     )
-    first, end = wish.span or (0, 2**63)
+    first, end = view.span or (0, 2**63)
     for batch in scan:
         if batch.header.base_offset >= end:
             return
         if batch.header.next_offset <= first:
             continue
-        if not wish.records:
+        if not view.records:
             yield batch_row(batch, path)
             continue
         if (error := batch.crc_error) is not None:
@@ -323,14 +323,14 @@ def _log_rows(disk: Disk, path: str, wish: Wish, say: Say) -> Iterator[Row]:
             rows = _record_rows(batch, path, tp, decoder)
             yield from (row for row in rows if first <= row["offset"] < end)
         except KafkaError as e:
-            say(f"{path}, position {batch.position}: what is inside cannot be read: {e.message}")
+            say(f"{path}, position {batch.position}: the records cannot be read: {e.message}")
     for problem in scan.problems:
-        if wish.max_bytes is None or not problem.what.startswith("cut off"):
+        if view.max_bytes is None or not problem.what.startswith("cut off"):
             say(f"{path}, position {problem.position}: {problem.what}")
 
 
 def segment_rows(disk: Disk, directory: str) -> Iterator[Row]:
-    """The segments of a partition, by its directory's listing alone."""
+    """The segments of a partition, from the directory listing alone."""
     partition = Partition(disk, directory)
     tp = partition.tp
     for base, files in partition.segments:
@@ -349,7 +349,7 @@ def segment_rows(disk: Disk, directory: str) -> Iterator[Row]:
         yield row
 
 
-# --- the others ---
+# --- other files ---
 
 
 def _index_rows(path: str, data: bytes, say: Say) -> Iterator[Row]:
@@ -440,19 +440,19 @@ _READERS: dict[Kind, tuple[tuple[Column, ...], Callable[[str, bytes, Say], Itera
 }
 
 
-def columns_of(kind: Kind, wish: Wish) -> tuple[Column, ...]:
-    """The columns that a file of this kind is shown with."""
+def columns_of(kind: Kind, view: LogView) -> tuple[Column, ...]:
+    """The columns for a file of this kind."""
     if kind is not Kind.LOG:
         return _READERS[kind][0]
-    return (BARE if wish.bare else RECORDS) if wish.records else BATCHES
+    return (BARE if view.bare else RECORDS) if view.records else BATCHES
 
 
-def rows_of(disk: Disk, path: str, kind: Kind, wish: Wish, say: Say) -> Iterator[Row]:
-    """What a file holds, row by row. Raises CommandError where it cannot be understood at all, OSError."""
+def rows_of(disk: Disk, path: str, kind: Kind, view: LogView, say: Say) -> Iterator[Row]:
+    """What a file holds, row by row. Raises CommandError if the whole file is unreadable, and OSError."""
     if kind is Kind.LOG:
-        yield from _log_rows(disk, path, wish, say)
+        yield from _log_rows(disk, path, view, say)
         return
     try:
         yield from _READERS[kind][1](path, disk.read(path), say)
     except (ValueError, KeyError, CorruptSnapshot, KafkaError) as e:
-        raise CommandError(f"{path} cannot be understood: {e}.") from None
+        raise CommandError(f"{path} is damaged: {e}.") from None

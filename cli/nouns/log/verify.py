@@ -1,4 +1,4 @@
-"""`pk log verify`: whether files are what they should be; and the index checks of `pk log dump`."""
+"""`pk log verify`: checks the files of logs; and the index checks of `pk log dump`."""
 
 import os
 import time
@@ -33,7 +33,7 @@ FINDINGS = (
 
 
 class CheckFailed(CommandError):
-    """Something is wrong with the files; the table says what."""
+    """The files are damaged; the table shows where."""
 
 
 def _wait() -> None:
@@ -41,7 +41,7 @@ def _wait() -> None:
 
 
 def _directories(paths: Sequence[str]) -> list[str]:
-    """The absolute paths. Raises CommandError where one is not a directory of logs: to check nothing is a failure."""
+    """The absolute paths. Raises CommandError for a path without logs: checking nothing is a failure."""
     disk = RealDisk(read_only=True)
     found = []
     for path in map(os.path.abspath, paths):
@@ -58,7 +58,7 @@ def _directories(paths: Sequence[str]) -> list[str]:
 
 
 def _has_log(disk: RealDisk, directory: str) -> bool:
-    """Whether a directory that is called like a partition's (`dbus-1`) holds any file of a log."""
+    """Whether a directory named like a partition's (`dbus-1`) holds any file of a log."""
     return any(kind_of(name) is not None for name in disk.list(directory))
 
 
@@ -135,18 +135,18 @@ def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> Non
 
 
 def _index_files(paths: Sequence[str]) -> list[str]:
-    """The indexes that are named, and those in the directories that are. Raises CommandError where there is none."""
+    """The named index files, and those in the named directories. Raises CommandError if there is none."""
     wanted = (Kind.INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
     named = []
     for path in paths:
         if not os.path.isdir(path):
             if not os.path.exists(path):
-                raise CommandError(f"{path} is not there; name an index or a directory of logs.")
+                raise CommandError(f"{path} does not exist; name an index or a directory of logs.")
             named.append(path)
             continue
         for directory in survey(RealDisk(read_only=True), path).partitions:
             named += [f"{directory}/{name}" for name in sorted(os.listdir(directory))]
     found = [path for path in named if kind_of(path.rpartition("/")[2]) in wanted]
     if not found:
-        raise CommandError(f"{join(paths)}: there is no index there.")
+        raise CommandError(f"{join(paths)}: no index found.")
     return found

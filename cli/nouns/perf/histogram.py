@@ -1,4 +1,4 @@
-"""How long things took: counts by duration, in buckets a percent wide, from a microsecond up. Pure."""
+"""A histogram of durations, in buckets about a percent wide, from a microsecond up. Pure."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -11,7 +11,7 @@ PERCENTILES: Final = (("p50", 50.0), ("p95", 95.0), ("p99", 99.0), ("p99_9", 99.
 
 
 def bucket_of(us: int) -> int:
-    """The bucket of a duration: one a microsecond below 128 µs, then 64 for each doubling."""
+    """The bucket of a duration: one for each microsecond below 128 µs, then 64 for each doubling."""
     if us < _SUBS:
         return max(us, 0)
     shift = us.bit_length() - _SUB_BITS
@@ -19,7 +19,7 @@ def bucket_of(us: int) -> int:
 
 
 def top_of(bucket: int) -> int:
-    """The longest duration, in µs, that falls into a bucket."""
+    """The longest duration, in µs, of a bucket."""
     if bucket < _SUBS:
         return bucket
     shift, rest = divmod(bucket - _SUBS, _HALF)
@@ -27,14 +27,14 @@ def top_of(bucket: int) -> int:
 
 
 class Bar(NamedTuple):
-    """A stretch of a histogram: `records` durations above the bar before and up to `top_ms`."""
+    """A bar of a histogram: `records` durations longer than the previous bar's `top_ms` and up to `top_ms`."""
 
     top_ms: float
     records: int
 
 
 class Histogram:
-    """Durations, counted."""
+    """Counts durations."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -44,7 +44,7 @@ class Histogram:
         self._buckets: dict[int, int] = {}
 
     def add(self, us: int, count: int = 1) -> None:
-        """Counts `count` durations of so many microseconds."""
+        """Counts `count` durations of `us` microseconds."""
         us = max(us, 0)
         bucket = bucket_of(us)
         self._buckets[bucket] = self._buckets.get(bucket, 0) + count
@@ -58,7 +58,7 @@ class Histogram:
         return self._total_us / self.count / 1000 if self.count else 0.0
 
     def percentile_ms(self, percent: float) -> float:
-        """The duration that `percent` of all did not exceed, to a percent or two."""
+        """The duration that `percent` of all did not exceed, accurate to a percent or two."""
         wanted = self.count * percent / 100
         passed = 0
         for bucket in sorted(self._buckets):
@@ -75,7 +75,7 @@ class Histogram:
         return found
 
     def bars(self) -> list[Bar]:
-        """The histogram in steps of 1, 2, 5, 10 …, from the first that holds any to the last."""
+        """The histogram in steps of 1, 2, 5, 10 …, from the first bar with records to the last."""
         found: list[Bar] = []
         steps = _steps()
         top_us, count = next(steps), 0

@@ -18,7 +18,7 @@ from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.producer import open_producer
 
 _PATIENCE_S = 10.0
-"""How long a record that was acknowledged is waited for before it counts as lost."""
+"""How long to wait for an acknowledged record before it counts as lost."""
 
 
 class Outcome:
@@ -26,11 +26,11 @@ class Outcome:
 
     def __init__(self, until: Callable[[Callable[[], Awaitable[None]]], Awaitable[bool]]) -> None:
         self.until = until
-        """Does something until its end, or until an interrupt: True then. Clients are opened around it, so that what they
-        have on the way may still arrive."""
+        """Runs a function to its end or until an interrupt; returns True for an interrupt. Clients are opened around it,
+        so records that they are sending can still arrive."""
 
         self.result: dict[str, Any] = {}
-        """Empty where it was interrupted before anything was measured."""
+        """Empty if it was interrupted before anything was measured."""
 
         self.error: Exception | None = None
         self.interrupted = False
@@ -65,7 +65,7 @@ async def _ends(consumer: Consumer, target: Target) -> dict[TopicPartition, int]
 
 
 async def _starts(context: Context, spec: Spec, target: Target) -> dict[TopicPartition, int]:
-    """Where what is written from now on begins."""
+    """The offsets at which new records will begin."""
     if target.own:
         return {TopicPartition(target.topic, i): 0 for i in range(target.partitions)}
     async with open_consumer(context.settings.bootstrap, spec.consumer) as consumer:
@@ -73,7 +73,7 @@ async def _starts(context: Context, spec: Spec, target: Target) -> dict[TopicPar
 
 
 async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
-    """Sends, and then reads back what was sent."""
+    """Sends records, then reads them back."""
     run = _run_id()
     begin = await _starts(context, spec, target) if spec.verified else {}
     payloads = Payloads(run, spec.work.size, spec.source(), spec.seed)
@@ -81,9 +81,9 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
     sent, cpu = sender.sent, time.process_time()
 
     def take() -> None:
-        what = "Latency, ms, from when a record was due to its acknowledgement"
+        what = "Latency, ms, from the time a record was due to its acknowledgement"
         if spec.work.rate is None:
-            what = "Latency, ms, from the producer's taking a record to its acknowledgement"
+            what = "Latency, ms, from handing a record to the producer to its acknowledgement"
         spent = time.process_time() - cpu
         outcome.error = sent.error
         outcome.result = {
@@ -94,7 +94,9 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
         }
 
     async with (
-        open_producer(context.settings.bootstrap, spec.producer, on_delivery=sender.told) as opened,
+        open_producer(
+            context.settings.bootstrap, spec.producer, on_delivery=sender.on_delivery
+        ) as opened,
         trio.open_nursery() as nursery,
     ):
         sender.producer = opened
@@ -127,7 +129,7 @@ async def _read_back(
     run: int,
     outcome: Outcome,
 ) -> Verifier:
-    """Reads what was written and checks it."""
+    """Reads the written records back and checks them."""
     verifier = Verifier(run)
     reader = Reader(verifier, marked=spec.template is None, latency=False)
     async with (
@@ -156,13 +158,15 @@ async def _read_back(
 
 
 async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome: Outcome) -> int:
-    """Writes the records that are then read; how many."""
+    """Writes the records to be read; returns how many."""
     number = spec.work.records or FILL
     work = Work(number, None, None, spec.work.size)
     payloads = Payloads(run, work.size, spec.source(), spec.seed)
     sender = Sender(target.topic, target.partitions, work, payloads)
     async with (
-        open_producer(context.settings.bootstrap, spec.producer, on_delivery=sender.told) as opened,
+        open_producer(
+            context.settings.bootstrap, spec.producer, on_delivery=sender.on_delivery
+        ) as opened,
         trio.open_nursery() as nursery,
     ):
         sender.producer = opened
@@ -181,14 +185,14 @@ async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome:
 
 
 async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
-    """Fills a topic of its own, which is not measured, and reads; or reads one that is there."""
+    """Fills a temporary topic, which is not measured, and reads it; or reads an existing topic."""
     run = _run_id()
     expected: int | None = None
     if target.own:
         expected = await _fill(context, spec, target, run, outcome)
         if outcome.interrupted:
             return
-    # What others wrote into a topic may hold records of an earlier run, marked in whichever way.
+    # An existing topic may hold records of an earlier run, marked in either way.
     verifier = Verifier(run if target.own else None) if spec.verified else None
     marked = target.own and spec.template is None
     reader = Reader(verifier, marked=marked, latency=False)
@@ -224,13 +228,14 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
     if verifier is not None and (target.own or verifier.found):
         outcome.result |= _checked(verifier, None if outcome.interrupted else expected)
     if not whole and not outcome.interrupted:
-        context.say(f"No record came for {context.args.timeout} ms.")
+        context.say(f"No record for {context.args.timeout} ms.")
 
 
 async def _take_partitions(
     consumer: Consumer, spec: Spec, target: Target, reader: Reader, wanted: int | None
 ) -> Callable[[], bool]:
-    """Has the topic read from its start, by hand or in a group; what says whether all of it, or `wanted`, is read."""
+    """Starts reading the topic from its start, with or without a group. Returns a function that says whether all of it,
+    or `wanted` records, have been read."""
     ends = await _ends(consumer, target)
     read = reader.read
     if spec.consumer.get("group.id"):
@@ -269,7 +274,9 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
 
     async with (
         open_consumer(context.settings.bootstrap, spec.consumer) as consumer,
-        open_producer(context.settings.bootstrap, spec.producer, on_delivery=sender.told) as opened,
+        open_producer(
+            context.settings.bootstrap, spec.producer, on_delivery=sender.on_delivery
+        ) as opened,
         trio.open_nursery() as nursery,
     ):
         sender.producer = opened
@@ -302,6 +309,9 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
     outcome.result = {
         **figures(max(0, verifier.found - spec.work.warmup), sent.size, sent.seconds, spent),
         "failed": sent.failed,
-        **_latency(read.latency, "Latency, ms, from when a record was due to its being read"),
+        **_latency(
+            read.latency,
+            "Latency, ms, from the time a record was due to its arrival at the consumer",
+        ),
         **_checked(verifier, None if outcome.interrupted else sender.numbered - sent.failed),
     }

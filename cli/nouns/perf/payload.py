@@ -1,8 +1,8 @@
-"""Records that can be checked when they come back: a number, the time they were due, and a CRC-32C over all of it.
+"""Records that can be checked when they come back: each has a number, the time it was due, and a CRC-32C over all of it.
 
-With a size, the mark is the beginning of the value, and the rest is text without meaning. With a template the value is the
-template's, and the mark is a header. A run has a number of its own, so that what others wrote, or an earlier run, is told
-apart.
+With --size the mark is the beginning of the value, and the rest is filler text. With a template the value is the
+template's, and the mark is a header. Each run has a random id, which distinguishes its records from those of others or of
+an earlier run.
 """
 
 import random
@@ -36,11 +36,11 @@ class Payloads:
 
     @property
     def keyed(self) -> bool:
-        """Whether records come with keys and headers (`rows`), and not as mere values."""
+        """Whether records have keys and headers (`rows`) and not only values."""
         return self._fake is not None
 
     def values(self, first: int, due_ns: Sequence[int]) -> list[tuple[None, bytes]]:
-        """Records number `first` and on, one for each time it is due."""
+        """Records numbered from `first` on, one for each due time."""
         pack, pack_crc, run, rest = _MARK.pack, _CRC.pack, self._run, self._rest
         pool, join = self._pool, b"".join
         found: list[tuple[None, bytes]] = []
@@ -52,7 +52,7 @@ class Payloads:
         return found
 
     def rows(self, first: int, due_ns: Sequence[int]) -> list[Row]:
-        """The same from the template, each with its mark in a header."""
+        """The same, made from the template, each with its mark in a header."""
         assert self._fake is not None
         found: list[Row] = []
         for number, due in enumerate(due_ns, first):
@@ -64,11 +64,11 @@ class Payloads:
 
 
 class Verifier:
-    """Counts what comes back: every record once, in order within its partition, as it was sent."""
+    """Checks that records come back once, in order within a partition, and unchanged; counts those that do not."""
 
     def __init__(self, run: int | None) -> None:
         self.run = run
-        """The run whose records are expected; None: that of the first record."""
+        """The run whose records are expected; None means that of the first record."""
 
         self.found = 0
         """Records of this run, each counted once."""
@@ -77,13 +77,13 @@ class Verifier:
         self.reordered = 0
         self.corrupt = 0
         self.foreign = 0
-        """Records that are no run's, or another's."""
+        """Records without a mark, or of another run."""
 
         self._seen = bytearray()
         self._last: dict[int, int] = {}
 
     def value(self, value: bytes | None, partition: int) -> int | None:
-        """Takes in a value that carries its mark; when the record was due, None where it does not count."""
+        """Checks a value that carries its mark; returns when the record was due, or None if it does not count."""
         if value is None or len(value) < MARK_BYTES or value[:4] != _MAGIC:
             self.foreign += 1
             return None
@@ -92,7 +92,7 @@ class Verifier:
         return self._mark(head, value[_MARK.size : MARK_BYTES], crc, partition)
 
     def record(self, record: Record, partition: int) -> int | None:
-        """Takes in a record whose mark is in a header."""
+        """Checks a record whose mark is in a header."""
         mark = next((v for name, v in record.headers if name == HEADER), None)
         if mark is None or len(mark) != MARK_BYTES or mark[:4] != _MAGIC:
             return self.value(record.value, partition)
@@ -126,7 +126,7 @@ class Verifier:
         return due_ns
 
     def faults(self, expected: int | None) -> dict[str, int]:
-        """What is wrong, by kind; lost are those of `expected` that never came."""
+        """The number of faults by kind; `lost` are those of the `expected` records that never came."""
         lost = 0 if expected is None else max(0, expected - self.found)
         return {
             "lost": lost,

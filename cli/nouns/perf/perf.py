@@ -1,7 +1,7 @@
-"""`pk perf`: produce, consume and e2e, against a topic of its own or one that is named.
+"""`pk perf`: produce, consume and e2e, on a temporary topic or an existing one.
 
-Each of them is a plan (what is sent, where to), a measurement (`perf_run`), a check of every record (`perf_payload`) and a
-result (`perf_report`). Whatever happens in between, the topic of its own is deleted at the end.
+Each of them is a plan (`plan`), a measurement (`measure`, `run`), a check of every record (`payload`) and a result
+(`report`). A temporary topic is deleted at the end, whatever happens before.
 """
 
 import secrets
@@ -32,7 +32,7 @@ from pk.net.client.results import CreatedTopic, NewTopic
 
 @asynccontextmanager
 async def _target(context: Context) -> AsyncGenerator[Target]:
-    """The topic: the one that is named, which must be there; or one made here and deleted at the end."""
+    """The topic to measure: the named one, which must exist, or a temporary one, deleted at the end."""
     args = context.args
     admin = await context.admin()
     if args.topic is not None:
@@ -43,7 +43,7 @@ async def _target(context: Context) -> AsyncGenerator[Target]:
     new = NewTopic(
         name, args.partitions, args.replication_factor or -1, configs=dict(args.topic_configs)
     )
-    made = True  # for all we know, where making it is interrupted
+    made = True  # assume so if the creation is interrupted
     try:
         created = (await admin.create_topics([new]))[name]
         if not isinstance(created, CreatedTopic):
@@ -56,7 +56,7 @@ async def _target(context: Context) -> AsyncGenerator[Target]:
 
 
 async def _delete(context: Context, admin: Admin, name: str) -> None:
-    """Deletes the topic of its own, whatever goes on."""
+    """Deletes the temporary topic, even during an interrupt."""
     with trio.CancelScope(shield=True, deadline=trio.current_time() + 15):
         try:
             left = (await admin.delete_topics([name]))[name]
@@ -64,17 +64,17 @@ async def _delete(context: Context, admin: Admin, name: str) -> None:
             left = e
         if left is None or is_unknown(left):
             return
-    context.say(f"The topic {name} may be left over; `pk topics delete {name}` deletes it.")
+    context.say(f"The topic {name} may still exist; `pk topics delete {name}` deletes it.")
 
 
 def _plan_shown(context: Context, spec: Spec) -> None:
-    """What --dry-run says; to programs, that there is no result."""
+    """Prints what would be done; formats for programs get an empty result."""
     perf = tree().child("perf")
     command = perf.child(spec.test) if isinstance(perf, Group) else None
     assert isinstance(command, Command)
     context.show_nothing([Column(name) for name in columns_of(command)])
     args, work = context.args, spec.work
-    topic = args.topic or f"a topic of its own, {count(args.partitions, 'partition')}"
+    topic = args.topic or f"a temporary topic with {count(args.partitions, 'partition')}"
     what = f"values of {spec.template}" if spec.template else f"values of {work.size} B"
     if work.records is not None:
         much = count(work.records, "record")
@@ -180,7 +180,7 @@ def _title(result: dict[str, Any]) -> str:
 
 
 def _judge(result: dict[str, Any], error: Exception | None) -> None:
-    """Raises CommandError where records failed, or did not come back as they were sent."""
+    """Raises CommandError if records failed, or did not come back as they were sent."""
     if result.get("failed"):
         assert error is not None
         raise CommandError(

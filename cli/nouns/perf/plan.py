@@ -1,4 +1,4 @@
-"""What the options of `pk perf` ask for."""
+"""Turns the options of `pk perf` into a plan."""
 
 from typing import Any, NamedTuple
 
@@ -16,11 +16,11 @@ from pk.net.client.config import ConsumerConfig, ProducerConfig
 _SIZE = 100
 _DURATION_S = 10.0
 FILL = 500_000
-"""Records that a topic to be read is filled with."""
+"""The number of records that a temporary topic is filled with before it is read."""
 
 
 class Spec(NamedTuple):
-    """What the options ask for."""
+    """What to measure, as the options say."""
 
     test: str
     work: Work
@@ -48,16 +48,18 @@ class Target(NamedTuple):
 
 
 def spec_of(context: Context, test: str) -> Spec:
-    """The options, checked against each other. Raises Unusable."""
+    """Checks the options against each other. Raises Unusable."""
     args = context.args
     values = args.values()
     if args.key is not None and args.fake is None:
-        raise Unusable("-k is a template and goes with --fake.")
+        raise Unusable("-k is a template; it needs --fake.")
     if args.size is not None and args.fake is not None:
-        raise Unusable("--size and --fake do not go together: the template makes the size.")
+        raise Unusable("--size and --fake do not go together: the template determines the size.")
     size = args.size or _SIZE
     if size < MARK_BYTES:
-        raise Unusable(f"--size: a record that can be verified has {MARK_BYTES} bytes or more.")
+        raise Unusable(
+            f"--size must be at least {MARK_BYTES} bytes, to hold what verifies a record."
+        )
     if args.topic is not None:
         for dest, name in (
             ("partitions", "-p"),
@@ -65,12 +67,12 @@ def spec_of(context: Context, test: str) -> Spec:
             ("topic_configs", "-c"),
         ):
             if args.given(dest):
-                raise Unusable(f"{name} is for a topic of pk's own; {args.topic} is as it is.")
+                raise Unusable(f"{name} is for a temporary topic; {args.topic} already exists.")
     if args.topic is not None and test == "consume":
         for dest in ("size", "fake", "key", "seed", "compression"):
             if args.given(dest):
                 raise Unusable(
-                    f"--{dest} is for the records of a topic of pk's own; those of {args.topic} are there."
+                    f"--{dest} is for the records of a temporary topic; {args.topic} has its own."
                 )
     if values.get("one_at_a_time") and args.given("rate"):
         raise Unusable("--one-at-a-time and --rate do not go together.")
@@ -95,7 +97,7 @@ def spec_of(context: Context, test: str) -> Spec:
     consumer = client_config(ConsumerConfig, context.settings, more, about=about)
     before = read_result(args.compare) if args.compare else None
     if args.fake:
-        fake(args.fake, key=args.key)  # a mistake in it is told before anything is made
+        fake(args.fake, key=args.key)  # report a mistake in it before anything is created
     return Spec(
         test,
         work,
@@ -126,7 +128,7 @@ def _work(values: dict[str, Any], test: str, size: int) -> Work:
     if number is None and duration_s is None:
         duration_s = _DURATION_S
     if rate is not None and duration_s is not None:
-        # All that is due in that time is sent, and late if need be: a stall at the end counts as well.
+        # Send everything due in that time, late if necessary, so that a stall at the end counts too.
         due = max(1, round(rate * duration_s))
         number = due if number is None else min(number, due)
         duration_s = None
@@ -134,12 +136,12 @@ def _work(values: dict[str, Any], test: str, size: int) -> Work:
 
 
 def take_properties(context: Context) -> None:
-    """Takes in the KEY=VALUE words, and Apache's --producer-props, as if -X had given them."""
+    """Treats the KEY=VALUE words and Apache's --producer-props like -X."""
     more = dict(context.args.values().get("producer_props") or ())
     for word in context.args.values()["property"]:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise Unusable(f"{word!r} is no KEY=VALUE; a topic is named with -t.")
+            raise Unusable(f"{word!r} is not KEY=VALUE; use -t to name a topic.")
         more[name] = config_value(name, value)
     if more:
         settings = context.settings

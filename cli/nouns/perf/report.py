@@ -1,4 +1,4 @@
-"""What `pk perf` shows: one result as JSON and as tables, live figures while it runs, and the comparison with another run."""
+"""The output of `pk perf`: a result as JSON and tables, live figures while it runs, and a comparison with another run."""
 
 import json
 import textwrap
@@ -16,7 +16,7 @@ from pk.cli.runtime.exits import Unusable
 _BAR: Final = 30
 _LIVE_S: Final = 0.5
 _SAME: Final = 5.0
-"""A change of fewer percent is no change."""
+"""A change of less than this many percent counts as none."""
 
 RATES: Final = ("records_per_second", "mb_per_second")
 LATENCIES: Final = ("min", "mean", "p50", "p95", "p99", "p99_9", "max")
@@ -34,7 +34,7 @@ _SETTINGS: Final = (
 
 
 class Progress(NamedTuple):
-    """How far a run is."""
+    """A run's progress."""
 
     records: int
     size: int
@@ -44,8 +44,8 @@ class Progress(NamedTuple):
 async def show_live(
     context: Context, what: str, now: Callable[[], Progress], total: int | None
 ) -> None:
-    """Shows how far a run is until cancelled: a line that is drawn anew on a terminal; else, with --reporting-interval,
-    a line for each interval."""
+    """Shows a run's progress until cancelled: on a terminal one line that is redrawn; with --reporting-interval a line
+    for each interval."""
     interval_ms: int | None = context.args.reporting_interval
     drawn = context.streams.err_colour and interval_ms is None
     if not drawn and interval_ms is None:
@@ -182,7 +182,7 @@ def flat(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def document(result: dict[str, Any], compared: "Comparison | None", width: int | None) -> Document:
-    """The result as people, on a terminal so wide or elsewhere (None), and programs see it."""
+    """The result for people and for programs; `width` is the terminal's, None without a terminal."""
     sections = [_throughput(result), *_latency(result), *_verified(result)]
     if compared is not None:
         sections.append(compared.section())
@@ -195,12 +195,12 @@ def document(result: dict[str, Any], compared: "Comparison | None", width: int |
 
 
 class Comparison(NamedTuple):
-    """This run beside another."""
+    """This run compared with another."""
 
     name: str
     rows: Sequence[Mapping[str, Any]]
     differs: Sequence[str]
-    """Settings in which the two runs differ."""
+    """The settings in which the two runs differ."""
 
     def section(self) -> Section:
         columns = (
@@ -237,12 +237,12 @@ def read_result(path: str) -> dict[str, Any]:
     if isinstance(found, list) and len(found) == 1:
         found = found[0]
     if not isinstance(found, dict) or "records_per_second" not in found:
-        raise Unusable(f"--compare: {path} is no result of `pk perf … -f json`.")
+        raise Unusable(f"--compare: {path} is not a result of `pk perf … -f json`.")
     return found
 
 
 def compare(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Comparison:
-    """The figures of two results beside each other."""
+    """Compares the figures of two results."""
     old, new = flat(before), flat(now)
     rows = []
     for figure in (*RATES, "client_cpu_seconds", *LATENCIES):

@@ -1,11 +1,11 @@
-"""The running part of `pk perf`: records sent at a rate that does not wait for answers, or as fast as they go, and read back.
+"""The sender and the reader of `pk perf`. Records go out at a rate that does not wait for answers, or at full speed.
 
-With a rate each record is due at a time fixed from the start, and its latency counts from then: if the brokers stall, the
-records that were to be sent meanwhile count as late, instead of not being sent at all (coordinated omission). Without a
-rate it counts from when the record was handed to the producer.
+With a rate, each record is due at a time fixed from the start, and its latency counts from then: if the brokers stall, the
+records due meanwhile count as late instead of not being sent at all (coordinated omission). Without a rate, the latency
+counts from handing the record to the producer.
 
-A producer acknowledges batches. Records of a partition are acknowledged in the order they were handed over, so a queue of
-(when due, how many) beside each partition says how long each of them took.
+A producer acknowledges batches. Records of a partition are acknowledged in the order of their handing over, so a queue of
+(time due, count) for each partition gives the latency of each record.
 """
 
 import time
@@ -27,16 +27,16 @@ from pk.net.client.producer import Producer
 from pk.net.client.subscription import FetchedBatch
 
 _CHUNK: Final = 250
-"""Records handed over at once where there is no rate."""
+"""Records handed to the producer at once without a rate."""
 
 _TICK_S: Final = 0.001
 _POLL_MS: Final = 100
 _LAST_WORDS_S: Final = 3.0
-"""How long an interrupted run waits for what it has handed over."""
+"""How long an interrupted run waits for the records that the producer already has."""
 
 
 class Work(NamedTuple):
-    """What is to be done: so many records, or for so long, at a rate or as fast as they go."""
+    """How much to send: a number of records or a duration, at a rate (records a second) or at full speed."""
 
     records: int | None
     duration_s: float | None
@@ -46,16 +46,16 @@ class Work(NamedTuple):
 
 
 class _Waiting:
-    """Records of one partition that are not acknowledged, in order: when each was due."""
+    """The due times of one partition's unacknowledged records, in order."""
 
     __slots__ = ("queue",)
 
     def __init__(self) -> None:
         self.queue: deque[tuple[int, int]] = deque()
-        """(due in ns, how many with that time)."""
+        """(due in ns, number of records due then)."""
 
     def take(self, count: int, now_ns: int, into: Histogram | None) -> None:
-        """The first `count` are acknowledged."""
+        """Removes the first `count` records, which were acknowledged, and adds their latencies to `into`."""
         queue = self.queue
         while count > 0 and queue:
             due, number = queue.popleft()
@@ -69,7 +69,7 @@ class _Waiting:
 
 @dataclass
 class Measured:
-    """What a sender and a reader both count; times are of the monotonic clock."""
+    """What a sender and a reader both count; times are from the monotonic clock."""
 
     latency: Histogram = field(default_factory=Histogram)
     records: int = 0
@@ -78,17 +78,17 @@ class Measured:
 
     started_ns: int = 0
     ended_ns: int = 0
-    """0 while it goes on."""
+    """0 while it runs."""
 
     @property
     def seconds(self) -> float:
-        """How long it took, or takes so far."""
+        """How long it took, or has taken so far."""
         return max((self.ended_ns or time.monotonic_ns()) - self.started_ns, 1) / 1e9
 
 
 @dataclass
 class Sent(Measured):
-    """What a sender has done so far, the warm-up left out."""
+    """What a sender has done so far, without the warm-up."""
 
     acked: int = 0
     failed: int = 0
@@ -96,18 +96,18 @@ class Sent(Measured):
 
 
 class Sender:
-    """Sends records and measures their acknowledgement. `told` is for the producer's `on_delivery`."""
+    """Sends records and measures the time to their acknowledgement."""
 
     producer: Producer
 
     def __init__(self, topic: str, partitions: int, work: Work, payloads: Payloads) -> None:
         self.sent = Sent()
         self.numbered = 0
-        """Records sent in all: the numbers given out."""
+        """The number of records sent in all, which is also the next record's number."""
 
         self.done = trio.Event()
         self.before_next: Callable[[int], Any] | None = None
-        """Awaited with the number of records sent, before the next: for one at a time."""
+        """Awaited before the next record, with the number of records sent so far: for one at a time."""
 
         self._topic = topic
         self._partitions = partitions
@@ -118,8 +118,8 @@ class Sender:
         self._turn = 0
         self._measuring = True
 
-    def told(self, batch: BatchDelivered) -> None:
-        """A batch was acknowledged or given up."""
+    def on_delivery(self, batch: BatchDelivered) -> None:
+        """The producer calls this for each batch that was acknowledged or has failed."""
         now = time.monotonic_ns()
         good = batch.error is None
         into = self.sent.latency if good and self._measuring else None
@@ -134,7 +134,7 @@ class Sender:
             self.sent.error = self.sent.error or batch.error
 
     async def run(self) -> None:
-        """Sends everything and waits for the last acknowledgement, the warm-up first. Cancelled, it stops there."""
+        """Sends the warm-up, then everything else, and waits for the last acknowledgement."""
         work = self._work
         try:
             if work.warmup:
@@ -222,28 +222,28 @@ class Sender:
 
 @dataclass
 class Read(Measured):
-    """What a reader has seen so far; where values are not looked at, its size is that of the batches as stored."""
+    """What a reader has read so far. If it does not look at values, `size` is that of the stored batches."""
 
     first_ns: int = 0
 
 
 class Reader:
-    """Reads partitions, checking each record; `latency` says whether to measure from when it was due."""
+    """Reads partitions and checks each record; with `latency` it also measures the time since the record was due."""
 
     def __init__(self, verifier: Verifier | None, *, marked: bool, latency: bool) -> None:
         self.read = Read()
         self.verifier = verifier
         self.arrived = trio.Event()
-        """Set, and made anew, with each poll that brought something."""
+        """Set and replaced after each poll that returned records."""
 
         self.measured_from: Callable[[], int] = lambda: 0
-        """Records due before that (in ns) are not measured: a warm-up's."""
+        """Records due before this time (in ns) belong to the warm-up and are not measured."""
 
         self._marked = marked
         self._latency = latency
 
     def take(self, batches: list[FetchedBatch]) -> None:
-        """Takes in what came."""
+        """Counts and checks what a poll returned."""
         now = time.monotonic_ns()
         read = self.read
         read.first_ns = read.first_ns or now
@@ -281,7 +281,7 @@ class Reader:
     async def until(
         self, consumer: Consumer, finished: Callable[[], bool], *, patience_s: float
     ) -> bool:
-        """Reads until `finished`, or nothing has come for so long; False then."""
+        """Reads until `finished`; returns False if nothing came for `patience_s` seconds."""
         self.read.started_ns = self.read.started_ns or time.monotonic_ns()
         last = trio.current_time()
         while not finished():
@@ -295,7 +295,7 @@ class Reader:
 
 
 def at_ends(consumer: Consumer, ends: dict[TopicPartition, int]) -> Callable[[], bool]:
-    """Whether all partitions are read up to `ends`."""
+    """A function that says whether all partitions are read up to `ends`."""
 
     def finished() -> bool:
         return all((consumer.position_nowait(tp) or 0) >= end for tp, end in ends.items())

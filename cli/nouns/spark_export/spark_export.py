@@ -1,4 +1,5 @@
-"""`pk spark-export`: a topic to parquet files. The work is `pk.spark.exporter`'s; here are its options, bar and summary."""
+"""`pk spark-export`: exports a topic to parquet files. `pk.spark.exporter` does the work; this module has the options, the
+progress bar and the summary."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,7 @@ _SUMMARY = (
 
 
 def _positions(context: Context) -> Positions:
-    """What to export: a lone position is where to begin, and the end is as it is now. Raises Unusable."""
+    """What to export: a single position is the start, and the end is the current one. Raises Unusable."""
     text = context.args.offset
     if text is None:
         check_group(context, None)
@@ -63,10 +64,10 @@ async def _resolved(
     ranges = await resolve_positions(context, admin, positions, partitions)
     say_uncommitted(context, ranges)
     found: dict[TopicPartition, tuple[int, int | None]] = {}
-    for tp, place in ranges.items():
-        if isinstance(place, Exception):
-            raise place
-        found[tp] = (place.begin, place.end)
+    for tp, span in ranges.items():
+        if isinstance(span, Exception):
+            raise span
+        found[tp] = (span.begin, span.end)
     return found
 
 
@@ -90,16 +91,18 @@ async def _show_plan(context: Context) -> None:
 
 
 async def _ask(context: Context) -> None:
-    await context.agree(f"Replace what is in {context.args.to}?", name=context.args.topic)
+    await context.agree(f"Replace the contents of {context.args.to}?", name=context.args.topic)
 
 
 def export(context: Context) -> None:
     """`pk spark-export`."""
     args = context.args
     if args.to is None:
-        raise Unusable("Say where the files go: --to DIR.")
+        raise Unusable("Give the directory for the files: --to DIR.")
     if args.resume and args.overwrite:
-        raise Unusable("--resume goes on with what is in DIR, --overwrite replaces it; say one.")
+        raise Unusable(
+            "--resume continues the export in DIR, --overwrite replaces it; give only one."
+        )
     positions = _positions(context)
     context.about = ConsumerConfig
     if args.dry_run:
@@ -120,7 +123,7 @@ def _export(context: Context, positions: Positions) -> None:
 
     args = context.args
 
-    async def place(
+    async def resolve(
         admin: Admin, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, tuple[int, int | None]]:
         return await _resolved(context, admin, positions, partitions)
@@ -138,15 +141,15 @@ def _export(context: Context, positions: Positions) -> None:
         codec=args.compression,
         cores=args.cores,
         fail_on_data_loss=not args.allow_data_loss,
-        resolve=place if args.offset is not None else None,
+        resolve=resolve if args.offset is not None else None,
     )
     with Progress(context, f"Exporting {args.topic}", 0) as bar:
 
-        def told(state: exporter.Progress) -> None:
+        def show_progress(state: exporter.Progress) -> None:
             bar.update(state.records, state.stage, total=state.offsets)
 
         try:
-            summary = exporter.export(options, told)
+            summary = exporter.export(options, show_progress)
         except errors.DirectoryRefused as e:
             raise Refused(_sentence(e)) from e
         except errors.OptionError as e:
@@ -159,9 +162,9 @@ def _export(context: Context, positions: Positions) -> None:
             raise
     for column, unknown in summary.unknown_fields.items():
         context.say(
-            f"{count(unknown.records, 'record')} of this run with JSON fields in the {column} that the export has no"
-            f" column for; they were dropped: {join(unknown.fields, 6)}. To have them, export to another directory, or"
-            " use --overwrite."
+            f"{count(unknown.records, 'record')} of this run had JSON fields in the {column} for which the export has no"
+            f" column; these fields were dropped: {join(unknown.fields, 6)}. To keep them, export to another directory"
+            " or use --overwrite."
         )
     context.show(
         Listing(
