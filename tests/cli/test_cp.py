@@ -227,7 +227,9 @@ def test_a_partition_without_a_leader_is_named_while_it_is_waited_for(pk: Run) -
         cluster.broker.versions = {k: v for k, v in cluster.broker.versions.items() if k in KNOWN}
         ran = pk("cp", "t", "u", "--once", "-d", "-b", cluster.broker.address, *IMPATIENT)
     assert ran.code != 0
-    assert ran.err.startswith("No leader now: t/1; waiting for one. `pk why partition t/1` explains")
+    assert ran.err.startswith(
+        "No leader now: t/1; waiting for one. `pk why partition t/1` explains"
+    )
 
 
 def test_a_copy_onto_itself_must_end(at: Run, orders: str) -> None:

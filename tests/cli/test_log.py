@@ -243,7 +243,7 @@ def test_a_data_directory_shows_its_segments(pk: Run, written: Path) -> None:
         (("NO",), 1, "There is no file"),
         (("/nowhere",), 1, "There is no file"),
         (("DATA/orders-0", "--show", "bathces"), 2, "did you mean batches"),
-        (("DATA/orders-0", "--show", "batches,index", "--limit", "1"), 2, "several kinds"),
+        (("DATA/orders-0", "--show", "batches,index", "--limit", "1"), 2, "different columns"),
         (("DATA/orders-0", "--columns", "nope"), 2, "no column 'nope'"),
     ],
 )

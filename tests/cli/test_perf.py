@@ -213,18 +213,18 @@ def test_a_result_is_shown_for_people_and_compared(at: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("produce", "--size", "27"), "28 bytes or more"),
+        (("produce", "--size", "27"), "at least 28 bytes"),
         (("produce", "-k", "x"), "needs --fake"),
         (("produce", "--size", "30", "--fake", "orders"), "do not go together"),
         (("produce", "--fake", "order"), "did you mean orders"),
         (("produce", "-t", "x", "-p", "3"), "for a temporary topic"),
         (("consume", "-t", "x", "--size", "30"), "of a temporary topic"),
-        (("produce", "orders"), "named with -t"),
+        (("produce", "orders"), "use -t to name"),
         (("produce", "--duration", "soon"), "not a duration"),
         (("produce", "-X", "ack=1"), "did you mean acks"),
         (("e2e", "--one-at-a-time", "--rate", "5"), "do not go together"),
         (("produce", "--compare", "/nowhere"), "cannot be read"),
-        (("produce", "--compare", "/dev/null"), "no result"),
+        (("produce", "--compare", "/dev/null"), "not a result"),
     ],
 )
 def test_what_makes_no_sense_makes_no_topic(at: Run, words: tuple[str, ...], said: str) -> None:

@@ -43,7 +43,7 @@ def test_a_dry_run_is_the_plan(at: Run, topic: str, tmp_path: Path) -> None:
     ("words", "said"),
     [
         ((), "--to DIR"),
-        (("--to", "x", "--resume", "--overwrite"), "say one"),
+        (("--to", "x", "--resume", "--overwrite"), "give only one"),
         (("--to", "x", "-o", "committed"), "needs a group: -g GROUP"),
         (("--to", "x", "-g", "billing"), "-o committed"),
         (("--to", "x", "-o", "end..start"), "ends before it begins"),
@@ -106,8 +106,8 @@ def test_an_export(at: Run, topic: str, tmp_path: Path) -> None:
     resumed = at("spark-export", topic, "--to", str(out), "--resume", "-f", "json")
     assert (resumed.code, resumed.json[0]["records"]) == (0, 1), resumed.err
     assert resumed.err == (
-        "1 record of this run with JSON fields in the value that the export has no column for; they"
-        " were dropped: gained. To have them, export to another directory, or use --overwrite.\n"
+        "1 record of this run had JSON fields in the value for which the export has no column; these"
+        " fields were dropped: gained. To keep them, export to another directory or use --overwrite.\n"
     )
     assert 10 in [r["value"]["n"] for r in pq.read_table(out).to_pylist()]
     again = at("spark-export", topic, "--to", str(out))

@@ -99,9 +99,7 @@ def _check_offset(context: Context) -> None:
         raise Unusable(f"-o chooses batches and records; it does not go with --show {min(other)}.")
 
 
-def _within(
-    context: Context, disk: RealDisk, directory: str, view: LogView
-) -> LogView | None:
+def _within(context: Context, disk: RealDisk, directory: str, view: LogView) -> LogView | None:
     """The view with the offsets of -o in the partition of `directory`; None if -o does not name the partition. Raises
     Unusable, CommandError."""
     if context.args.offset is None:
@@ -110,11 +108,11 @@ def _within(
     from pk.cli.positions.lookup import say_inverted
 
     log = Log(disk, directory)
-    place = log.range_of(file_positions(context.args.offset))
-    if place is None:
+    span = log.range_of(file_positions(context.args.offset))
+    if span is None:
         return None
-    say_inverted(context, {log.tp: place})
-    return view._replace(span=(place.begin, log.end if place.end is None else place.end))
+    say_inverted(context, {log.tp: span})
+    return view._replace(span=(span.begin, log.end if span.end is None else span.end))
 
 
 def _parts(context: Context, path: str, view: LogView) -> Iterator[_Part]:
@@ -125,19 +123,15 @@ def _parts(context: Context, path: str, view: LogView) -> Iterator[_Part]:
         kind = kind_of(path.rpartition("/")[2])
         if kind is None:
             raise CommandError(f"{path} is not a file of a log: its name and suffix are unknown.")
-        own = (
-            _within(context, disk, path.rpartition("/")[0], view)
-            if kind is Kind.LOG
-            else view
-        )
+        own = _within(context, disk, path.rpartition("/")[0], view) if kind is Kind.LOG else view
         if own is not None:
             yield _Part(
                 path, kind.value, columns_of(kind, own), rows_of(disk, path, kind, own, say)
             )
         return
     found = survey(disk, path)
-    places = found.partitions == [path] or context.args.offset is not None
-    shown = _shown(context) or {"batches" if places else "segments"}
+    one = found.partitions == [path] or context.args.offset is not None
+    shown = _shown(context) or {"batches" if one else "segments"}
     if "segments" in shown:
         rows = itertools.chain.from_iterable(segment_rows(disk, d) for d in found.partitions)
         yield _Part(path, "segments", SEGMENTS, rows)
