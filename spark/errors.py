@@ -1,25 +1,25 @@
-"""What goes wrong on the way between Kafka and Spark, each with the next step in its sentence."""
+"""The errors of reading Kafka from Spark. Each message says what to do next."""
 
 
 class SparkError(Exception):
-    """Base of the errors that this package raises on purpose; the message is for people."""
+    """Base class of this package's own errors; the message is for people."""
 
 
 class SparkMissing(SparkError):
-    """pyspark, pyarrow or a Java that Spark runs on is not installed."""
+    """pyspark, pyarrow or a suitable Java is not installed."""
 
 
 class SparkFailed(SparkError):
-    """Spark did not start, or a job of it failed; the message holds the reason that Spark gave."""
+    """Spark did not start, or its job failed; the message has the reason that Spark gave."""
 
 
 class OptionError(SparkError, ValueError):
-    """An option of the data source or an export that is unknown, or whose value is not valid."""
+    """An option of the data source or of an export is unknown or has an invalid value."""
 
 
 class DataLost(SparkError):
-    """Records that were asked for are not there any more: deleted, or the topic was made again."""
+    """Requested records no longer exist: they were deleted, or the topic was deleted and created again."""
 
 
 class DirectoryRefused(SparkError):
-    """The directory of an export holds what is not an export of this topic; nothing was touched."""
+    """The directory holds something other than an export of this topic; nothing was changed."""

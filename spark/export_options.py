@@ -1,4 +1,4 @@
-"""What an export is told, and what it tells."""
+"""The options, progress and summary of an export."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ Mode = Literal["new", "resume", "overwrite"]
 Resolve = Callable[
     [Admin, Sequence[TopicPartition]], Awaitable[Mapping[TopicPartition, tuple[int, int | None]]]
 ]
-"""Offsets (begin, end) of each partition that is meant; end None: up to the partition's end as it is now."""
+"""Returns the offsets (begin, end) of each partition to export; end None means the partition's current end."""
 
 CODECS: Final = {
     "none": "none",
@@ -31,16 +31,17 @@ CODECS: Final = {
 """The compressions of the files, with Spark's names for them."""
 
 SAMPLE: Final = 20_000
-"""So many records are looked at for the fields of JSON."""
+"""The number of records to sample for the fields of JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportOptions:
     """What to export, and how.
 
-    `client` has Kafka's keys of a consumer (`isolation.level`, …). `resolve` None is all that the topic holds. With
-    `json`, keys or values become a struct column of the objects' fields: those of `key_schema` or `value_schema` (DDL), or
-    else of a sample of `sample` records; text that does not fit is kept in the field `_corrupt_record`.
+    `client` has consumer configs by Kafka's names (`isolation.level`, …). Without `resolve`, all that the topic holds is
+    exported. With `json`, keys or values become a struct column of the objects' fields: those of `key_schema` or
+    `value_schema` (DDL), or those found in `sample` records. Text that does not fit is kept in the field
+    `_corrupt_record`.
     """
 
     bootstrap: str
@@ -50,14 +51,14 @@ class ExportOptions:
     mode: Mode = "new"
     key: Kind | None = None
     value: Kind | None = None
-    """What keys and values become; None: as in the export that is resumed, bytes in a new one."""
+    """What keys and values become; None means as in the resumed export, or bytes in a new one."""
 
     key_schema: str | None = None
     value_schema: str | None = None
     sample: int = SAMPLE
     codec: str = "snappy"
     cores: int | None = None
-    """How many tasks at once; None: as many as this process may use."""
+    """The number of parallel tasks; None means as many as the cores that this process may use."""
 
     fail_on_data_loss: bool = True
     resolve: Resolve | None = None
@@ -79,7 +80,7 @@ class ExportOptions:
         return tuple(name for name, schema in given if schema is not None)
 
     def check(self) -> None:
-        """Raises OptionError for what does not go together."""
+        """Raises OptionError for invalid values and combinations."""
         if self.codec not in CODECS:
             raise OptionError(f"the codec must be one of {', '.join(CODECS)}, is {self.codec!r}")
         for what, kind, schema in (
@@ -94,12 +95,12 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an export is. Offsets are not records: compaction and transactions leave holes."""
+    """An export's progress. Offsets are not records: compaction and transactions leave holes."""
 
     stage: Literal["planning", "starting", "exporting", "finishing"]
     records: int = 0
     offsets: int = 0
-    """How many offsets are to be read."""
+    """The number of offsets to read."""
 
     ranges: int = 0
     ranges_done: int = 0
@@ -107,7 +108,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an export has done."""
+    """The result of an export."""
 
     topic: str
     topic_id: str
@@ -117,9 +118,9 @@ class Summary:
     files: int
     ranges: tuple[ExportedRange, ...]
     records_before: int
-    """Records that earlier runs had exported to the same directory, and that are still part of it."""
+    """The number of records of earlier runs in the same directory that are still part of the export."""
 
     elapsed_ms: int
     unknown_fields: Mapping[str, "UnknownFields"] = field(default_factory=dict)
-    """By column (`key`, `value`), the records of this run with JSON fields that the column has no room for; those fields
-    were dropped. Not for a column whose schema was given."""
+    """By column (`key`, `value`), the records of this run with JSON fields that the column lacks; those fields were
+    dropped. Not counted for a column whose schema was given."""

@@ -1,13 +1,14 @@
-"""A topic to parquet files, by Spark: `pk spark-export`.
+"""Exports a topic to parquet files with Spark: `pk spark-export`.
 
-What is exported is decided first, as ranges of offsets; each range is one task of Spark and one file, or several where
-the caller's session limits the records of a file. The task reads its
-range from the partition's leader (pk.spark.reader, which is also what the `pk` data source reads with) and hands Spark
-Arrow batches; Spark parses JSON where that is wanted, and writes. The ranges are known before Spark has started, so the
-job does without the data source's planning, which would start Python three times to be told them: 3.5 s of CPU.
+The export is planned first, as ranges of offsets. Each range is one Spark task and one file, or several files if the
+caller's session limits the records of a file. The task reads its range from the partition's leader (pk.spark.reader, which
+the `pk` data source uses too) and hands Arrow batches to Spark; Spark parses JSON if asked to, and writes. The ranges are
+known before Spark has started, so the job does not need the data source's planning, which would start Python three times:
+3.5 s of CPU.
 
 The counts come from the files themselves: each file's footer has its records, and its first and last offset. The tasks
-count what they read; an export whose two counts differ fails. So the manifest says what the files hold (pk.spark.manifest).
+count what they read, and an export fails if the two counts differ. So the manifest states exactly what the files hold
+(pk.spark.manifest).
 """
 
 import contextlib
@@ -52,13 +53,13 @@ __all__ = ["ExportOptions", "Progress", "Summary", "export", "exported_files"]
 
 OFFSETS_A_FILE: Final = 2_000_000
 OFFSETS_WORTH_A_TASK: Final = 100_000
-"""A partition is not cut into smaller pieces than this only to keep every core busy."""
+"""Partitions are split to keep every core busy, but not into pieces smaller than this."""
 
 LONG_OFFSETS: Final = 3_000_000
-"""From so many offsets on the optimising compiler earns its keep (pk.spark.session)."""
+"""From this many offsets on, the optimising compiler is worth its cost (pk.spark.session)."""
 
 _PART: Final = re.compile(r"part-(\d+)-.*\.parquet")
-"""A task's file. A session with `spark.sql.files.maxRecordsPerFile` has a task write several."""
+"""A task's file. In a session with `spark.sql.files.maxRecordsPerFile` a task writes several."""
 
 
 def export(
@@ -66,11 +67,11 @@ def export(
     progress: Callable[[Progress], None] = lambda _: None,
     spark: "SparkSession | None" = None,
 ) -> Summary:
-    """Export a topic. Blocks; `progress` is called from this thread, a few times a second.
+    """Export a topic. Blocks; calls `progress` from this thread a few times a second.
 
-    With `spark` that session does the work (it must be local), else one of its own, made as quickly as may be and ended
-    with the call. Raises DirectoryRefused, OptionError, DataLost, SparkMissing, SparkFailed, KafkaError and ClientError; the
-    directory then holds what it held before.
+    Uses the session `spark`, which must be local; without it, starts a session of its own as quickly as possible and ends
+    it. Raises DirectoryRefused, OptionError, DataLost, SparkMissing, SparkFailed, KafkaError and ClientError; the directory
+    is then unchanged.
     """
     started = time.monotonic()
     options.check()
@@ -79,7 +80,7 @@ def export(
         before = _before(options, directory)
         options = _settled(options, before)
         own: OwnSpark | None = None
-        lock = (directory.lock,)  # a Spark that outlives us for a moment may still be writing
+        lock = (directory.lock,)  # Spark may outlive us for a moment and still write
         cores = options.cores or _cores()
         if spark is None:
             stack.enter_context(QuietPy4j())
@@ -130,7 +131,7 @@ def _cores() -> int:
 
 
 def _before(options: ExportOptions, directory: ExportDirectory) -> Manifest | None:
-    """The export to go on with, None for a new one. Raises DirectoryRefused, OptionError."""
+    """The export to resume; None for a new one. Raises DirectoryRefused, OptionError."""
     before = directory.manifest
     if before is None or options.mode == "overwrite":
         return None
@@ -152,12 +153,12 @@ def _before(options: ExportOptions, directory: ExportDirectory) -> Manifest | No
                 f"the export in {options.directory} has {what} as {was}, not {is_now}"
             )
     if options.key_schema or options.value_schema:
-        raise OptionError("an export that is resumed keeps its schema")
+        raise OptionError("a resumed export keeps its schema")
     return before
 
 
 def _settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
-    """The options with what was left open: keys and values are as `before` has them, in a new export bytes."""
+    """The options with the types of keys and values filled in: those of `before`, or bytes in a new export."""
     key, value = ("bytes", "bytes") if before is None else (before.key, before.value)
     settled = replace(
         options, key=options.key or cast(Kind, key), value=options.value or cast(Kind, value)
@@ -168,7 +169,7 @@ def _settled(options: ExportOptions, before: Manifest | None) -> ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What is to be read. `partitions` are those that `resolve` meant, whether or not anything is in them."""
+    """What to read: a range for each partition to export, even if it is empty."""
 
     topic_id: str
     ranges: tuple[OffsetRange, ...]
@@ -181,14 +182,14 @@ async def _resolve(options: ExportOptions, before: Manifest | None) -> _Found:
         topic_id = uuid_text(topic.topic_id)
         if before is not None and before.topic_id != topic_id:
             raise DirectoryRefused(
-                f"the topic {options.topic} was deleted and made again since the export in"
+                f"the topic {options.topic} was deleted and created again since the export in"
                 f" {options.directory} (id {before.topic_id} then, {topic_id} now); export to another"
                 " directory, or overwrite this one"
             )
         ids = ids_of([topic])
-        places = await whole(admin, ids, read.isolation)
+        held = await whole(admin, ids, read.isolation)
         wanted: Mapping[TopicPartition, tuple[int, int | None]] = {
-            tp: (place.begin, place.end) for tp, place in places.items()
+            tp: (span.begin, span.end) for tp, span in held.items()
         }
         if options.resolve is not None:
             wanted = await options.resolve(admin, sorted(ids))
@@ -197,23 +198,23 @@ async def _resolve(options: ExportOptions, before: Manifest | None) -> _Found:
         begin, end = wanted[tp]
         if before is not None and tp.partition in before.partitions:
             begin = before.partitions[tp.partition][1]
-            if begin > places[tp].end:
+            if begin > held[tp].end:
                 raise DataLost(
-                    f"{tp} ends at {places[tp].end}, but was exported up to {begin}: records were"
+                    f"{tp} ends at {held[tp].end}, but was exported up to {begin}: records were"
                     " lost; export to another directory, or overwrite this one"
                 )
-        end = places[tp].end if end is None else end
-        ranges.append(within(places[tp], begin, max(begin, end), options.fail_on_data_loss))
+        end = held[tp].end if end is None else end
+        ranges.append(within(held[tp], begin, max(begin, end), options.fail_on_data_loss))
     return _Found(topic_id, tuple(ranges))
 
 
 def _collect(
     ranges: Sequence[OffsetRange], job: Job, run_id: str
 ) -> tuple[list[ExportedRange], dict[str, Path]]:
-    """What was written for each range, and the files by the names that they will have.
+    """What was written for each range, and the files by their final names.
 
-    A range in several files becomes as many ranges. Raises SparkFailed where a file holds other than its range's offsets,
-    or the files fewer or more records than the tasks read.
+    A range in several files becomes as many ranges. Raises SparkFailed if a file holds other offsets than its range's, or
+    the files hold fewer or more records than the tasks read.
     """
     parts: dict[int, list[Path]] = {}
     for path in job.data.iterdir():
@@ -247,7 +248,7 @@ def _collect(
 
 
 def _in_order(r: OffsetRange, paths: Sequence[Path]) -> list[tuple["Footer", Path]]:
-    """A range's files that hold records, by offset. Raises SparkFailed where they do not follow each other within it."""
+    """A range's files that hold records, by offset. Raises SparkFailed if they overlap or leave the range."""
     from pk.spark.footers import footer
 
     files = [(found, path) for path in paths if (found := footer(path)).records]
@@ -290,7 +291,7 @@ def _manifest(
 
 
 def exported_files(directory: Path) -> Iterator[Path]:
-    """The files that count in an export's directory. Raises DirectoryRefused, FileNotFoundError."""
+    """The files that are part of the export in a directory. Raises DirectoryRefused, FileNotFoundError."""
     with open(directory / MANIFEST, encoding="utf-8") as file:
         try:
             manifest = Manifest.load(file.read())

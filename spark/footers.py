@@ -1,4 +1,4 @@
-"""What a parquet file says of itself."""
+"""Reads the record count and offsets from a parquet file's footer."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from pk.spark.errors import SparkFailed
 
 
 class Footer(NamedTuple):
-    """A file's records, and the least and greatest of their offsets (-1 where there are none)."""
+    """The number of a file's records, and their lowest and highest offset (-1 without records)."""
 
     records: int
     first: int
@@ -17,7 +17,7 @@ class Footer(NamedTuple):
 
 
 def footer(path: Path) -> Footer:
-    """Reads the end of the file only. Raises SparkFailed where it has no count of offsets."""
+    """Reads only the end of the file. Raises SparkFailed if it has no statistics of offsets."""
     data = parquet.read_metadata(path)
     first = last = -1
     for index in range(data.num_row_groups):

@@ -1,7 +1,7 @@
-"""Ctrl-C while py4j is at work: it waits for a moment at which nothing is half done, and py4j's complaints stay unsaid.
+"""Defers Ctrl-C while py4j runs until nothing is half done, and suppresses py4j's log messages.
 
-A KeyboardInterrupt may come between any two steps of the main thread: in a request to the JVM, which py4j then tells of
-with a traceback, or in a finalizer, where Python prints and forgets it. So while a block runs, Ctrl-C is only noted.
+A KeyboardInterrupt may come between any two steps of the main thread: in a request to the JVM, which makes py4j log a
+traceback, or in a finalizer, where Python prints and ignores it. So while a block runs, Ctrl-C is only recorded.
 """
 
 import logging
@@ -12,9 +12,9 @@ from typing import Any, Final, Self
 
 
 class DeferredInterrupts:
-    """Ctrl-C during the block is noted; `check`, or else the end of the block, raises KeyboardInterrupt for it.
+    """Records Ctrl-C during the block; `check` or the end of the block raises KeyboardInterrupt for it.
 
-    Only in the main thread, and only where Ctrl-C is not ignored: elsewhere nothing changes.
+    Has an effect only in the main thread, and only if Ctrl-C is not ignored.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class DeferredInterrupts:
         self._noted = False
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt once for a Ctrl-C that came."""
+        """Raises KeyboardInterrupt, once, if Ctrl-C was pressed."""
         if self._noted:
             self._noted = False
             raise KeyboardInterrupt
@@ -50,11 +50,11 @@ class DeferredInterrupts:
 
 
 class QuietPy4j:
-    """Drops what py4j logs while the block runs: it logs to the root logger, with tracebacks, that a JVM was ended."""
+    """Drops py4j's log messages during the block: it logs the end of a JVM to the root logger, with tracebacks."""
 
     def __init__(self) -> None:
         self._handler: Final = logging.NullHandler()
-        """Without any handler, the first record would give the root logger one that writes to standard error."""
+        """Without a handler, the first log record would give the root logger one that writes to standard error."""
 
     def __enter__(self) -> Self:
         logging.root.addHandler(self._handler)

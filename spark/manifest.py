@@ -1,11 +1,11 @@
-"""The directory of an export, and the manifest in it that says exactly what was exported.
+"""The directory of an export, and its manifest, which says exactly what was exported.
 
-`_pk_export.json` is the truth: a file that it does not list is not part of the export. A run writes into a folder of its
-own, whose name begins with `_` as the manifest's does, so that readers skip both; once all is written and synced, the
-files move beside the others, and then the manifest is replaced in one step. A run that dies before that leaves files that
-nobody counts, and the next run removes them.
+Only files that `_pk_export.json` lists are part of the export. A run writes into a folder of its own; its name begins with
+`_`, like the manifest's, so readers skip both. Once everything is written and synced, the files move beside the others, and
+then the manifest is replaced in one step. A run that crashes before that leaves files that are not listed; the next run
+removes them.
 
-Format 1: topic, topic_id, what keys and values became, columns (Spark's schema as JSON), partitions (the offsets exported
+Format 1: topic, topic_id, the types of keys and values, columns (Spark's schema as JSON), partitions (the exported offsets
 of each, from begin up to but not including end), runs (each with its ranges: offsets, records, file, bytes), chosen (the
 columns whose schema was given; missing in files of earlier versions).
 """
@@ -37,7 +37,7 @@ LOCK_WAIT_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class ExportedRange:
-    """Offsets of one partition, and the records that were found in them. `file` is None where there were none."""
+    """Offsets of one partition, and the number of records found there. `file` is None if there were none."""
 
     partition: int
     begin: int
@@ -49,7 +49,7 @@ class ExportedRange:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one run added."""
+    """What one run added to the export."""
 
     id: str
     finished_ms: int
@@ -70,11 +70,11 @@ class Manifest:
     value: str
     columns: dict[str, Any]
     partitions: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Partition → (begin, end) of all that was exported of it."""
+    """Partition → (begin, end) of its exported offsets."""
 
     runs: tuple[Run, ...] = ()
     chosen: tuple[str, ...] = ()
-    """The columns whose fields somebody wrote down; those of the others come from a sample."""
+    """The columns whose schema the user gave; those of the others come from a sample."""
 
     @property
     def records(self) -> int:
@@ -85,7 +85,7 @@ class Manifest:
         return {r.file for run in self.runs for r in run.ranges if r.file is not None}
 
     def dump(self) -> str:
-        """As it stands in the file."""
+        """The manifest as written to the file."""
         partitions = {
             str(p): {"begin": begin, "end": end}
             for p, (begin, end) in sorted(self.partitions.items())
@@ -95,11 +95,11 @@ class Manifest:
 
     @classmethod
     def load(cls, text: str) -> "Manifest":
-        """What the file says. Raises ValueError."""
+        """Parses the file. Raises ValueError."""
         try:
             data = json.loads(text)
             if data["format"] != FORMAT:
-                raise ValueError(f"it has format {data['format']}, this program knows {FORMAT}")
+                raise ValueError(f"it has format {data['format']}; this version reads {FORMAT}")
             runs = tuple(
                 Run(r["id"], r["finished_ms"], tuple(ExportedRange(**x) for x in r["ranges"]))
                 for r in data["runs"]
@@ -116,7 +116,7 @@ class Manifest:
                 chosen=tuple(data.get("chosen", ())),
             )
         except (KeyError, TypeError, AttributeError) as e:
-            raise ValueError(f"{e!r} is not as it should be") from None
+            raise ValueError(f"{e!r} is invalid") from None
 
 
 def file_name(topic: str, partition: int, begin: int, end: int, run_id: str) -> str:
@@ -125,12 +125,12 @@ def file_name(topic: str, partition: int, begin: int, end: int, run_id: str) -> 
 
 
 class ExportDirectory:
-    """A directory that this run, and no other, may write to. Made by `open_directory`."""
+    """A directory that only this run may write to. Made by `open_directory`."""
 
     def __init__(self, path: Path, lock: int = -1) -> None:
         self.path = path
         self.lock = lock
-        """The descriptor that holds the lock: a process that inherits it holds it too, however this one ends."""
+        """The descriptor of the lock. A process that inherits it keeps the lock even if this one ends."""
 
         self.manifest = self._read()
         self._refuse_strangers()
@@ -144,14 +144,14 @@ class ExportDirectory:
             raise DirectoryRefused(f"{self.path / MANIFEST} cannot be read: {e}") from None
 
     def _refuse_strangers(self) -> None:
-        """Raises DirectoryRefused where there is anything that no export made."""
+        """Raises DirectoryRefused if the directory holds anything that is not from an export."""
         strangers = sorted(name for name in os.listdir(self.path) if not self._is_ours(name))
         if strangers:
             more = len(strangers) - _NAMED_MAX
             names = ", ".join(strangers[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
             raise DirectoryRefused(
                 f"{self.path} contains files that are not part of an export ({names});"
-                " name a directory of its own for the export"
+                " give the export a directory of its own"
             )
 
     @staticmethod
@@ -161,7 +161,7 @@ class ExportDirectory:
         )
 
     def clean(self) -> None:
-        """Remove what runs that did not finish have left."""
+        """Removes the files of unfinished runs."""
         listed = self.manifest.files if self.manifest is not None else set()
         for name in os.listdir(self.path):
             if name.startswith(UNFINISHED):
@@ -171,7 +171,7 @@ class ExportDirectory:
 
     @contextmanager
     def unfinished(self, run_id: str) -> Iterator[Path]:
-        """A folder for a run's work, on the same disk; gone at the end."""
+        """A folder for a run's work, on the same disk; removed at the end."""
         folder = self.path / f"{UNFINISHED}{run_id}"
         folder.mkdir()
         try:
@@ -180,9 +180,9 @@ class ExportDirectory:
             shutil.rmtree(folder, ignore_errors=True)
 
     def commit(self, manifest: Manifest, written: dict[str, Path]) -> None:
-        """Move the files `written` (name → where it is now) in, and make `manifest` what counts.
+        """Moves the files `written` (name → current path) into the directory, and replaces the manifest by `manifest`.
 
-        Whatever it does not list is removed afterwards. Raises OSError; then the old manifest still counts.
+        Then removes all files that it does not list. Raises OSError; the old manifest is then still valid.
         """
         for source in written.values():
             _sync(source)
@@ -212,10 +212,10 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def open_directory(path: Path, lock_wait_s: float = LOCK_WAIT_S) -> Iterator[ExportDirectory]:
-    """The directory, made if need be and locked for the block. One that was made, and stays empty, is removed again.
+    """Locks the directory for the block, and creates it if needed. If it was created and stays empty, it is removed.
 
-    The lock of a run that was killed lasts until its Spark has noticed; that is waited for, `lock_wait_s` at most.
-    Raises DirectoryRefused where it holds other things, a manifest that cannot be read, or another run's lock.
+    A killed run's lock lasts until its Spark has noticed; waits for that at most `lock_wait_s`. Raises DirectoryRefused if
+    the directory holds other files, an unreadable manifest, or another run's lock.
     """
     made = [p for p in (path, *path.parents) if not p.exists()]
     if path.exists() and not path.is_dir():
@@ -248,7 +248,7 @@ def _wait_for_lock(descriptor: int, path: Path, wait_s: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() >= deadline:
-                raise DirectoryRefused(f"another export to {path} is under way") from None
+                raise DirectoryRefused(f"another export to {path} is running") from None
         time.sleep(_LOCK_POLL_S)
 
 

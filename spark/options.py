@@ -1,7 +1,7 @@
-"""The options of the `pk` data source: those of Spark's own Kafka source, by their names and with their meaning.
+"""The options of the `pk` data source. They have the names and meanings of those of Spark's own Kafka source.
 
-Names are case-insensitive, as Spark's are. An option that has nothing to do here is refused with the reason rather than
-taken and forgotten: no consumer group is joined, so there is none to name; what tunes Spark's consumer pool has no pool.
+Names are case-insensitive, as Spark's are. An option that would have no effect is refused with the reason, not ignored:
+this source joins no consumer group and has no consumer pool, so options for those do not apply.
 """
 
 import difflib
@@ -30,7 +30,7 @@ _READ_KEYS: Final = {
     "isolation.level",
     "max.partition.fetch.bytes",
 }
-"""Keys of a consumer that a read without a group has a use for, besides those of every client."""
+"""Consumer configs that apply to a read without a group, besides those of every client."""
 
 _NAMES: Final = (
     "subscribe",
@@ -50,9 +50,9 @@ _NAMES: Final = (
     "kafkaConsumer.pollTimeoutMs",
 )
 
-_STREAMS: Final = "is for streams, and this is a batch read"
-_GROUP: Final = "names a consumer group, and none is joined; leave it out"
-_RETRIES: Final = "is not needed; kafka.default.api.timeout.ms says how long to try"
+_STREAMS: Final = "is for streaming queries, and this is a batch read"
+_GROUP: Final = "names a consumer group, but this source joins none; leave it out"
+_RETRIES: Final = "is not needed; kafka.default.api.timeout.ms sets how long to retry"
 _REFUSED: Final = {
     "groupidprefix": _GROUP,
     "kafka.group.id": _GROUP,
@@ -61,30 +61,30 @@ _REFUSED: Final = {
     "maxoffsetspertrigger": _STREAMS,
     "minoffsetspertrigger": _STREAMS,
     "maxtriggerdelay": _STREAMS,
-    "kafka.auto.offset.reset": "is what startingOffsets says here",
-    "kafka.enable.auto.commit": "commits nothing here; leave it out",
-    "kafka.key.deserializer": "names a Java class; keys come as bytes",
-    "kafka.value.deserializer": "names a Java class; values come as bytes",
+    "kafka.auto.offset.reset": "is replaced by startingOffsets here",
+    "kafka.enable.auto.commit": "has no effect, because this source commits nothing; leave it out",
+    "kafka.key.deserializer": "names a Java class; keys are bytes here",
+    "kafka.value.deserializer": "names a Java class; values are bytes here",
     "kafka.interceptor.classes": "names Java classes",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where ranges begin or end: a timestamp (or special one) everywhere, or an offset or timestamp for each."""
+    """Where ranges begin or end: one timestamp for all partitions, or an offset or timestamp for each."""
 
     everywhere: int | None = None
-    """Epoch ms, or EARLIEST, LATEST."""
+    """Epoch milliseconds, or EARLIEST or LATEST."""
 
     offsets: Mapping[TopicPartition, int] | None = None
     times: Mapping[TopicPartition, int] | None = None
     otherwise_latest: bool = True
-    """Where no record is as late as the timestamp: the end; else that is an error."""
+    """If no record is as late as the timestamp: use the end instead of raising an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is to be read, parsed. Exactly one of `topics`, `pattern` and `assigned` is set."""
+    """The parsed options of a read. Exactly one of `topics`, `pattern` and `assigned` is set."""
 
     read: ReadOptions
     topics: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """The options as Spark hands them over. Raises OptionError, ConfigError."""
+    """Parses the options that Spark passes. Raises OptionError, ConfigError."""
     given = {name.lower(): str(value) for name, value in options.items()}
     client = _client_keys(given)
     known = {name.lower() for name in _NAMES}
@@ -144,7 +144,7 @@ def _client_keys(given: Mapping[str, str]) -> dict[str, str]:
             raise OptionError(f"the option {name} {_REFUSED[name]}")
         key = name.removeprefix("kafka.")
         if key in keys(ConsumerConfig) and key not in everyone and key not in _READ_KEYS:
-            raise OptionError(f"the option {name} has nothing to do in a read without a group")
+            raise OptionError(f"the option {name} has no effect in a read without a group")
         client[key] = value
     return client
 
@@ -175,7 +175,7 @@ def _what(
 
 
 def _bound(given: Mapping[str, str], side: Literal["starting", "ending"], default: int) -> Bound:
-    """Spark's order: a timestamp for all goes before timestamps for each, and those before offsets."""
+    """As in Spark, one timestamp for all takes precedence over timestamps for each, and those over offsets."""
     latest = side == "ending"
     strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):

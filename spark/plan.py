@@ -1,4 +1,4 @@
-"""From options to offset ranges, by asking the brokers: what each partition holds now, and what of it is asked for."""
+"""Turns options into offset ranges by asking the brokers what each partition holds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -24,18 +24,18 @@ async def plan(options: SourceOptions) -> list[OffsetRange]:
     """The ranges to read, one a task. Raises OptionError, DataLost, KafkaError, ClientError."""
     async with open_admin(options.read.bootstrap, options.read.admin_config) as admin:
         ids = await _partitions(admin, options)
-        places = await whole(admin, ids, options.read.isolation)
-        begins = await _bounds(admin, "startingOffsets", options.begin, places, options)
-        ends = await _bounds(admin, "endingOffsets", options.end, places, options)
+        held = await whole(admin, ids, options.read.isolation)
+        begins = await _bounds(admin, "startingOffsets", options.begin, held, options)
+        ends = await _bounds(admin, "endingOffsets", options.end, held, options)
     ranges = [
-        within(places[tp], begins[tp], ends[tp], options.read.fail_on_data_loss)
-        for tp in sorted(places)
+        within(held[tp], begins[tp], ends[tp], options.read.fail_on_data_loss)
+        for tp in sorted(held)
     ]
     return split(ranges, min_ranges=options.min_ranges, offsets_max=options.offsets_max)
 
 
 async def _partitions(admin: Admin, options: SourceOptions) -> dict[TopicPartition, Uuid]:
-    """The partitions that are meant, each with its topic's id."""
+    """The partitions to read, each with its topic's id."""
     names: Iterable[str] = options.topics or {tp.topic for tp in options.assigned}
     if options.pattern is not None:
         listed = await admin.list_topics()
@@ -55,7 +55,7 @@ async def _partitions(admin: Admin, options: SourceOptions) -> dict[TopicPartiti
 
 
 async def describe(admin: Admin, names: Iterable[str]) -> dict[str, TopicDescription]:
-    """The topics of those names. Raises KafkaError for one that is not there."""
+    """The topics of these names. Raises KafkaError for a topic that does not exist."""
     found: dict[str, TopicDescription] = {}
     for name, topic in (await admin.describe_topics(names)).items():
         if isinstance(topic, Exception):
@@ -69,7 +69,7 @@ async def describe(admin: Admin, names: Iterable[str]) -> dict[str, TopicDescrip
 async def whole(
     admin: Admin, ids: Mapping[TopicPartition, Uuid], isolation: IsolationLevel
 ) -> dict[TopicPartition, OffsetRange]:
-    """All that each partition holds and a reader may see now. Raises what a leader answered."""
+    """All offsets of each partition that a reader may see now. Raises a leader's error."""
     starts = await admin.list_offsets(dict.fromkeys(ids, EARLIEST), isolation=isolation)
     ends = await admin.list_offsets(dict.fromkeys(ids, LATEST), isolation=isolation)
     return {
@@ -92,36 +92,36 @@ async def _bounds(
     admin: Admin,
     name: str,
     bound: Bound,
-    places: Mapping[TopicPartition, OffsetRange],
+    held: Mapping[TopicPartition, OffsetRange],
     options: SourceOptions,
 ) -> dict[TopicPartition, int]:
     """Where each partition's range begins or ends."""
     named = bound.offsets if bound.offsets is not None else bound.times
-    if named is not None and set(named) != set(places):
+    if named is not None and set(named) != set(held):
         raise OptionError(
             f"{name} must name every partition that is read, and no other: "
-            + _difference(places, named)
+            + _difference(held, named)
         )
     if bound.everywhere in (EARLIEST, LATEST):
-        return {tp: _special(p, bound.everywhere) for tp, p in places.items()}
+        return {tp: _special(p, bound.everywhere) for tp, p in held.items()}
     if bound.offsets is not None:
-        return {tp: _special(places[tp], offset) for tp, offset in bound.offsets.items()}
-    times = bound.times or dict.fromkeys(places, bound.everywhere or 0)
+        return {tp: _special(held[tp], offset) for tp, offset in bound.offsets.items()}
+    times = bound.times or dict.fromkeys(held, bound.everywhere or 0)
     answers = await admin.list_offsets(times, isolation=options.read.isolation)
     found: dict[TopicPartition, int] = {}
-    for tp, place in places.items():
+    for tp, whole_range in held.items():
         offset = _listed(answers, tp).offset
         if offset < 0 and not bound.otherwise_latest:
             raise OptionError(
                 f"{tp} has no record at or after timestamp {times[tp]};"
-                " startingOffsetsByTimestampStrategy=latest lets that pass"
+                " startingOffsetsByTimestampStrategy=latest starts at the end instead"
             )
-        found[tp] = offset if offset >= 0 else place.end
+        found[tp] = offset if offset >= 0 else whole_range.end
     return found
 
 
-def _difference(places: Iterable[TopicPartition], named: Iterable[TopicPartition]) -> str:
-    missing, extra = set(places) - set(named), set(named) - set(places)
+def _difference(held: Iterable[TopicPartition], named: Iterable[TopicPartition]) -> str:
+    missing, extra = set(held) - set(named), set(named) - set(held)
     said = [
         f"{word} {', '.join(map(str, sorted(tps)[:5]))}"
         for word, tps in (("missing", missing), ("not read", extra))
@@ -130,22 +130,23 @@ def _difference(places: Iterable[TopicPartition], named: Iterable[TopicPartition
     return "; ".join(said)
 
 
-def _special(place: OffsetRange, offset: int) -> int:
+def _special(held: OffsetRange, offset: int) -> int:
     if offset == EARLIEST:
-        return place.begin
-    return place.end if offset == LATEST else offset
+        return held.begin
+    return held.end if offset == LATEST else offset
 
 
-def within(place: OffsetRange, begin: int, end: int, fail_on_data_loss: bool) -> OffsetRange:
-    """The part of `place` from `begin` to `end`. What it does not hold is DataLost, or left out where that is wanted."""
-    if begin < end and (begin < place.begin or end > place.end):
+def within(held: OffsetRange, begin: int, end: int, fail_on_data_loss: bool) -> OffsetRange:
+    """The part of `held` from `begin` to `end`. Missing offsets raise DataLost, or are left out without
+    `fail_on_data_loss`."""
+    if begin < end and (begin < held.begin or end > held.end):
         if fail_on_data_loss:
             raise DataLost(
-                f"{place.topic_partition}: offsets from {begin} to {end} are asked for, but it holds"
-                f" {place.begin} to {place.end}; failOnDataLoss=false reads what there is"
+                f"{held.topic_partition}: offsets from {begin} to {end} were requested, but it holds"
+                f" {held.begin} to {held.end}; failOnDataLoss=false reads only those"
             )
-        begin, end = max(begin, place.begin), min(end, place.end)
-    return OffsetRange(place.topic, place.partition, begin, max(begin, end), place.topic_id)
+        begin, end = max(begin, held.begin), min(end, held.end)
+    return OffsetRange(held.topic, held.partition, begin, max(begin, end), held.topic_id)
 
 
 def ids_of(topics: Sequence[TopicDescription]) -> dict[TopicPartition, Uuid]:

@@ -1,7 +1,7 @@
-"""Which offsets one task reads: planned from what each partition holds, cut so that tasks are even.
+"""The offset ranges that tasks read: planned from what each partition holds, and split evenly.
 
-Offsets are not records: a compacted partition has holes, a transaction takes offsets for its markers. So a plan counts
-offsets, and only who has read a range knows its records.
+Offsets are not records: a compacted partition has holes, and the markers of transactions take offsets. So a plan counts
+offsets; the number of records is known only after reading.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,19 +12,19 @@ from typing import Final
 from pk.core.values import ZERO_UUID, TopicPartition, Uuid
 
 OFFSETS_A_RANGE: Final = 2_000_000
-"""A partition with more offsets than this is read by several tasks, unless the caller says otherwise."""
+"""By default, a partition with more offsets than this is read by several tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets from `begin` up to but not including `end` of one partition."""
+    """The offsets of one partition from `begin` up to but not including `end`."""
 
     topic: str
     partition: int
     begin: int
     end: int
     topic_id: Uuid = ZERO_UUID
-    """Zero where the broker is too old to have told it."""
+    """Zero if the broker is too old to send it."""
 
     @property
     def offsets(self) -> int:
@@ -41,10 +41,10 @@ def split(
     min_ranges: int = 1,
     offsets_max: int = OFFSETS_A_RANGE,
 ) -> list[OffsetRange]:
-    """`ranges` cut into even pieces of at most `offsets_max` each; empty ones are left out.
+    """Splits `ranges` into even pieces of at most `offsets_max` offsets each; leaves out empty ones.
 
-    There are at least `min_ranges` pieces where there are as many offsets: a range is cut in proportion to its share of
-    all, as Spark's Kafka source does. The order of the ranges, and of the pieces of each, is kept.
+    Makes at least `min_ranges` pieces if there are enough offsets: each range is split in proportion to its share, as
+    Spark's Kafka source does. Keeps the order of the ranges and of their pieces.
     """
     if min_ranges < 1 or offsets_max < 1:
         raise ValueError("a plan has at least one range of at least one offset")
@@ -54,7 +54,7 @@ def split(
     if sum(pieces.values()) < min_ranges:
         for r in whole:
             pieces[r] = max(pieces[r], min(round(min_ranges * r.offsets / total), r.offsets))
-    # Rounding may have left a few out: they go where the pieces are largest.
+    # Rounding may have left too few pieces: split further where they are largest.
     while sum(pieces.values()) < min(min_ranges, total):
         largest = max(whole, key=lambda r: r.offsets / pieces[r] if pieces[r] < r.offsets else 0)
         pieces[largest] += 1
@@ -70,7 +70,7 @@ def _cut(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def merged(ranges: Sequence[OffsetRange]) -> dict[TopicPartition, OffsetRange]:
-    """The pieces of each partition put together again; they must lie end to end."""
+    """Joins the pieces of each partition; they must follow each other without a gap."""
     found: dict[TopicPartition, OffsetRange] = {}
     for r in sorted(ranges, key=lambda r: (r.topic, r.partition, r.begin)):
         before = found.get(r.topic_partition)
@@ -85,6 +85,6 @@ def merged(ranges: Sequence[OffsetRange]) -> dict[TopicPartition, OffsetRange]:
 
 
 def total_offsets(ranges: Sequence[OffsetRange] | Mapping[TopicPartition, OffsetRange]) -> int:
-    """How many offsets `ranges` span."""
+    """The number of offsets in `ranges`."""
     values = ranges.values() if isinstance(ranges, Mapping) else ranges
     return sum(r.offsets for r in values)

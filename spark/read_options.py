@@ -1,4 +1,4 @@
-"""How a range is read: whom to ask, with which of Kafka's client keys."""
+"""How to read a range: the brokers to ask, and Kafka's client configs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,15 +8,15 @@ from pk.net.client.config import AdminConfig, ConsumerConfig, keys, parse
 from pk.net.client.results import IsolationLevel
 
 FETCH_BYTES: Final = 8 << 20
-"""`max.partition.fetch.bytes` where the caller has not set it: a task reads one partition, not hundreds."""
+"""The default of `max.partition.fetch.bytes`. It is large because a task reads one partition, not hundreds."""
 
 WAIT_MS: Final = 120_000
-"""How long a record that should be there is waited for (`kafkaConsumer.pollTimeoutMs`; Spark's default)."""
+"""How long to wait for an expected record (`kafkaConsumer.pollTimeoutMs`; Spark's default)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How a range is read. `client` has Kafka's keys of a consumer."""
+    """How to read a range. `client` has consumer configs by Kafka's names."""
 
     bootstrap: str
     client: Mapping[str, str] = field(default_factory=dict)
@@ -31,10 +31,10 @@ class ReadOptions:
 
     @property
     def admin_config(self) -> dict[str, str]:
-        """Those of `client` that an admin client has too."""
+        """The configs of `client` that apply to an admin client too."""
         return {name: value for name, value in self.client.items() if name in keys(AdminConfig)}
 
     @property
     def isolation(self) -> IsolationLevel:
-        """How far a read may see. Raises ConfigError."""
+        """Whether a read sees uncommitted records. Raises ConfigError."""
         return IsolationLevel[self.config.isolation_level.upper()]

@@ -1,11 +1,11 @@
-"""Reads a range of offsets from its partition's leader, as Arrow batches: what one task of Spark does.
+"""Reads a range of offsets from its partition's leader as Arrow batches. This is what a Spark task runs.
 
-Spark calls a task's read as a plain generator, and turns what it yields into rows while the network could be busy. So the
-fetching runs on trio in a thread of its own, a few answers ahead; the generator decodes. Both spend their time where the
-interpreter's lock is not held (recv; numpy, Arrow and the decompressors), so they run side by side.
+Spark calls a task's read as a plain generator and turns its items into rows, while the network is idle. So fetching runs on
+trio in a thread of its own, a few responses ahead, and the generator decodes. Both spend most of their time without the
+interpreter's lock (in recv; in numpy, Arrow and the decompressors), so they run in parallel.
 
-A range ends by what the batches say, never by counting records: over holes of compaction, control batches and aborted
-transactions the offset of the last batch tells how far the log was read.
+The end of a range is found from the offsets of batches, not by counting records: compaction, control batches and aborted
+transactions leave holes, and the last batch's offset tells how far the log was read.
 """
 
 import queue
@@ -33,7 +33,7 @@ from pk.spark.ranges import OffsetRange
 from pk.spark.read_options import ReadOptions
 
 ROWS_BYTES: Final = 4 << 20
-"""Records of so many bytes become one Arrow batch."""
+"""The size in bytes from which records become one Arrow batch."""
 
 _FETCH: Final = 1
 _AHEAD: Final = 2
@@ -44,13 +44,13 @@ _SLACK_BYTES: Final = 65_536
 def read(wanted: OffsetRange, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """The records of a range in order, as batches of ROW_SCHEMA (or with headers).
 
-    Raises DataLost where the range is not there whole (unless told not to), KafkaError and ClientError as brokers and
-    connections fail for good, CorruptBatch for a wrong CRC. Closing the generator ends the fetching.
+    Raises DataLost if part of the range is missing (unless the options allow that), KafkaError and ClientError if brokers
+    and connections fail permanently, CorruptBatch for a wrong CRC. Closing the generator ends the fetching.
     """
     config = options.config
     fetching = _Fetching(wanted, options, config)
     try:
-        # The floor moves where records were lost on the way; a batch may begin before it.
+        # The floor rises if records are lost while reading; a batch may begin before it.
         for floor, batches in groupby(fetching.batches(), key=attrgetter("floor")):
             yield from to_arrow(
                 _checked(batches, config.check_crcs),
@@ -75,7 +75,7 @@ def _checked(
 
 
 class _Batch(NamedTuple):
-    """A batch with records for us: those from `floor` on."""
+    """A batch with records of the range, which are those from `floor` on."""
 
     floor: int
     data: memoryview
@@ -83,7 +83,7 @@ class _Batch(NamedTuple):
 
 
 class _Fetching:
-    """The thread that fetches, and the queue between it and the generator."""
+    """The fetching thread, and the queue between it and the generator."""
 
     def __init__(self, wanted: OffsetRange, options: ReadOptions, config: ConsumerConfig) -> None:
         self._wanted = wanted
@@ -99,7 +99,7 @@ class _Fetching:
         self._thread.start()
 
     def batches(self) -> Iterator[_Batch]:
-        """The batches with data for us, as they come. Raises what the fetching raised."""
+        """The batches of the range as they arrive. Raises the fetching thread's error."""
         while True:
             batches = self._answers.get()
             if batches is None:
@@ -110,7 +110,7 @@ class _Fetching:
             self._tell(self._room.release)
 
     def close(self) -> None:
-        """End the fetching and wait until it has ended. Idempotent."""
+        """Stops the fetching and waits until it has stopped. Idempotent."""
         self._tell(self._scope.cancel)
         self._thread.join()
 
@@ -122,7 +122,7 @@ class _Fetching:
             try:
                 self._token.run_sync_soon(do)
             except trio.RunFinishedError:
-                return  # it has ended by itself
+                return  # the thread has ended by itself
 
     def _run(self) -> None:
         try:
@@ -144,7 +144,7 @@ class _Fetching:
 
 
 class RangeFetch:
-    """Fetches one range: where it stands, whom it asks."""
+    """Fetches one range: keeps its position and finds the leader."""
 
     def __init__(
         self, cluster: Cluster, wanted: OffsetRange, options: ReadOptions, config: ConsumerConfig
@@ -159,9 +159,9 @@ class RangeFetch:
         self._bytes_an_offset = 0.0
 
     async def run(self, hand: Callable[[list[_Batch]], Awaitable[None]]) -> None:
-        """Give `hand` the batches of each answer until the range is read.
+        """Passes the batches of each response to `hand` until the range is read.
 
-        An answer that brings nothing is asked for again until `wait_ms` have passed without progress.
+        Repeats the request after an empty response until `wait_ms` have passed without progress.
         """
         config = self._config
         backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -198,12 +198,12 @@ class RangeFetch:
                 raise
 
     async def _leader(self) -> tuple[Connection, int]:
-        """The connection to ask, and the leader epoch to name."""
+        """The leader's connection, and the leader epoch to send."""
         wanted, cluster = self._wanted, self._cluster
         info = await cluster.topic(wanted.topic, timeout_ms=self._config.default_api_timeout_ms)
         if wanted.topic_id not in (ZERO_UUID, info.topic_id):
             raise DataLost(
-                f"topic {wanted.topic} was deleted and made again: its id is now"
+                f"topic {wanted.topic} was deleted and created again: its id is now"
                 f" {uuid_text(info.topic_id)}, no longer {uuid_text(wanted.topic_id)}"
             )
         node_id, epoch = cluster.metadata.leader(wanted.topic_partition)
@@ -233,7 +233,7 @@ class RangeFetch:
             topics=[FetchTopic(topic=wanted.topic, topic_id=topic_id, partitions=[partition])],
         )
         if version >= 7:
-            request.session_epoch = -1  # no session: what is asked for differs each time
+            request.session_epoch = -1  # no fetch session: each request differs
         if version >= 11:
             request.rack_id = config.client_rack
         response = await connection.request(request, version=version)
@@ -250,7 +250,7 @@ class RangeFetch:
         return []
 
     def _bytes_max(self) -> int:
-        """How much to ask for: near the end of the range no more than is likely left of it."""
+        """The bytes to request: near the end of the range, no more than what is probably left."""
         limit = self._config.max_partition_fetch_bytes
         if not self._bytes_an_offset:
             return limit
@@ -272,7 +272,7 @@ class RangeFetch:
         if not chunk.batches:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"{self._wanted.topic_partition} at {self._position}: no whole batch in the answer",
+                f"{self._wanted.topic_partition} at {self._position}: no whole batch in the response",
             )
         first = max(chunk.batches[0][1].base_offset, self._position)
         self._bytes_an_offset = len(data.records) / max(chunk.next_offset - first, 1)
@@ -286,26 +286,26 @@ class RangeFetch:
         return batches
 
     async def _out_of_range(self) -> None:
-        """The leader does not have the offset: retention was quicker, or the log was cut."""
+        """Handles an offset that the leader does not have: retention deleted it, or the log was truncated."""
         from pk.net.client.admin import Admin
         from pk.spark.plan import whole
 
         wanted = self._wanted
         admin = Admin(self._cluster, parse(AdminConfig, self._options.admin_config))
         ids = {wanted.topic_partition: wanted.topic_id}
-        place = (await whole(admin, ids, self._isolation))[wanted.topic_partition]
-        if place.begin > self._position:
-            self._lost(f"the partition begins at {place.begin} now", place.begin)
+        held = (await whole(admin, ids, self._isolation))[wanted.topic_partition]
+        if held.begin > self._position:
+            self._lost(f"the partition now begins at {held.begin}", held.begin)
         else:
-            self._lost(f"the partition ends at {place.end}", wanted.end)
+            self._lost(f"the partition ends at {held.end}", wanted.end)
 
     def _lost(self, why: str, go_on_at: int) -> None:
-        """Raise DataLost, or, where that was asked for, go on at `go_on_at`."""
+        """Raises DataLost, or continues at `go_on_at` without `fail_on_data_loss`."""
         wanted = self._wanted
         if self._options.fail_on_data_loss:
             raise DataLost(
-                f"{wanted.topic_partition}: offsets from {self._position} to {wanted.end} were asked"
-                f" for, but {why}; failOnDataLoss=false reads what there is"
+                f"{wanted.topic_partition}: offsets from {self._position} to {wanted.end} were"
+                f" requested, but {why}; failOnDataLoss=false reads the rest"
             )
         self._position = self._floor = min(go_on_at, wanted.end)
 

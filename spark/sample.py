@@ -1,4 +1,4 @@
-"""A look at some records, from which Spark infers what fields their JSON has."""
+"""Samples records, from which Spark infers the fields of their JSON."""
 
 import tempfile
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def sample(
     ranges: Sequence[OffsetRange], options: ReadOptions, columns: Sequence[str], count: int
 ) -> dict[str, list[bytes]]:
-    """Some `count` records' keys or values that are not null: from the beginning and from the end of each range."""
+    """About `count` keys or values that are not null, from the start and the end of each range."""
     found: dict[str, list[bytes]] = {name: [] for name in columns}
     share = max(count // max(2 * len(ranges), 1), 1)
     for r in ranges:
@@ -39,7 +39,7 @@ def _ends(whole: OffsetRange, share: int) -> list[OffsetRange]:
 def infer(spark: "SparkSession", texts: Sequence[bytes]) -> "StructType":
     """The fields of the JSON objects among `texts`, as Spark infers them."""
     with tempfile.NamedTemporaryFile(prefix="pk-sample-", suffix=".json") as file:
-        # Line breaks in JSON stand between its parts only, where a blank says the same.
+        # Line breaks in JSON occur only between tokens, where a space means the same.
         file.write(b"\n".join(t.replace(b"\n", b" ").replace(b"\r", b" ") for t in texts))
         file.flush()
         return spark.read.json(f"file://{file.name}", mode="PERMISSIVE").schema

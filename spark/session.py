@@ -1,14 +1,14 @@
-"""A Spark of our own for one job, started as quickly as may be.
+"""A Spark of our own for one job, started as quickly as possible.
 
-A short job spends most of its time starting, so this leaves out what a program of Spark's usual kind waits for:
+A short job spends most of its time starting, so this avoids the usual waits of a Spark program:
 
-- Spark's start script runs a JVM only to write the command line of the next; here the gateway's JVM is started itself.
-- Python does its own work (imports, asking brokers) while the JVM starts: `launch` returns at once, `session` waits.
-- The optimising compiler takes more than it gives in a job of seconds: for 2,000,000 records to parquet 18 s of CPU with
-  it, 15 s without. At 4,000,000 they are even, at 12,000,000 it is 28 s with and 42 s without, hence `long`.
-- No user interface, no Hive, one thread's garbage collector, no performance counters.
+- Spark's start script runs a JVM only to write the command line of the next; this module starts the gateway's JVM directly.
+- Python does its own work (imports, requests to brokers) while the JVM starts: `launch` returns at once, `session` waits.
+- The optimising compiler costs more than it saves in a job of seconds: writing 2,000,000 records to parquet takes 18 s of
+  CPU with it, 15 s without. At 4,000,000 both are equal; 12,000,000 take 28 s with it and 42 s without, hence `long`.
+- There is no user interface, no Hive, and no performance counters; the garbage collector has a single thread.
 
-What Spark logs goes to a file in the session's own folder, and is quoted when something fails.
+Spark logs to a file in the session's own folder, which error messages quote.
 """
 
 import os
@@ -34,7 +34,7 @@ _OPENED: Final = (
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
     *("sun.nio.ch", "sun.nio.cs", "sun.security.action", "sun.util.calendar"),
 )
-"""Packages of java.base that Spark reaches into, as its own JavaModuleOptions has them."""
+"""Packages of java.base that Spark accesses by reflection, from its own JavaModuleOptions."""
 
 _MAIN: Final = "org.apache.spark.api.python.PythonGatewayServer"
 _START_TIMEOUT_S: Final = 120
@@ -56,7 +56,7 @@ appender.stderr.layout.pattern = %d %p %c: %m%n%ex
 
 
 class OwnSpark:
-    """A JVM with Spark in it, from its start to its end. Made by `launch`; a context manager that ends it."""
+    """A JVM with Spark. Made by `launch`; as a context manager it ends the JVM."""
 
     def __init__(
         self, cores: int, conf: Mapping[str, str], long: bool, inherited: Sequence[int]
@@ -137,8 +137,8 @@ class OwnSpark:
             _MAIN,
         ]
         with (self._folder / "log").open("wb") as log:
-            # The gateway ends when its standard input does: with us, however we end. A session of its own keeps Ctrl-C
-            # from it: it is for us to stop the job and clean up.
+            # The gateway ends when its standard input closes, so also when this process dies. Its own process session
+            # keeps Ctrl-C away from it: we stop the job and clean up.
             return subprocess.Popen(
                 command,
                 env=environ,
@@ -151,7 +151,7 @@ class OwnSpark:
             )
 
     def session(self) -> "SparkSession":
-        """The session, once the JVM is ready. Raises SparkFailed with the end of Spark's log."""
+        """Waits for the JVM and returns its session. Raises SparkFailed with the end of Spark's log."""
         if self._session is not None:
             return self._session
         from pyspark import SparkContext
@@ -159,7 +159,7 @@ class OwnSpark:
         from pyspark.sql import SparkSession
 
         if SparkContext._active_spark_context is not None:
-            raise SparkFailed("this process has a Spark session; pass it on instead of a new one")
+            raise SparkFailed("this process already has a Spark session; pass it as `spark`")
         port, secret = self._wait_for_gateway()
         told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
         before = {key: os.environ.get(key) for key in (*told, "PYSPARK_PYTHON")}
@@ -197,7 +197,7 @@ class OwnSpark:
             time.sleep(_POLL_S)
 
     def log_tail(self) -> str:
-        """The last of what Spark logged, as the end of a message."""
+        """The end of Spark's log, to append to an error message."""
         try:
             text = (self._folder / "log").read_text(errors="replace").strip()
         except OSError:
@@ -205,12 +205,12 @@ class OwnSpark:
         return f"; it said:\n{text[-_LOG_CHARS:]}" if text else ""
 
     def kill(self) -> None:
-        """End the JVM at once, whatever it does. `close` is still due."""
+        """Kills the JVM at once. `close` is still needed."""
         self._process.kill()
         self._process.wait()
 
     def close(self) -> None:
-        """Stop Spark, end the JVM and remove what it left. Idempotent. A Ctrl-C meanwhile is raised at its end."""
+        """Stops Spark, ends the JVM and removes its files. Idempotent. Raises a Ctrl-C only at the end."""
         with DeferredInterrupts(), QuietPy4j():
             self._close()
 
@@ -246,9 +246,9 @@ def launch(
     long: bool = False,
     inherited: Sequence[int] = (),
 ) -> OwnSpark:
-    """Start a JVM for a local Spark with `cores` tasks at once; returns while it starts.
+    """Starts a JVM for a local Spark with `cores` parallel tasks; returns while it starts.
 
-    `long` is for jobs of more than some ten seconds. The descriptors `inherited` stay open in the JVM. Raises SparkMissing,
+    `long` is for jobs of more than about ten seconds. The JVM inherits the descriptors `inherited`. Raises SparkMissing,
     OSError.
     """
     return OwnSpark(cores, conf or {}, long, inherited)

@@ -5,9 +5,9 @@
     spark.dataSource.register(KafkaSource)
     rows = spark.read.format("pk").option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "orders").load()
 
-Options and columns are those of Spark's own Kafka source (pk.spark.options), so a job moves over by changing the format's
-name. Spark makes the source and plans the read in Python processes beside the driver, and reads each range in a task; so
-whatever these classes hold is pickled.
+Options and columns are those of Spark's own Kafka source (pk.spark.options), so a job migrates by changing the name of the
+format. Spark creates the source and plans the read in Python processes beside the driver, and reads each range in a task,
+so everything in these classes is pickled.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ SCHEMA = (
     "key binary, value binary, topic string, partition int, offset long, timestamp timestamp,"
     " timestampType int"
 )
-"""The columns of Spark's Kafka source, as DDL."""
+"""The columns of Spark's Kafka source in DDL."""
 
 HEADERS = "headers array<struct<key:string,value:binary>>"
 """The column that `includeHeaders` adds."""
@@ -37,13 +37,13 @@ HEADERS = "headers array<struct<key:string,value:binary>>"
 
 @dataclass
 class RangePartition(InputPartition):
-    """One task's range; None where there is nothing to read, since Spark wants at least one partition."""
+    """One task's range. None if there is nothing to read, since Spark needs at least one partition."""
 
     wanted: OffsetRange | None
 
 
 class KafkaSource(DataSource):
-    """The data source. Raises OptionError for options that are unknown or wrong, as soon as it is made."""
+    """The data source. Its constructor raises OptionError for unknown or wrong options."""
 
     @classmethod
     def name(cls) -> str:
@@ -58,7 +58,7 @@ class KafkaSource(DataSource):
 
 
 class KafkaReader(DataSourceReader):
-    """Plans ranges in the driver's planning process, reads them in tasks."""
+    """Plans ranges in the driver's planning process, and reads them in tasks."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options

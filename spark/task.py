@@ -1,7 +1,7 @@
-"""What runs in Spark's Python workers for an export: a task reads its ranges and says how far it is.
+"""The part of an export that runs in Spark's Python workers: a task reads its ranges and reports its progress.
 
-Spark tells a driver how many tasks are done, not how far one is; and what a worker raises comes back as text. So each task
-keeps a small file beside the export's work: the records it has read, and, when it failed, the error itself.
+Spark tells a driver how many tasks are done, but not the progress of one, and it returns a worker's exception as text. So
+each task keeps a small file in the export's working folder with the number of records read and, after a failure, the error.
 """
 
 import json
@@ -33,7 +33,7 @@ SCHEMA: Final = (
 
 
 class TaskState(NamedTuple):
-    """How far a range is read."""
+    """The progress of one range."""
 
     records: int
     done: bool
@@ -41,7 +41,7 @@ class TaskState(NamedTuple):
 
 @dataclass(frozen=True)
 class ReadRanges:
-    """A function for `mapInArrow`: numbers of ranges in, their records out."""
+    """A function for `mapInArrow`: takes the indexes of ranges, yields their records."""
 
     ranges: tuple[OffsetRange, ...]
     options: ReadOptions
@@ -49,7 +49,7 @@ class ReadRanges:
     value_text: bool
     states: Path
     fields: Mapping[str, Fields]
-    """Columns of JSON in which fields beyond these are counted."""
+    """The JSON columns and their known fields; other fields are counted."""
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
@@ -87,7 +87,7 @@ class ReadRanges:
 
 
 def text(column: pa.Array) -> pa.Array:
-    """Bytes as strings; what is not UTF-8 becomes U+FFFD, as in Java."""
+    """Bytes as strings; invalid UTF-8 becomes U+FFFD, as in Java."""
     try:
         return pc.cast(column, pa.string())
     except pa.ArrowInvalid:
@@ -97,7 +97,7 @@ def text(column: pa.Array) -> pa.Array:
 
 
 def states(folder: Path) -> dict[int, TaskState]:
-    """How far each range is that was begun, by its index."""
+    """The progress of each range that was started, by its index."""
     found: dict[int, TaskState] = {}
     for path in folder.iterdir():
         if not path.suffix:
@@ -108,7 +108,7 @@ def states(folder: Path) -> dict[int, TaskState]:
 
 
 def unknown_fields(folder: Path) -> dict[str, UnknownFields]:
-    """By column, the records of all finished tasks with fields that the column has no room for."""
+    """By column, the records of all finished tasks with fields that the column lacks."""
     parts: dict[str, list[UnknownFields]] = {}
     for path in folder.glob(f"*{_FIELDS}"):
         for name, (records, fields) in json.loads(path.read_text(encoding="utf-8")).items():
@@ -128,7 +128,7 @@ def _describe(error: Exception) -> str:
 
 
 def errors(folder: Path) -> list[Exception]:
-    """What tasks have failed with: KafkaError, DataLost, or SparkFailed that tells of anything else."""
+    """The errors of failed tasks: KafkaError, DataLost, or SparkFailed for anything else."""
     found: list[Exception] = []
     for path in sorted(folder.glob(f"*{_ERROR}")):
         data = json.loads(path.read_text(encoding="utf-8"))

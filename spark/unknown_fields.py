@@ -1,7 +1,7 @@
-"""Fields of JSON that an export has no column for: Spark drops them in silence, so an export counts them.
+"""Counts JSON fields that an export has no column for, because Spark drops them silently.
 
-The columns come from a sample of the records, or from the runs before; records may have more fields. Each text is parsed
-once more for this, by Python's own parser, which takes anything: pyarrow's faster one ends the process at some inputs.
+The columns come from a sample of the records or from earlier runs, and other records may have more fields. To find them,
+each text is parsed again with Python's own parser: pyarrow's is faster, but some inputs crash the process.
 """
 
 import json
@@ -12,25 +12,25 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 NAMED_MAX: Final = 20
-"""So many of the fields are named."""
+"""The number of fields to name."""
 
 
 class UnknownFields(NamedTuple):
-    """How many records have such fields, and the fields: `address.zip`, the first `NAMED_MAX` by name."""
+    """The number of records with such fields, and the names of the first `NAMED_MAX` fields, such as `address.zip`."""
 
     records: int
     fields: tuple[str, ...]
 
 
 class Fields(NamedTuple):
-    """The fields that an object's column has room for, and those of them that are objects, or arrays of objects."""
+    """The fields of an object's column, and which of them are objects or arrays of objects."""
 
     names: frozenset[str]
     inner: Mapping[str, "Fields"]
 
 
 def known_fields(data_type: Any) -> Fields | None:
-    """The fields of a data type as Spark's JSON has it; None for one without fields, which keeps what it is given."""
+    """The fields of a data type in Spark's JSON; None for a type without fields, which drops nothing."""
     if not isinstance(data_type, Mapping):
         return None
     if data_type["type"] == "array":
@@ -50,7 +50,7 @@ class FieldCounter:
     names: set[str] = field(default_factory=set[str])
 
     def see(self, column: pa.Array) -> None:
-        """Takes in keys or values, as bytes."""
+        """Checks keys or values, as bytes."""
         known, loads = self.known, json.loads
         for text in column.to_pylist():
             if text is None:
@@ -71,7 +71,7 @@ class FieldCounter:
 
 
 def merged(parts: Sequence[UnknownFields]) -> UnknownFields:
-    """What several tasks found."""
+    """Adds up the results of several tasks."""
     names = {name for part in parts for name in part.fields}
     return UnknownFields(sum(p.records for p in parts), tuple(sorted(names)[:NAMED_MAX]))
 
@@ -79,7 +79,7 @@ def merged(parts: Sequence[UnknownFields]) -> UnknownFields:
 def _collect(known: Fields, value: object, path: str, names: set[str]) -> None:
     if isinstance(value, dict):
         if not value.keys() <= known.names:
-            # A null that is dropped is no loss.
+            # Dropping a null loses nothing.
             more = value.keys() - known.names
             names.update(f"{path}{name}" for name in more if value[name] is not None)
         for name, inner in known.inner.items():

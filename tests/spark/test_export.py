@@ -217,7 +217,7 @@ def test_a_range_that_is_asked_for(
     async def beyond(_admin: object, partitions: Any) -> dict[Any, tuple[int, int | None]]:
         return dict.fromkeys(partitions, (0, 5_000))
 
-    with pytest.raises(DataLost, match="are asked for, but it holds"):
+    with pytest.raises(DataLost, match="were requested, but it holds"):
         export(options(apache, topic, tmp_path / "other", resolve=beyond), spark=spark)
     assert not (tmp_path / "other").exists()
 
@@ -299,7 +299,7 @@ def test_a_topic_made_again_is_refused(
         return True
 
     topics.wait_until("the topic made again", made_again)
-    with pytest.raises(DirectoryRefused, match="deleted and made again"):
+    with pytest.raises(DirectoryRefused, match="deleted and created again"):
         export(options(apache, topic, tmp_path, mode="resume"), spark=spark)
     assert (tmp_path / MANIFEST).read_text() == before
 

@@ -139,7 +139,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     )
     with holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with pytest.raises(DirectoryRefused, match="under way"), open_directory(tmp_path, 0.1):
+        with pytest.raises(DirectoryRefused, match="is running"), open_directory(tmp_path, 0.1):
             pass
         holder.kill()
     with open_directory(tmp_path) as directory:

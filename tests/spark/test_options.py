@@ -94,11 +94,11 @@ def test_a_timestamp_for_all_goes_before_those_for_each_and_those_before_offsets
         (ONE | {"startingOffsetsByTimestampStrategy": "earliest"}, "error or latest"),
         (ONE | {"minPartitions": "0"}, "at least 1"),
         (ONE | {"includeHeaders": "yes"}, "must be true or false"),
-        (ONE | {"maxOffsetsPerTrigger": "5"}, "for streams"),
-        (ONE | {"groupIdPrefix": "g"}, "none is joined"),
-        (ONE | {"kafka.group.id": "g"}, "none is joined"),
-        (ONE | {"kafka.session.timeout.ms": "6000"}, "nothing to do in a read without a group"),
-        (ONE | {"kafka.key.deserializer": "x"}, "keys come as bytes"),
+        (ONE | {"maxOffsetsPerTrigger": "5"}, "for streaming queries"),
+        (ONE | {"groupIdPrefix": "g"}, "this source joins none"),
+        (ONE | {"kafka.group.id": "g"}, "this source joins none"),
+        (ONE | {"kafka.session.timeout.ms": "6000"}, "no effect in a read without a group"),
+        (ONE | {"kafka.key.deserializer": "x"}, "keys are bytes here"),
     ],
 )
 def test_refused_with_the_reason(given: dict[str, str], said: str) -> None:
