@@ -24,25 +24,26 @@ async def resolve_positions(
     admin: "Admin",
     positions: Positions,
     partitions: Iterable[TopicPartition],
+    *,
+    group: str | None,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, ResolvedRange | Exception]:
     """The offsets that `positions` means in each partition, or the error of a partition whose leader does not answer.
 
-    The option -g names the group whose commits `committed` refers to. Raises Unusable if it is missing, CommandError if
-    that group has committed nothing at all, and KafkaError.
+    `group` (-g) is the group whose commits `committed` refers to. Raises Unusable if it is missing, CommandError if that
+    group has committed nothing at all, and KafkaError.
     """
     committed = None
     if positions.uses(Anchor.COMMITTED):
-        committed = await _commits(admin, context.args.group)
+        committed = await _commits(admin, group)
     ranges = await resolve(admin, positions, partitions, now_ms(), isolation, committed)
     say_inverted(context, ranges)
     return ranges
 
 
-def check_group(context: Context, positions: Positions | None) -> None:
+def check_group(positions: Positions | None, group: str | None) -> None:
     """Checks that -g and `committed` come together. Raises Unusable."""
     asked = positions is not None and positions.uses(Anchor.COMMITTED)
-    group = context.args.group
     if asked and group is None:
         raise Unusable("The position `committed` needs a group: -g GROUP.")
     if group is not None and not asked:
@@ -71,7 +72,9 @@ def lacks_commit(found: ResolvedRange) -> bool:
 
 
 def say_uncommitted(
-    context: Context, ranges: Mapping[TopicPartition, ResolvedRange | Exception]
+    context: Context,
+    ranges: Mapping[TopicPartition, ResolvedRange | Exception],
+    group: str | None,
 ) -> None:
     """Names the partitions in which the group has no commit; they are read from their end."""
     lacking = [
@@ -81,7 +84,7 @@ def say_uncommitted(
     ]
     if lacking:
         context.say(
-            f"Group {context.args.group} has no commit in {join(lacking, _SHOWN)}: using the end there."
+            f"Group {group} has no commit in {join(lacking, _SHOWN)}: using the end there."
         )
 
 

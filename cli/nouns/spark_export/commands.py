@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from pk.cli.command_line.declare import Noun
 from pk.cli.command_line.option_sets import Change, Listing, Untraced
 from pk.cli.nouns.spark_export.options import SparkExport
+from pk.cli.nouns.spark_export.rows import ExportPlanRow, ExportRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -18,17 +19,11 @@ SPARK_EXPORT = Noun("spark-export")
         "pk spark-export orders --to out/orders --value json",
         "pk spark-export orders --to out/orders --resume",
     ),
-    shows={
-        "": (
-            "topic directory records:int files:int bytes:int records_before:int elapsed_ms:num "
-            "topic_id?"
-        ),
-        "dry_run": "topic partition:int begin:int end:int offsets:int",
-    },
+    shows={"": ExportRow, "dry_run": ExportPlanRow},
     blocking=True,
 )
 def spark_export(context: "Context", options: SparkExport) -> int | None:
     """Write a topic to parquet files with Spark."""
     from pk.cli.nouns.spark_export.spark_export import export
 
-    return export(context)
+    return export(context, options)

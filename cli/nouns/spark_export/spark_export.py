@@ -3,11 +3,13 @@ progress bar and the summary."""
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pk.cli.cluster.topics import existing_topics, is_unknown, unknown_topic
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.spark_export.rows import ExportPlanRow, ExportRow
+from pk.cli.output.rows import listing
 from pk.cli.positions.grammar import END, START, Positions, Range, everywhere
 from pk.cli.positions.lookup import check_group, resolve_positions, say_uncommitted
 from pk.cli.positions.resolve import positions_option
@@ -21,33 +23,18 @@ from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 from pk.net.client.config import ConsumerConfig
 
-_PLAN = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("begin", right=True),
-    Column("end", right=True),
-    Column("offsets", right=True),
-)
-_SUMMARY = (
-    Column("topic"),
-    Column("directory"),
-    Column("records", right=True),
-    Column("files", right=True),
-    Column("bytes", right=True),
-    Column("records_before", right=True, title="RECORDS BEFORE"),
-    Column("elapsed_ms", right=True, title="MS"),
-    Column("topic_id", wide=True),
-)
+if TYPE_CHECKING:
+    from pk.cli.nouns.spark_export.options import SparkExport
 
 
-def _positions(context: Context) -> Positions:
+def _positions(options: "SparkExport") -> Positions:
     """What to export: a single position is the start, and the end is the current one. Raises Unusable."""
-    text = context.args.offset
+    text = options.offset
     if text is None:
-        check_group(context, None)
+        check_group(None, options.group)
         return everywhere(START, END)
     positions = positions_option(text, "-o")
-    check_group(context, positions)
+    check_group(positions, options.group)
 
     def ended(asked: Range) -> Range:
         return asked if asked.end is not None else asked._replace(end=END)
@@ -59,10 +46,14 @@ def _positions(context: Context) -> Positions:
 
 
 async def _resolved(
-    context: Context, admin: Admin, positions: Positions, partitions: Sequence[TopicPartition]
+    context: Context,
+    admin: Admin,
+    positions: Positions,
+    partitions: Sequence[TopicPartition],
+    group: str | None,
 ) -> Mapping[TopicPartition, tuple[int, int | None]]:
-    ranges = await resolve_positions(context, admin, positions, partitions)
-    say_uncommitted(context, ranges)
+    ranges = await resolve_positions(context, admin, positions, partitions, group=group)
+    say_uncommitted(context, ranges, group)
     found: dict[TopicPartition, tuple[int, int | None]] = {}
     for tp, span in ranges.items():
         if isinstance(span, Exception):
@@ -71,12 +62,12 @@ async def _resolved(
     return found
 
 
-async def _show_plan(context: Context) -> None:
+async def _show_plan(context: Context, options: "SparkExport") -> None:
     admin = await context.admin()
-    (topic,) = await existing_topics(context, admin, [context.args.topic])
+    (topic,) = await existing_topics(context, admin, [options.topic])
     tps = [TopicPartition(topic.name, p.partition) for p in topic.partitions]
-    found = await _resolved(context, admin, _positions(context), tps)
-    rows: list[dict[str, Any]] = [
+    found = await _resolved(context, admin, _positions(options), tps, options.group)
+    rows: list[ExportPlanRow] = [
         {
             "topic": tp.topic,
             "partition": tp.partition,
@@ -86,34 +77,35 @@ async def _show_plan(context: Context) -> None:
         }
         for tp, (begin, end) in found.items()
     ]
-    context.show(Listing(_PLAN, rows))
+    context.show(listing(ExportPlanRow, rows))
     context.say("Nothing was written.")
 
 
-async def _ask(context: Context) -> None:
-    await context.agree(f"Replace the contents of {context.args.to}?", name=context.args.topic)
+async def _ask(context: Context, options: "SparkExport") -> None:
+    await context.agree(f"Replace the contents of {options.to}?", name=options.topic)
 
 
-def export(context: Context) -> None:
+def export(context: Context, options: "SparkExport") -> None:
     """`pk spark-export`."""
-    args = context.args
-    if args.to is None:
+    if options.to is None:
         raise Unusable("Give the directory for the files: --to DIR.")
-    if args.resume and args.overwrite:
+    if options.resume and options.overwrite:
         raise Unusable(
             "--resume continues the export in DIR, --overwrite replaces it; give only one."
         )
-    positions = _positions(context)
+    positions = _positions(options)
     context.about = ConsumerConfig
-    if args.dry_run:
-        run(_show_plan, context)
+    if context.change.dry_run:
+        run(partial(_show_plan, options=options), context)
         return
-    if args.overwrite and os.path.isdir(args.to) and os.listdir(args.to):
-        run(_ask, context)
-    _export(context, positions)
+    if options.overwrite and os.path.isdir(options.to) and os.listdir(options.to):
+        run(partial(_ask, options=options), context)
+    _export(context, options, Path(options.to), positions)
 
 
-def _export(context: Context, positions: Positions) -> None:
+def _export(
+    context: Context, options: "SparkExport", directory: Path, positions: Positions
+) -> None:
     try:
         from pk.spark import errors, exporter
     except ModuleNotFoundError as e:
@@ -121,35 +113,33 @@ def _export(context: Context, positions: Positions) -> None:
             f"Spark is not installed ({e.name} is missing): pip install 'pk-broker[spark]'."
         ) from None
 
-    args = context.args
-
     async def resolve(
         admin: Admin, partitions: Sequence[TopicPartition]
     ) -> Mapping[TopicPartition, tuple[int, int | None]]:
-        return await _resolved(context, admin, positions, partitions)
+        return await _resolved(context, admin, positions, partitions, options.group)
 
-    options = exporter.ExportOptions(
+    export_options = exporter.ExportOptions(
         bootstrap=context.settings.bootstrap,
-        topic=args.topic,
-        directory=Path(args.to),
+        topic=options.topic,
+        directory=directory,
         client={k: str(v) for k, v in client_config(ConsumerConfig, context.settings, {}).items()},
-        mode="resume" if args.resume else "overwrite" if args.overwrite else "new",
-        key=args.key,
-        value=args.value,
-        key_schema=args.key_schema,
-        value_schema=args.value_schema,
-        codec=args.compression,
-        cores=args.cores,
-        fail_on_data_loss=not args.allow_data_loss,
-        resolve=resolve if args.offset is not None else None,
+        mode="resume" if options.resume else "overwrite" if options.overwrite else "new",
+        key=options.key,
+        value=options.value,
+        key_schema=options.key_schema,
+        value_schema=options.value_schema,
+        codec=options.compression,
+        cores=options.cores,
+        fail_on_data_loss=not options.allow_data_loss,
+        resolve=resolve if options.offset is not None else None,
     )
-    with Progress(context, f"Exporting {args.topic}", 0) as bar:
+    with Progress(context, f"Exporting {options.topic}", 0) as bar:
 
         def show_progress(state: exporter.Progress) -> None:
             bar.update(state.records, state.stage, total=state.offsets)
 
         try:
-            summary = exporter.export(options, show_progress)
+            summary = exporter.export(export_options, show_progress)
         except errors.DirectoryRefused as e:
             raise Refused(_sentence(e)) from e
         except errors.OptionError as e:
@@ -158,7 +148,7 @@ def _export(context: Context, positions: Positions) -> None:
             raise CommandError(_sentence(e)) from e
         except KafkaError as e:
             if is_unknown(e):
-                run(_say_unknown, context)
+                run(partial(_say_unknown, topic=options.topic), context)
             raise
     for column, unknown in summary.unknown_fields.items():
         context.say(
@@ -166,27 +156,21 @@ def _export(context: Context, positions: Positions) -> None:
             f" column; these fields were dropped: {join(unknown.fields, 6)}. To keep them, export to another directory"
             " or use --overwrite."
         )
-    context.show(
-        Listing(
-            _SUMMARY,
-            [
-                {
-                    "topic": summary.topic,
-                    "directory": str(summary.directory),
-                    "records": summary.records,
-                    "files": summary.files,
-                    "bytes": summary.bytes,
-                    "records_before": summary.records_before,
-                    "elapsed_ms": summary.elapsed_ms,
-                    "topic_id": summary.topic_id,
-                }
-            ],
-        )
-    )
+    row: ExportRow = {
+        "topic": summary.topic,
+        "directory": str(summary.directory),
+        "records": summary.records,
+        "files": summary.files,
+        "bytes": summary.bytes,
+        "records_before": summary.records_before,
+        "elapsed_ms": summary.elapsed_ms,
+        "topic_id": summary.topic_id,
+    }
+    context.show(listing(ExportRow, [row]))
 
 
-async def _say_unknown(context: Context) -> None:
-    raise await unknown_topic(context, await context.admin(), context.args.topic)
+async def _say_unknown(context: Context, topic: str) -> None:
+    raise await unknown_topic(context, await context.admin(), topic)
 
 
 def _sentence(error: Exception) -> str:

@@ -59,7 +59,7 @@ async def offsets(context: Context) -> None:
     if args.offset is not None and args.time is not None:
         raise Unusable("-o and --time both name a position; say one.")
     positions = positions_option(args.offset, "-o") if args.offset is not None else None
-    check_group(context, positions)
+    check_group(positions, context.args.group)
     moment = _time(args.time) if args.time is not None else None
     numbers = partition_numbers(args.partitions, "-p")
     admin = await context.admin()
@@ -106,7 +106,9 @@ async def _of_positions(
     wanted: Sequence[TopicPartition],
     isolation: r.IsolationLevel,
 ) -> dict[TopicPartition, Found]:
-    ranges = await resolve_positions(context, admin, positions, wanted, isolation)
+    ranges = await resolve_positions(
+        context, admin, positions, wanted, group=context.args.group, isolation=isolation
+    )
     return {tp: _ends(place) for tp, place in ranges.items()}
 
 

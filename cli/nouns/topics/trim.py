@@ -85,7 +85,7 @@ async def _places(
             "Say with -o where what is kept begins: an offset, -N, @TIME, or end for nothing."
         )
     positions = positions_option(args.offset, "-o")
-    check_group(context, positions)
+    check_group(positions, args.group)
     if any(asked.end is not None for asked in positions.ranges):
         raise Unusable("-o wants one position, not a range: everything before it is deleted.")
     numbers = partition_numbers(args.partitions, "-p")
@@ -94,7 +94,7 @@ async def _places(
         name, own = topic_partitions(word)
         (topic,) = await existing_topics(context, admin, [name])
         wanted += check_partitions(topic, own or numbers or [p.partition for p in topic.partitions])
-    ranges = await resolve_positions(context, admin, positions, wanted)
+    ranges = await resolve_positions(context, admin, positions, wanted, group=args.group)
     return {tp: _kept_without_commit(place) for tp, place in ranges.items()}
 
 
