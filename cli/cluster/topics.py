@@ -138,10 +138,12 @@ async def existing_topics(
     return found
 
 
-async def names_or_included(context: Context, admin: Admin, names: Iterable[str]) -> list[str]:
+async def names_or_included(
+    context: Context, admin: Admin, names: Iterable[str], include: str | None
+) -> list[str]:
     """`names`; where --include is given, in their place the topics that it matches, but for internal ones. Raises Unusable,
     CommandError where there is none."""
-    if context.args.include is None:
+    if include is None:
         found = list(names)
         odd = next((name for name in found if not _LEGAL.fullmatch(name)), None)
         if odd is not None:
@@ -149,12 +151,12 @@ async def names_or_included(context: Context, admin: Admin, names: Iterable[str]
                 f"No topic can be named {odd!r}; a regular expression goes with --include."
             )
         return found
-    pattern = whole(context.args.include, "--include")
+    pattern = whole(include, "--include")
     known = await topic_names(context, admin, internal=False)
     included = [name for name in known if pattern.fullmatch(name)]
     if not included:
         raise CommandError(
-            f"No topic's whole name matches {context.args.include!r}; `pk topics list` shows which there are."
+            f"No topic's whole name matches {include!r}; `pk topics list` shows which there are."
         )
     return included
 

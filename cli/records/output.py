@@ -1,7 +1,7 @@
 """The output of `consume` and `log cat`: filters records, decodes internal topics, counts, stops at -n, and writes."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from pk.cli.records.filter import record_filter
 from pk.cli.records.internal_topics import DECODED, decoded, pairs
@@ -17,21 +17,51 @@ from pk.core.record.batch import Record
 T = TypeVar("T")
 
 
-def _writer(context: Context) -> tuple[Writer, bool]:
+class OutputOptions(Protocol):
+    """The options that `consume` and `log cat` share: which records to write, and how."""
+
+    @property
+    def format(self) -> str | None: ...
+
+    @property
+    def formatter_properties(self) -> Sequence[tuple[str, str]]: ...
+
+    @property
+    def key_deserializer(self) -> str | None: ...
+
+    @property
+    def value_deserializer(self) -> str | None: ...
+
+    @property
+    def key(self) -> str | None: ...
+
+    @property
+    def header(self) -> Sequence[tuple[str, str]]: ...
+
+    @property
+    def where(self) -> str | None: ...
+
+    @property
+    def num(self) -> int | None: ...
+
+    @property
+    def raw(self) -> bool: ...
+
+    @property
+    def skip_message_on_error(self) -> bool: ...
+
+
+def _writer(
+    context: Context, options: OutputOptions, named: str | None, config_file: str | None
+) -> tuple[Writer, bool]:
     """The writer, and whether it is the default because no option chose one."""
-    args = context.args
-    values = args.values()  # `log cat` knows properties, and no other formatter or file
-    from_file = values.get("formatter_config")
-    properties = [*(read_properties(from_file) if from_file else {}).items()]
-    properties += args.formatter_properties
-    for option, name in (
-        ("key_deserializer", "key.deserializer"),
-        ("value_deserializer", "value.deserializer"),
-    ):
-        if getattr(args, option):
-            properties.append((name, getattr(args, option)))
-    named = values.get("formatter")
-    if (properties or named) and args.format:
+    properties = [*(read_properties(config_file) if config_file else {}).items()]
+    properties += options.formatter_properties
+    if options.key_deserializer:
+        properties.append(("key.deserializer", options.key_deserializer))
+    if options.value_deserializer:
+        properties.append(("value.deserializer", options.value_deserializer))
+    if (properties or named) and options.format:
         raise Unusable(
             "--property and --formatter are for Apache's formatters; they conflict with -f."
         )
@@ -40,27 +70,37 @@ def _writer(context: Context) -> tuple[Writer, bool]:
     if properties:
         return apache_writer(properties), False
     streams = context.streams
-    made = writer(args.format or "value", terminal=streams.out_terminal, width=streams.width)
-    return made, not args.format
+    made = writer(options.format or "value", terminal=streams.out_terminal, width=streams.width)
+    return made, not options.format
 
 
 class Output:
-    """Records on their way to standard output."""
+    """Records on their way to standard output.
 
-    def __init__(self, context: Context) -> None:
+    `formatter` is the class of one of Apache's formatters, `formatter_config` a file of its properties.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        options: OutputOptions,
+        *,
+        formatter: str | None = None,
+        formatter_config: str | None = None,
+    ) -> None:
         self._context = context
-        self._writer, bare = _writer(context)
-        self._filter = record_filter(context.args)
-        self._decodes = not context.args.raw
+        self._writer, bare = _writer(context, options, formatter, formatter_config)
+        self._filter = record_filter(options.key, options.header, options.where)
+        self._decodes = not options.raw
         self._pairs = self._decodes and bare
         """Whether to write decoded records with their keys: their values alone do not say what they belong to."""
 
-        self._lenient: bool = context.args.skip_message_on_error
+        self._lenient = options.skip_message_on_error
         plain = self._writer.values if isinstance(self._writer, Simple) else None
         self._values = plain if self._filter is None else None
         """Writes values only; set if no other field is needed, since reading values alone is much faster."""
 
-        self.left: int | None = context.args.num
+        self.left = options.num
         self.shown = 0
         self.before_write: Callable[[], None] | None = None
         """Called before records are written, to clear a progress bar from the terminal."""

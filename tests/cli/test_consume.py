@@ -24,7 +24,9 @@ from terminal import Terminal
 from two_partitions import KNOWN, Two
 
 from pk.cli.command_line.parse import parse
-from pk.cli.nouns.consume import consume
+from pk.cli.nouns.consume import later_partitions
+from pk.cli.nouns.consume.later_partitions import LaterPartitions
+from pk.cli.nouns.consume.partitions import Leadership, without_leaderless
 from pk.cli.runtime.context import Context, Streams
 from pk.core.values import TopicPartition
 from pk.net.client.partitioner import partition_for_key
@@ -198,7 +200,7 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
     stem = fresh("meanwhile")
     first, second = f"{stem}-1", f"{stem}-2"
     at("topics", "create", first, "-p", "1")
-    look, made = consume._LaterPartitions.check, []  # pyright: ignore[reportPrivateUsage]
+    look, made = LaterPartitions.check, []
 
     def make() -> None:
         admin(kafka).create_partitions([NewPartitions(first, 2)])[first].result(20)
@@ -214,8 +216,8 @@ def test_topics_and_partitions_that_come_meanwhile_are_read(
             await trio.to_thread.run_sync(make)
         await look(self)
 
-    monkeypatch.setattr(consume, "_NEW_PARTITIONS_S", 0.1)
-    monkeypatch.setattr(consume._LaterPartitions, "check", after_both_are_made)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(later_partitions, "_NEW_PARTITIONS_S", 0.1)
+    monkeypatch.setattr(LaterPartitions, "check", after_both_are_made)
     read = at("consume", "--include", f"{stem}-.*", "-n", "2", "--timeout-ms", "20000")
     assert sorted(read.lines) == ["a partition", "a topic"], read.err
     assert f"{first}/1" in read.err and f"{second}/0" in read.err
@@ -237,8 +239,8 @@ def test_a_partition_without_a_leader_does_not_keep_the_others_from_being_read(
     parsed = parse(("consume", "t"))
     err = io.StringIO()
     context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), err))
-    found = {TopicPartition("t", i): consume.Leadership(each) for i, each in enumerate(led)}
-    kept = consume.without_leaderless(context, found, endless=endless)
+    found = {TopicPartition("t", i): Leadership(each) for i, each in enumerate(led)}
+    kept = without_leaderless(context, found, endless=endless)
     assert ([tp.partition for tp in kept], int(context.exit)) == (read, code)
     assert err.getvalue().startswith(said) and bool(err.getvalue()) == bool(said)
 
@@ -250,15 +252,15 @@ def test_a_partition_that_gets_a_leader_is_read_from_where_it_stood_without_one(
     cluster = Two()
     cluster.leaders = leaders
     cluster.records = cluster.ends[0] = [4, 4]
-    look = consume._LaterPartitions.check  # pyright: ignore[reportPrivateUsage]
+    look = LaterPartitions.check
 
     async def after_a_leader_came_and_took_records(self: Any) -> None:
         # Both have records by the time that the command sees the leader.
         cluster.epoch, cluster.leaders, cluster.records = 1, [1, 1], [5, 5]
         await look(self)
 
-    monkeypatch.setattr(consume, "_LEADERS_S", 0.0)
-    monkeypatch.setattr(consume._LaterPartitions, "check", after_a_leader_came_and_took_records)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(later_partitions, "_LEADERS_S", 0.0)
+    monkeypatch.setattr(LaterPartitions, "check", after_a_leader_came_and_took_records)
     with scripted(lambda _: cluster.handle) as cluster.broker:
         cluster.broker.versions = {k: v for k, v in cluster.broker.versions.items() if k in KNOWN}
         read = pk("consume", "t", "-b", cluster.broker.address, "-f", "%p@%o\\n", "-n", "2")

@@ -35,4 +35,4 @@ def consume(context: "Context", options: Consume) -> Running:
     """Read records."""
     from pk.cli.nouns.consume.consume import consume
 
-    return consume(context)
+    return consume(context, options)

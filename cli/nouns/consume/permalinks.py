@@ -1,5 +1,8 @@
 """`pk consume pk://…`: the records that permalinks name."""
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from pk.cli.cluster.topics import check_partitions, existing_topics
 from pk.cli.nouns.consume.consumer_config import consumer_config
 from pk.cli.records.output import Output
@@ -13,6 +16,9 @@ from pk.core.values import TopicPartition
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.consumer import Consumer, open_consumer
 from pk.net.client.results import ListedOffset
+
+if TYPE_CHECKING:
+    from pk.cli.nouns.consume.options import Consume
 
 _ELSEWHERE = {
     "offset": "--offset",
@@ -29,14 +35,14 @@ _ELSEWHERE = {
 """Options that also say what to read, and so conflict with a permalink."""
 
 
-def _links(context: Context) -> list[Link]:
+def _links(context: Context, options: "Consume") -> list[Link]:
     """The links of the command line. Raises Unusable."""
     try:
-        links = [parse_link(word) for word in context.args.topic]
+        links = [parse_link(word) for word in options.topic]
     except ValueError as e:
         raise Unusable(f"{e}.") from None
     for dest, name in _ELSEWHERE.items():
-        if context.args.given(dest):
+        if context.given(dest):
             raise Unusable(f"A permalink says what to read; {name} does not go with it.")
     if len({link.profile for link in links}) > 1:
         raise Unusable(
@@ -49,27 +55,32 @@ def _use_profile(context: Context, name: str | None) -> None:
     """Switches to the links' profile. Raises Unusable if the profile does not exist, or --profile names another."""
     if name is None or profile_of(context.settings) == name:
         return
-    if context.args.profile not in (None, name):
-        raise Unusable(f"The link belongs to profile {name}, not to {context.args.profile}.")
-    context.assume("profile", name)
-    context.use(settings_of(context.args))
+    connection = context.connection
+    if connection.profile not in (None, name):
+        raise Unusable(f"The link belongs to profile {name}, not to {connection.profile}.")
+    context.use(settings_of(replace(connection, profile=name)))
 
 
-async def consume_links(context: Context) -> int:
+async def consume_links(context: Context, options: "Consume") -> int:
     """Shows the record of each link, in order. A record that no longer exists is reported and fails the command."""
-    links = _links(context)
+    links = _links(context, options)
     _use_profile(context, links[0].profile)
     context.about = ConsumerConfig
     async with guarding(context):  # by the profile that the links name, too
-        return await _show_all(context, links)
+        return await _show_all(context, options, links)
 
 
-async def _show_all(context: Context, links: list[Link]) -> int:
-    output = Output(context)
+async def _show_all(context: Context, options: "Consume", links: list[Link]) -> int:
+    output = Output(
+        context,
+        options,
+        formatter=options.formatter,
+        formatter_config=options.formatter_config,
+    )
     topics = {link.topic for link in links}
     admin = await context.admin()
     described = {t.name: t for t in await existing_topics(context, admin, sorted(topics))}
-    config = consumer_config(context)
+    config = consumer_config(context, options)
     async with open_consumer(context.settings.bootstrap, config) as consumer:
         for link in links:
             check_partitions(described[link.topic], [link.partition])

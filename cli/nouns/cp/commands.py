@@ -39,4 +39,4 @@ def copy(context: "Context", options: Copy) -> Running:
     """Copy records from topics to a topic, of this cluster or another."""
     from pk.cli.nouns.cp.cp import copy
 
-    return copy(context)
+    return copy(context, options)

@@ -6,7 +6,7 @@ target's the writing, so a source that is guarded as read-only can be copied fro
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pk.cli.cluster.topics import (
     check_partitions,
@@ -14,7 +14,7 @@ from pk.cli.cluster.topics import (
     names_or_included,
     partition_numbers,
 )
-from pk.cli.nouns.cp.run import Copy, Totals, copy_records, count_wanted
+from pk.cli.nouns.cp.run import Job, Totals, copy_records, count_wanted
 from pk.cli.nouns.cp.state import StateFile
 from pk.cli.nouns.cp.target import (
     create_targets,
@@ -38,6 +38,9 @@ from pk.net.client.admin import Admin
 from pk.net.client.config import ConsumerConfig
 from pk.net.client.results import IsolationLevel, TopicDescription
 
+if TYPE_CHECKING:
+    from pk.cli.nouns.cp.options import Copy
+
 _COLUMNS = (
     Column("topic"),
     Column("partition", right=True),
@@ -54,6 +57,7 @@ _PLAN_ROWS = 12
 class _Request(NamedTuple):
     """What to copy, as the command line says."""
 
+    options: "Copy"
     names: tuple[str, ...]
     links: tuple[Link, ...]
     positions: Positions
@@ -70,18 +74,17 @@ class Plan(NamedTuple):
     bounded: bool
 
 
-def _request(context: Context) -> _Request:
+def _request(context: Context, options: "Copy") -> _Request:
     """Checks the options against each other. Raises Unusable."""
-    args = context.args
-    words = tuple(dict.fromkeys(args.source))
+    words = tuple(dict.fromkeys(options.source))
     names = tuple(w for w in words if not w.startswith(SCHEME))
     try:
         links = tuple(parse_link(w) for w in words if w.startswith(SCHEME))
     except ValueError as e:
         raise Unusable(f"{e}.") from None
-    if bool(words) == (args.include is not None):
+    if bool(words) == (options.include is not None):
         raise Unusable("Name the topics to read, or give a regular expression with --include.")
-    if links and (names or args.offset or args.once or args.partitions or args.state):
+    if links and (names or options.offset or options.once or options.partitions or options.state):
         raise Unusable(
             "A permalink says what to read; topics, -o, --once, -p and --state do not go with it."
         )
@@ -90,29 +93,31 @@ def _request(context: Context) -> _Request:
             "The link belongs to another profile; --profile NAME chooses the one to read from."
         )
     positions = everywhere(START)
-    if args.offset is not None:
-        positions = positions_option(args.offset, "-o")
-    check_group(context, positions)
-    if args.once:
-        if positions.bounded and args.offset is not None:
-            raise Unusable(f"The range {args.offset} ends by itself; --once does not go with it.")
+    if options.offset is not None:
+        positions = positions_option(options.offset, "-o")
+    check_group(positions, options.group)
+    if options.once:
+        if positions.bounded and options.offset is not None:
+            raise Unusable(
+                f"The range {options.offset} ends by itself; --once does not go with it."
+            )
         positions = Positions(
             positions.everywhere and positions.everywhere._replace(end=END),
             {p: r._replace(end=r.end or END) for p, r in positions.by_partition.items()},
         )
-    if args.rate is not None and not args.rate > 0:  # also refuses nan
-        raise Unusable(f"--rate must be more than 0 records a second, not {args.rate:g}.")
-    if not args.create and (args.replication_factor is not None or args.configs):
+    if options.rate is not None and not options.rate > 0:  # also refuses nan
+        raise Unusable(f"--rate must be more than 0 records a second, not {options.rate:g}.")
+    if not options.create and (options.replication_factor is not None or options.configs):
         raise Unusable("-r and -c describe a target to create; they need --create.")
-    return _Request(names, links, positions)
+    return _Request(options, names, links, positions)
 
 
-async def copy(context: Context) -> int | None:
+async def copy(context: Context, options: "Copy") -> int | None:
     """`pk cp`."""
-    request = _request(context)
-    wanted = record_filter(context.args)
+    request = _request(context, options)
+    wanted = record_filter(options.key, options.header, options.where)
     context.about = ConsumerConfig
-    target = target_context(context)
+    target = target_context(context, options)
     admin = await context.admin()
     topics = await _sources(context, admin, request)
     async with AsyncExitStack() as stack:
@@ -120,30 +125,30 @@ async def copy(context: Context) -> int | None:
             await stack.enter_async_context(guarding(target))
         ids = await _ids(admin, target)
         plan = await _plan(context, admin, request, topics, same=ids[0] == ids[1])
-        state = StateFile(context.args.state, plan.targets, ids)
-        if not context.args.dry_run:
+        state = StateFile(options.state, plan.targets, ids)
+        if not context.change.dry_run:
             stack.enter_context(state.held())
         plan = plan._replace(spans=state.resumed(context, plan.spans, plan.starts, topics))
-        missing = await target_description(context, target, plan.targets, topics)
-        if context.args.keep_timestamp:
+        missing = await target_description(context, target, plan.targets, topics, options)
+        if options.keep_timestamp:
             made = {plan.targets[t.name] for t in missing}
             await say_stamped(context, target, sorted({*plan.targets.values()} - made))
-        if context.args.dry_run:
+        if context.change.dry_run:
             matching = None
             if wanted is not None and plan.bounded:
-                matching = await count_wanted(context, plan.spans, wanted)
+                matching = await count_wanted(context, options, plan.spans, wanted)
             _show(context, plan, matching)
             _say_dry(context, target, plan, missing, matching)
             return None
-        await _agree(context, target, plan, missing, state)
-        await create_targets(context, target, plan.targets, admin, missing)
+        await _agree(context, options, target, plan, missing, state)
+        await create_targets(context, target, plan.targets, admin, missing, options)
         totals = Totals(dict.fromkeys(plan.spans, 0))
         try:
             await copy_records(
-                context, target, Copy(plan.spans, plan.targets, wanted), totals, state
+                context, target, Job(options, plan.spans, plan.targets, wanted), totals, state
             )
         finally:
-            _say_totals(context, totals, state)
+            _say_totals(context, totals, state.path)
     _show(context, plan, totals.copied)
     if request.links and wanted is None:
         for tp in (tp for tp, copied in totals.copied.items() if not copied):
@@ -161,7 +166,9 @@ async def _ids(admin: Admin, target: Context) -> tuple[str | None, str | None]:
 async def _sources(context: Context, admin: Admin, request: _Request) -> list[TopicDescription]:
     """The topics to read. Raises CommandError for a topic that does not exist."""
     named = (*request.names, *(link.topic for link in request.links))
-    return await existing_topics(context, admin, await names_or_included(context, admin, named))
+    return await existing_topics(
+        context, admin, await names_or_included(context, admin, named, request.options.include)
+    )
 
 
 async def _plan(
@@ -173,24 +180,27 @@ async def _plan(
     same: bool,
 ) -> Plan:
     """Plans the copy. Raises Unusable, CommandError, and the first partition's error."""
-    args = context.args
-    targets = {t.name: args.target.replace("{topic}", t.name) for t in topics}
+    options = request.options
+    targets = {t.name: options.target.replace("{topic}", t.name) for t in topics}
+    isolation = IsolationLevel[options.isolation_level.upper()]
     if request.links:
-        spans = await _linked(context, admin, request.links, topics)
+        spans = await _linked(admin, request.links, topics, isolation)
         return Plan(spans, {}, targets, bounded=True)
-    numbers = partition_numbers(args.partitions, "-p") or sorted(request.positions.by_partition)
+    numbers = partition_numbers(options.partitions, "-p") or sorted(request.positions.by_partition)
     partitions = [
         tp
         for topic in topics
         for tp in check_partitions(topic, numbers or [p.partition for p in topic.partitions])
     ]
-    isolation = IsolationLevel[args.isolation_level.upper()]
     led = {(t.name, p.partition) for t in topics for p in t.partitions if p.leader_id >= 0}
     if dead := [tp for tp in partitions if tp not in led]:
         context.say(leaderless(dead, "waiting for one"))
-    ranges = await resolve_positions(context, admin, request.positions, partitions, isolation)
-    say_uncommitted(context, ranges)
-    spans, starts = {}, {}
+    ranges = await resolve_positions(
+        context, admin, request.positions, partitions, group=options.group, isolation=isolation
+    )
+    say_uncommitted(context, ranges, options.group)
+    spans: dict[TopicPartition, Span] = {}
+    starts: dict[TopicPartition, int] = {}
     for tp, found in ranges.items():
         if isinstance(found, Exception):
             raise found
@@ -205,10 +215,12 @@ async def _plan(
 
 
 async def _linked(
-    context: Context, admin: Admin, links: Sequence[Link], topics: Sequence[TopicDescription]
+    admin: Admin,
+    links: Sequence[Link],
+    topics: Sequence[TopicDescription],
+    isolation: IsolationLevel,
 ) -> dict[TopicPartition, Span]:
     """The offsets of linked records. Raises CommandError for an offset that the partition does not have, Unusable."""
-    isolation = IsolationLevel[context.args.isolation_level.upper()]
     spans: dict[TopicPartition, Span] = {}
     for link in links:
         (described,) = (t for t in topics if t.name == link.topic)
@@ -261,10 +273,15 @@ def _summary(plan: Plan, target: Context) -> str:
 
 
 async def _agree(
-    context: Context, target: Context, plan: Plan, missing: Sequence[object], state: StateFile
+    context: Context,
+    options: "Copy",
+    target: Context,
+    plan: Plan,
+    missing: Sequence[object],
+    state: StateFile,
 ) -> None:
     """Shows what would be copied, and asks. Raises Refused."""
-    if not context.args.yes:
+    if not context.change.yes:
         if len(plan.spans) <= _PLAN_ROWS:
             from pk.cli.output.formats import Look
 
@@ -274,8 +291,8 @@ async def _agree(
         if missing:
             context.say(f"{count(len(missing), 'topic')} will be created.")
     if state.found:
-        context.say(f"Continuing from {context.args.state}.")
-    await target.agree(f"Copy {_summary(plan, target)}?", name=context.args.target)
+        context.say(f"Continuing from {options.state}.")
+    await target.agree(f"Copy {_summary(plan, target)}?", name=options.target)
 
 
 def _say_dry(
@@ -292,7 +309,7 @@ def _say_dry(
     context.say(f"Would copy {_summary(plan, target)}{passing}; {made}nothing was changed.")
 
 
-def _say_totals(context: Context, totals: Totals, state: StateFile) -> None:
+def _say_totals(context: Context, totals: Totals, state_file: str | None) -> None:
     """Prints what was copied, even if the copy ended early."""
     copied, read = sum(totals.copied.values()), totals.read
     left_out = f" of {read:,} read" if read != copied else ""
@@ -302,8 +319,8 @@ def _say_totals(context: Context, totals: Totals, state: StateFile) -> None:
         f" in {totals.seconds:.1f} s{lost}."
     )
     if totals.read and not totals.finished:
-        where = f"The same command continues from {context.args.state}."
-        if not state.path:
+        where = f"The same command continues from {state_file}."
+        if not state_file:
             stood = [f"{tp.partition}={p}" for tp, p in sorted(totals.positions.items())]
             one_topic = len({tp.topic for tp in totals.positions}) == 1
             where = "With --state FILE the copy could be continued."

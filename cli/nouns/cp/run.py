@@ -8,7 +8,7 @@ the file therefore loses nothing, and writes again at most the records since the
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -30,6 +30,9 @@ from pk.net.client.consumer import open_consumer
 from pk.net.client.errors import ClientError, NoOffset
 from pk.net.client.producer import BatchDelivered, Producer, open_producer
 
+if TYPE_CHECKING:
+    from pk.cli.nouns.cp.options import Copy
+
 _NOTE_EVERY_S = 1.0
 _TICK_MS = 200
 _BEHIND_S = 0.1
@@ -42,9 +45,10 @@ _LAST_WORDS_S = 15.0
 """How long an interrupted copy waits for acknowledgements."""
 
 
-class Copy(NamedTuple):
-    """What to copy."""
+class Job(NamedTuple):
+    """What to copy, and how."""
 
+    options: "Copy"
     spans: Mapping[TopicPartition, Span]
     targets: Mapping[str, str]
     wanted: Filter | None
@@ -78,12 +82,12 @@ class Totals:
             self.error = self.error or batch.error
 
 
-def _consumer_config(context: Context) -> dict[str, object]:
+def _consumer_config(context: Context, options: "Copy") -> dict[str, object]:
     config = client_config(
         ConsumerConfig,
         context.settings,
         {
-            "isolation.level": context.args.isolation_level,
+            "isolation.level": options.isolation_level,
             "max.partition.fetch.bytes": str(4 << 20),
         },
     )
@@ -93,15 +97,15 @@ def _consumer_config(context: Context) -> dict[str, object]:
         "auto.offset.reset": "none",
         "enable.auto.commit": "false",
         "allow.auto.create.topics": "false",
-        "isolation.level": context.args.isolation_level,
+        "isolation.level": options.isolation_level,
     }
     return config
 
 
-def _producer_config(context: Context, target: Context) -> dict[str, object]:
+def _producer_config(context: Context, target: Context, options: "Copy") -> dict[str, object]:
     defaults: dict[str, object] = {"linger.ms": "20", "batch.size": str(1 << 17)}
-    if context.args.compression:
-        defaults["compression.type"] = context.args.compression
+    if options.compression:
+        defaults["compression.type"] = options.compression
     # With one cluster, -X is for the consumer; the producer takes the keys that it knows.
     about = ConsumerConfig if target is context else ProducerConfig
     config = client_config(ProducerConfig, target.settings, defaults, about=about)
@@ -109,10 +113,10 @@ def _producer_config(context: Context, target: Context) -> dict[str, object]:
     return config | {"acks": "all", "enable.idempotence": "true"}
 
 
-def _headers(context: Context) -> Callable[[Headers], Headers] | None:
+def _headers(options: "Copy") -> Callable[[Headers], Headers] | None:
     """A function that changes a record's headers; None if they stay as they are."""
-    given = tuple((name, os.fsencode(value)) for name, value in context.args.set_header)
-    away = {name for name, _ in given} | set(context.args.drop_header)
+    given = tuple((name, os.fsencode(value)) for name, value in options.set_header)
+    away = {name for name, _ in given} | set(options.drop_header)
     if not away:
         return None
     return lambda headers: (*(h for h in headers if h[0] not in away), *given)
@@ -121,14 +125,14 @@ def _headers(context: Context) -> Callable[[Headers], Headers] | None:
 class _Writer:
     """Sends records to their targets, at most --rate a second."""
 
-    def __init__(self, context: Context, copy: Copy, producer: Producer) -> None:
-        args = context.args
+    def __init__(self, job: Job, producer: Producer) -> None:
+        options = job.options
         self._producer = producer
-        self._targets = copy.targets
-        self._headers = _headers(context)
-        self._keep_partition: bool = args.keep_partition
-        self._keep_timestamp: bool = args.keep_timestamp
-        self._each_s: float | None = None if args.rate is None else 1 / args.rate
+        self._targets = job.targets
+        self._headers = _headers(options)
+        self._keep_partition = options.keep_partition
+        self._keep_timestamp = options.keep_timestamp
+        self._each_s: float | None = None if options.rate is None else 1 / options.rate
         self._due = float("-inf")
 
     async def send(self, part: Part, record: Record) -> None:
@@ -173,21 +177,23 @@ class _Writer:
 
 
 async def copy_records(
-    context: Context, target: Context, copy: Copy, totals: Totals, state: StateFile
+    context: Context, target: Context, job: Job, totals: Totals, state: StateFile
 ) -> None:
     """Copies until the spans end, -n is reached, or it is interrupted. Raises CommandError."""
-    totals.positions = {tp: span.begin for tp, span in copy.spans.items()}
+    totals.positions = {tp: span.begin for tp, span in job.spans.items()}
     state.save(totals.positions)  # a state file that cannot be written should fail before the copy
     try:
         async with (
-            open_consumer(context.settings.bootstrap, _consumer_config(context)) as consumer,
+            open_consumer(
+                context.settings.bootstrap, _consumer_config(context, job.options)
+            ) as consumer,
             open_producer(
                 target.settings.bootstrap,
-                _producer_config(context, target),
+                _producer_config(context, target, job.options),
                 on_delivery=totals.on_delivery,
             ) as producer,
         ):
-            run = _Run(context, copy, totals, state, RangeReader(consumer, copy.spans), producer)
+            run = _Run(context, job, totals, state, RangeReader(consumer, job.spans), producer)
             await run.run()
     except* NoOffset as group:
         where = str(leaf(group)).partition(":")[0]
@@ -202,20 +208,20 @@ class _Run:
     def __init__(
         self,
         context: Context,
-        copy: Copy,
+        job: Job,
         totals: Totals,
         state: StateFile,
         reader: RangeReader,
         producer: Producer,
     ) -> None:
         self._context = context
-        self._wanted = copy.wanted
+        self._wanted = job.wanted
         self._totals = totals
         self._state = state
         self._reader = reader
         self._producer = producer
-        self._writer = _Writer(context, copy, producer)
-        self._left: int | None = context.args.num
+        self._writer = _Writer(job, producer)
+        self._left = job.options.num
         self._read_to = dict(totals.positions)
         self._noted = trio.current_time()
 
@@ -298,11 +304,16 @@ class _Run:
 
 
 async def count_wanted(
-    context: Context, spans: Mapping[TopicPartition, Span], wanted: Filter
+    context: Context,
+    options: "Copy",
+    spans: Mapping[TopicPartition, Span],
+    wanted: Filter,
 ) -> dict[TopicPartition, int]:
     """The number of records of each of `spans` that pass the filter. Every span must have an end."""
     found = dict.fromkeys(spans, 0)
-    async with open_consumer(context.settings.bootstrap, _consumer_config(context)) as consumer:
+    async with open_consumer(
+        context.settings.bootstrap, _consumer_config(context, options)
+    ) as consumer:
         reader = RangeReader(consumer, spans)
         with Progress(
             context, "Counting", reader.total, unit="offsets", over_output=True

@@ -1,6 +1,7 @@
 """The cluster and the topics that `pk cp` writes to."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pk.cli.cluster.propagation import until_topics
 from pk.cli.cluster.topics import is_unknown, unknown_topic
@@ -24,39 +25,45 @@ from pk.net.client.results import (
     TopicDescription,
 )
 
+if TYPE_CHECKING:
+    from pk.cli.nouns.cp.options import Copy
 
-def target_context(context: Context) -> Context:
+
+def target_context(context: Context, options: "Copy") -> Context:
     """The context of the cluster to write to: `context` itself unless another was named. Raises Unusable."""
-    args = context.args
-    check_address(args.to_bootstrap_server, "--to-bootstrap-server")
-    if args.to_profile is not None and not args.to_profile.strip():
+    check_address(options.to_bootstrap_server, "--to-bootstrap-server")
+    if options.to_profile is not None and not options.to_profile.strip():
         raise Unusable("--to-profile is empty; it must be the name of a profile.")
-    check_security(dict(args.to_property), "--to-property")
-    if args.to_profile is None and args.to_bootstrap_server is None:
-        if args.to_config_file is not None:
+    check_security(dict(options.to_property), "--to-property")
+    if options.to_profile is None and options.to_bootstrap_server is None:
+        if options.to_config_file is not None:
             raise Unusable("--to-config-file needs --to-bootstrap-server or --to-profile.")
-        if not args.to_property:
+        if not options.to_property:
             return context
-        target = Context(args, context.path, context.streams, context.session)
+        target = Context(context.args, context.path, context.streams, context.session)
         own = keys(ProducerConfig)
         shared = {k: v for k, v in context.settings.given.items() if k in own}
-        target.use(context.settings._replace(given=shared | dict(args.to_property)))
+        target.use(context.settings._replace(given=shared | dict(options.to_property)))
     else:
         # Not the chosen profile nor that of the environment: their secrets belong to the source.
-        profile = choose_profile(args.to_profile) if args.to_profile else None
+        profile = choose_profile(options.to_profile) if options.to_profile else None
         properties: dict[str, str] = dict(profile.properties) if profile else {}
         if profile:
             check_security({**profile.properties, **profile.secrets}, f"profile {profile.name!r}")
-        if args.to_config_file:
-            in_config = read_properties(args.to_config_file)
-            check_security(in_config, args.to_config_file)
+        if options.to_config_file:
+            in_config = read_properties(options.to_config_file)
+            check_security(in_config, options.to_config_file)
             properties.update(in_config)
         in_file = check_address(properties.pop("bootstrap.servers", None), "bootstrap.servers")
-        bootstrap = args.to_bootstrap_server or (profile.bootstrap if profile else None) or in_file
+        bootstrap = (
+            options.to_bootstrap_server or (profile.bootstrap if profile else None) or in_file
+        )
         if bootstrap is None:
-            raise Unusable(f"Profile {args.to_profile} has no brokers; give --to-bootstrap-server.")
-        target = Context(args, context.path, context.streams, context.session)
-        target.use(Settings(bootstrap, properties, dict(args.to_property), profile))
+            raise Unusable(
+                f"Profile {options.to_profile} has no brokers; give --to-bootstrap-server."
+            )
+        target = Context(context.args, context.path, context.streams, context.session)
+        target.use(Settings(bootstrap, properties, dict(options.to_property), profile))
     target.about = ProducerConfig
     return target
 
@@ -66,6 +73,7 @@ async def target_description(
     target: Context,
     targets: Mapping[str, str],
     sources: Sequence[TopicDescription],
+    options: "Copy",
 ) -> list[TopicDescription]:
     """The sources whose target must be created.
 
@@ -81,14 +89,14 @@ async def target_description(
         ours = [s for s in sources if targets[s.name] == name]
         if isinstance(answer, TopicDescription):
             most = max(len(s.partitions) for s in ours)
-            if context.args.keep_partition and len(answer.partitions) < most:
+            if options.keep_partition and len(answer.partitions) < most:
                 raise CommandError(
                     f"{name} has {len(answer.partitions)} partitions, too few for --keep-partition; "
                     f"`pk topics add-partitions {name} -p {most}` gives it as many as the source has."
                 )
         elif not is_unknown(answer):
             raise answer
-        elif context.args.create:
+        elif options.create:
             missing.append(max(ours, key=lambda s: len(s.partitions)))
         else:
             unknown = await unknown_topic(target, admin, name)
@@ -114,17 +122,17 @@ async def create_targets(
     targets: Mapping[str, str],
     admin: Admin,
     missing: Iterable[TopicDescription],
+    options: "Copy",
 ) -> None:
     """Creates targets like their sources: partitions, replicas, and the topic's own configs. Raises the first error."""
     sources = list(missing)
     if not sources:
         return
-    args = context.args
     resources = {s.name: ConfigResource(ResourceType.TOPIC, s.name) for s in sources}
     described = await admin.describe_configs(resources.values())
     there = await target.admin()
     brokers = len((await there.describe_cluster()).brokers)
-    new = []
+    new: list[NewTopic] = []
     for source in sources:
         entries = described[resources[source.name]]
         if isinstance(entries, Exception):
@@ -139,8 +147,8 @@ async def create_targets(
             NewTopic(
                 targets[source.name],
                 len(source.partitions),
-                args.replication_factor or min(replicas, brokers),
-                configs=configs | dict(args.configs),
+                options.replication_factor or min(replicas, brokers),
+                configs=configs | dict(options.configs),
             )
         )
     answers = await there.create_topics(new)

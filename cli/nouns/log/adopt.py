@@ -15,7 +15,7 @@ rewritten as record batches, which Apache Kafka reads too.
 import os
 import secrets
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 
 from pk.cli.config_keys.units import config_value
@@ -57,9 +57,14 @@ _TOPICS = (
 )
 
 
-async def adopt(context: Context) -> None:
+async def adopt(
+    context: Context,
+    directories: Sequence[str],
+    topic_configs: Sequence[tuple[str, str]],
+    topic_file: str | None,
+) -> None:
     """`pk log adopt`."""
-    paths = _paths(context.args.dir)
+    paths = _paths(directories)
     disk = RealDisk()
     with ExitStack() as held:
         for path in paths:
@@ -71,12 +76,12 @@ async def adopt(context: Context) -> None:
                 ) from None
         try:
             adoption = await offload(plan, disk, paths, _new_id)
-            with_configs(adoption, _given(context))
+            with_configs(adoption, _given(topic_configs, topic_file))
         except CannotAdopt as e:
             raise CommandError(str(e)) from None
         _check_configs(context, adoption)
         _show(context, adoption)
-        if context.args.dry_run:
+        if context.change.dry_run:
             return
         await context.agree(f"Take over {count(len(adoption.topics), 'topic')} for pk?")
         await _apply(disk, adoption)
@@ -97,15 +102,17 @@ def _paths(given: Sequence[str]) -> list[str]:
     return paths
 
 
-def _given(context: Context) -> dict[str, dict[str, str]]:
+def _given(
+    topic_configs: Iterable[tuple[str, str]], topic_file: str | None
+) -> dict[str, dict[str, str]]:
     """Topic → key → value, from the file and the command line. Raises Unusable."""
-    pairs = []
-    if context.args.topic_file is not None:
+    pairs: list[tuple[str, str]] = []
+    if topic_file is not None:
         try:
-            with open(context.args.topic_file, encoding="utf-8") as file:
+            with open(topic_file, encoding="utf-8") as file:
                 lines = [line.strip() for line in file]
         except (OSError, UnicodeDecodeError) as e:
-            raise Unusable(f"{context.args.topic_file} cannot be read: {e}.") from None
+            raise Unusable(f"{topic_file} cannot be read: {e}.") from None
         for line in lines:
             name, equals, value = line.partition("=")
             if line and not line.startswith("#"):
@@ -115,7 +122,7 @@ def _given(context: Context) -> dict[str, dict[str, str]]:
                     )
                 pairs.append((name.strip(), value.strip()))
     given: dict[str, dict[str, str]] = {}
-    for name, value in (*pairs, *context.args.topic_configs):
+    for name, value in (*pairs, *topic_configs):
         topic, colon, key = name.partition(":")
         if not colon or not topic or not key:
             raise Unusable(f"-c must be TOPIC:KEY=VALUE, not {name}={value}.")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pk.cli.cluster.topics import partition_numbers
 from pk.cli.nouns.log.file_positions import Log, file_positions, is_control
@@ -17,6 +17,9 @@ from pk.core.log.disk import RealDisk
 from pk.core.log.tools.inspect import Batch, survey
 from pk.core.record.batch import CONTROL_BIT, MAGIC, TRANSACTIONAL_BIT, Record
 from pk.core.record.build import ControlType, control_type
+
+if TYPE_CHECKING:
+    from pk.cli.nouns.log.options import CatRecords
 
 
 class _Committed:
@@ -66,18 +69,17 @@ class _Request(NamedTuple):
     committed: bool
 
 
-def _request(context: Context) -> _Request:
-    args = context.args
-    positions = everywhere(START) if args.offset is None else file_positions(args.offset)
-    numbers = partition_numbers(args.partitions, "-p") or sorted(positions.by_partition)
-    return _Request(positions, numbers, args.isolation_level == "read_committed")
+def _request(options: "CatRecords") -> _Request:
+    positions = everywhere(START) if options.offset is None else file_positions(options.offset)
+    numbers = partition_numbers(options.partitions, "-p") or sorted(positions.by_partition)
+    return _Request(positions, numbers, options.isolation_level == "read_committed")
 
 
-def cat(context: Context) -> None:
+def cat(context: Context, options: "CatRecords") -> None:
     """`pk log cat`."""
-    request = _request(context)
-    logs = _logs(context.args.partition_dir, request.numbers)
-    output = Output(context)
+    request = _request(options)
+    logs = _logs(options.partition_dir, request.numbers)
+    output = Output(context, options)
     for log in logs:
         _copy(context, log, request, output)
         if output.full:

@@ -35,7 +35,7 @@ def dump(context: "Context", options: DumpLog) -> int | None:
     """Show what files hold: batches, records, indexes, producers, epochs, checkpoints, metadata."""
     from pk.cli.nouns.log.dump import dump
 
-    return dump(context)
+    return dump(context, options)
 
 
 @LOG.command(
@@ -59,7 +59,7 @@ def verify(
     """
     from pk.cli.nouns.log.verify import verify_command
 
-    return verify_command(context)
+    return verify_command(context, dir, index_only=verify_index_only)
 
 
 @LOG.command(
@@ -77,7 +77,7 @@ def cat(context: "Context", options: CatRecords) -> int | None:
     """Records straight out of the files, with the positions and formats of console-consumer."""
     from pk.cli.nouns.log.cat import cat
 
-    return cat(context)
+    return cat(context, options)
 
 
 @LOG.command(
@@ -120,4 +120,4 @@ def adopt(
     """Take over the topics of a data directory that Apache Kafka wrote."""
     from pk.cli.nouns.log.adopt import adopt
 
-    return adopt(context)
+    return adopt(context, dir, topic_configs, topic_file)

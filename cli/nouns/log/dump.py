@@ -4,7 +4,7 @@ import base64
 import itertools
 import os
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pk.cli.command_line.known_values import SHOWN
 from pk.cli.command_line.nearest import nearest
@@ -24,6 +24,9 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.core.log.disk import RealDisk
 from pk.core.log.tools.inspect import Kind, base_of, kind_of, partition_of, survey
+
+if TYPE_CHECKING:
+    from pk.cli.nouns.log.options import DumpLog
 
 _CHUNK_ROWS = 1000
 """Rows aligned at a time: a log may have millions."""
@@ -57,29 +60,28 @@ class _Part(NamedTuple):
     rows: Iterator[Row]
 
 
-def dump(context: Context) -> None:
+def dump(context: Context, options: "DumpLog") -> None:
     """`pk log dump`."""
-    args = context.args
-    paths = [os.path.abspath(path) for path in (*args.path, *args.files)]
+    paths = [os.path.abspath(path) for path in (*options.path, *options.files)]
     if not paths:
         raise Unusable("Name a file, a partition's directory, or a data directory.")
-    if args.index_sanity_check or args.verify_index_only:
-        check_indexes(context, paths, alone=args.index_sanity_check)
+    if options.index_sanity_check or options.verify_index_only:
+        check_indexes(context, paths, alone=options.index_sanity_check)
         return
     view = LogView(
-        records=args.records or "records" in args.show or args.skip_record_metadata,
-        max_bytes=args.max_bytes,
-        decoder=args.decoder,
-        bare=args.skip_record_metadata,
+        records=options.records or "records" in options.show or options.skip_record_metadata,
+        max_bytes=options.max_bytes,
+        decoder=options.decoder,
+        bare=options.skip_record_metadata,
     )
-    if args.offset is not None:
-        _check_offset(context)
-    parts = [part for path in paths for part in _parts(context, path, view)]
+    if options.offset is not None:
+        _check_offset(options)
+    parts = [part for path in paths for part in _parts(context, options, path, view)]
     _show(context, parts)
 
 
-def _shown(context: Context) -> set[str]:
-    shown: set[str] = set(context.args.show)
+def _shown(options: "DumpLog") -> set[str]:
+    shown: set[str] = set(options.show)
     for word in shown:
         if word not in SHOWN:
             near = nearest(word, SHOWN)
@@ -87,35 +89,37 @@ def _shown(context: Context) -> set[str]:
             raise Unusable(f"--show is some of {', '.join(SHOWN)}, not {word!r}{hint}")
     if "all" in shown:
         shown = {word for word in SHOWN if word not in ("all", "records")}
-    if context.args.records or context.args.skip_record_metadata:
+    if options.records or options.skip_record_metadata:
         shown.add("records")
     return shown
 
 
-def _check_offset(context: Context) -> None:
+def _check_offset(options: "DumpLog") -> None:
     """Raises Unusable if --show names something without offsets."""
-    other = _shown(context) - {"batches", "records"}
+    other = _shown(options) - {"batches", "records"}
     if other:
         raise Unusable(f"-o chooses batches and records; it does not go with --show {min(other)}.")
 
 
-def _within(context: Context, disk: RealDisk, directory: str, view: LogView) -> LogView | None:
+def _within(
+    context: Context, options: "DumpLog", disk: RealDisk, directory: str, view: LogView
+) -> LogView | None:
     """The view with the offsets of -o in the partition of `directory`; None if -o does not name the partition. Raises
     Unusable, CommandError."""
-    if context.args.offset is None:
+    if options.offset is None:
         return view
     from pk.cli.nouns.log.file_positions import Log, file_positions
     from pk.cli.positions.lookup import say_inverted
 
     log = Log(disk, directory)
-    span = log.range_of(file_positions(context.args.offset))
+    span = log.range_of(file_positions(options.offset))
     if span is None:
         return None
     say_inverted(context, {log.tp: span})
     return view._replace(span=(span.begin, log.end if span.end is None else span.end))
 
 
-def _parts(context: Context, path: str, view: LogView) -> Iterator[_Part]:
+def _parts(context: Context, options: "DumpLog", path: str, view: LogView) -> Iterator[_Part]:
     disk, say = RealDisk(read_only=True), context.say
     if not os.path.isdir(path):
         if not os.path.exists(path):
@@ -123,27 +127,27 @@ def _parts(context: Context, path: str, view: LogView) -> Iterator[_Part]:
         kind = kind_of(path.rpartition("/")[2])
         if kind is None:
             raise CommandError(f"{path} is not a file of a log: its name and suffix are unknown.")
-        own = _within(context, disk, path.rpartition("/")[0], view) if kind is Kind.LOG else view
+        own = (
+            _within(context, options, disk, path.rpartition("/")[0], view)
+            if kind is Kind.LOG
+            else view
+        )
         if own is not None:
             yield _Part(
                 path, kind.value, columns_of(kind, own), rows_of(disk, path, kind, own, say)
             )
         return
     found = survey(disk, path)
-    one = found.partitions == [path] or context.args.offset is not None
-    shown = _shown(context) or {"batches" if one else "segments"}
+    one = found.partitions == [path] or options.offset is not None
+    shown = _shown(options) or {"batches" if one else "segments"}
     if "segments" in shown:
         rows = itertools.chain.from_iterable(segment_rows(disk, d) for d in found.partitions)
         yield _Part(path, "segments", SEGMENTS, rows)
-    files = [(file, view) for file in found.files if context.args.offset is None]
+    files = [(file, view) for file in found.files if options.offset is None]
     for directory in found.partitions:
-        if (
-            directory != path
-            and context.args.offset is not None
-            and partition_of(directory) is None
-        ):
+        if directory != path and options.offset is not None and partition_of(directory) is None:
             continue  # pk's own events, which have no partition
-        own = _within(context, disk, directory, view)
+        own = _within(context, options, disk, directory, view)
         names = [n for n, e in disk.list(directory).items() if not e.is_directory]
         if own is not None:
             files += [(f"{directory}/{n}", own) for n in names if not _outside(n, names, own)]

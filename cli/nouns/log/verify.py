@@ -62,9 +62,9 @@ def _has_log(disk: RealDisk, directory: str) -> bool:
     return any(kind_of(name) is not None for name in disk.list(directory))
 
 
-def verify_command(context: Context) -> int:
+def verify_command(context: Context, paths: Sequence[str], *, index_only: bool) -> int:
     """`pk log verify`."""
-    return _verify(context, _directories(context.args.dir), logs=not context.args.verify_index_only)
+    return _verify(context, _directories(paths), logs=not index_only)
 
 
 def _verify(context: Context, paths: Sequence[str], *, logs: bool) -> int:

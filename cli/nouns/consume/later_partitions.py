@@ -1,0 +1,101 @@
+"""Partitions that `pk consume` adds while it reads without end. A member of a group gets them by assignment instead."""
+
+from collections.abc import Iterable
+
+import trio
+
+from pk.cli.nouns.consume.partitions import partitions_of, spans_of
+from pk.cli.nouns.consume.request import Request
+from pk.cli.positions.grammar import Anchor
+from pk.cli.records.idle_reason import named
+from pk.cli.records.range_reader import RangeReader, Span
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import CommandError
+from pk.core.errors import KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client.errors import ClientError
+from pk.net.client.results import IsolationLevel
+
+_NEW_PARTITIONS_S = 5.0
+"""How often to check for new partitions."""
+
+_LEADERS_S = 1.0
+"""How often to check whether partitions without a leader have one."""
+
+
+class LaterPartitions:
+    """Adds partitions to a reader: those that had no leader, from where they would have been read, and new ones (with
+    --include also those of new topics), from their start."""
+
+    def __init__(
+        self,
+        context: Context,
+        request: Request,
+        reader: RangeReader,
+        isolation: IsolationLevel,
+        waiting: dict[TopicPartition, int],
+    ) -> None:
+        options = request.options
+        some = options.partitions or options.key_partition or request.positions.by_partition
+        self._context, self._request, self._reader = context, request, reader
+        self._isolation = isolation
+        self._takes_new = not some and not reader.bounded
+        self._known = set(reader.spans)
+        self.waiting = waiting
+        """The partitions without a leader, and their last leader's epoch."""
+
+        self._due = trio.current_time() + self._every_s
+
+    @property
+    def _every_s(self) -> float:
+        return _LEADERS_S if self.waiting else _NEW_PARTITIONS_S
+
+    async def check(self) -> None:
+        """Adds what has appeared. Call it often: it asks the cluster only when that is due."""
+        now = trio.current_time()
+        if now < self._due or not (self.waiting or self._takes_new):
+            return
+        try:
+            found = await partitions_of(self._context, self._request)
+            await self._take_led([tp for tp in self.waiting if tp in found and found[tp].led])
+        except (ClientError, CommandError, KafkaError):
+            found = {}  # the reader reports a topic that was deleted
+        if self._takes_new:
+            self._take_new(found)
+        self._due = now + self._every_s
+
+    async def _take_led(self, partitions: list[TopicPartition]) -> None:
+        if not partitions:
+            return
+        spans = await self._spans(partitions)
+        for tp in partitions:
+            del self.waiting[tp]
+        self._known.update(partitions)
+        self._reader.add(spans)
+        have = "has" if len(partitions) == 1 else "have"
+        self._context.say(f"{named(partitions)} {have} a leader now.")
+
+    async def _spans(self, partitions: list[TopicPartition]) -> dict[TopicPartition, Span]:
+        """The offsets to read. Where the position is the end, that is the end from before the leader was lost, not the
+        new leader's end by now."""
+        spans = await spans_of(self._context, self._request, self._isolation, partitions)
+        back: dict[TopicPartition, int] = {}
+        for tp, span in spans.items():
+            asked = self._request.positions.of(tp.partition)
+            if self._request.options.follow:
+                spans[tp], back[tp] = Span(span.end or 0, None), 0
+            elif asked is not None and asked.begin.anchor is Anchor.END:
+                back[tp] = asked.begin.value
+        admin = await self._context.admin()
+        ends = await admin.offsets_for_leader_epochs({tp: self.waiting[tp] for tp in back})
+        for tp, end in ends.items():
+            if not isinstance(end, Exception) and end.end_offset >= 0:
+                spans[tp] = spans[tp]._replace(begin=max(end.end_offset + back[tp], 0))
+        return spans
+
+    def _take_new(self, found: Iterable[TopicPartition]) -> None:
+        new = [tp for tp in found if tp not in self._known and tp not in self.waiting]
+        if new:
+            self._known.update(new)
+            self._reader.add({tp: Span(0, None) for tp in new})
+            self._context.say(f"New, reading from the start: {named(new)}.")

@@ -1,0 +1,86 @@
+"""What `pk consume` is asked to read: its options, checked against each other."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pk.cli.positions.grammar import END, START, Anchor, Positions, Range, everywhere
+from pk.cli.positions.resolve import positions_option
+from pk.cli.records.permalinks import SCHEME
+from pk.cli.runtime.exits import Unusable
+
+if TYPE_CHECKING:
+    from pk.cli.nouns.consume.options import Consume
+
+
+class Request(NamedTuple):
+    """What to read, as the command line says."""
+
+    options: "Consume"
+    topics: tuple[str, ...]
+    positions: Positions
+    joins: bool
+    """Whether to read as a member of the group."""
+
+    reset: str
+    """auto.offset.reset in a group."""
+
+    @property
+    def timeout_ms(self) -> int | None:
+        """How long to wait for a record; None for ever. As in Apache's tool, a negative value means for ever."""
+        timeout_ms = self.options.timeout_ms
+        return None if timeout_ms is None or timeout_ms < 0 else timeout_ms
+
+
+def request_of(options: "Consume") -> Request:
+    """Checks the options against each other. Raises Unusable."""
+    topics = tuple(dict.fromkeys((*options.topic, *options.topics)))
+    if any(word.startswith(SCHEME) for word in topics):
+        raise Unusable("Give either permalinks or topics: a link names its topic.")
+    if bool(topics) == (options.include is not None):
+        raise Unusable("Name topics, or give a regular expression with --include.")
+    if options.offset is not None and options.from_beginning:
+        raise Unusable("-o and --from-beginning do not go together.")
+    if options.tail is not None and (
+        options.offset is not None or options.from_beginning or options.group
+    ):
+        raise Unusable("--tail says where to read; -o, --from-beginning and -g do not go with it.")
+    if options.follow and (options.tail is None or options.exit):
+        raise Unusable(
+            "--follow continues after --tail, and -e stops there. Without them reading continues."
+        )
+    if options.key_partition and options.key is None:
+        raise Unusable("--key-partition needs a key: -k KEY.")
+    positions = positions_option(options.offset, "-o") if options.offset is not None else None
+    lends = positions is not None and positions.uses(Anchor.COMMITTED)
+    joins = options.group is not None and not lends
+    if joins:
+        if positions is not None and positions not in (everywhere(START), everywhere(END)):
+            raise Unusable(
+                "A group continues from its commits: with -g, -o is start or end, for partitions without a commit, and "
+                "-e stops at the end. `pk groups reset-offsets` moves commits; -o committed..end reads from them "
+                "without joining."
+            )
+        if options.partitions or options.key_partition:
+            raise Unusable("A group assigns the partitions; -p does not go with -g.")
+        if options.merge:
+            raise Unusable("--merge does not go with -g.")
+    if positions is None:
+        begin = START if options.from_beginning or options.exit or options.tail else END
+        positions = everywhere(begin, END if options.exit or options.tail else None)
+    elif options.exit:
+        positions = _with_end(positions)
+    reset = "earliest" if positions.ranges[0].begin == START else "latest"
+    if options.merge and not positions.bounded:
+        raise Unusable("--merge needs a range that ends, such as -o @-1h..end.")
+    return Request(options, topics, positions, joins, reset)
+
+
+def _with_end(positions: Positions) -> Positions:
+    """The positions, with the partition's end for ranges that have none."""
+
+    def ended(asked: Range) -> Range:
+        return asked if asked.end is not None else asked._replace(end=END)
+
+    return Positions(
+        ended(positions.everywhere) if positions.everywhere else None,
+        {p: ended(asked) for p, asked in positions.by_partition.items()},
+    )
