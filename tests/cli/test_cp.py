@@ -25,9 +25,8 @@ from terminal import Terminal
 from trio.testing import MockClock
 from two_partitions import KNOWN, Two
 
-from pk.cli.command_line.parse import parse
 from pk.cli.nouns.cp import run as cp_run
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.nouns.cp.options import Copy
 from pk.core.record.batch import Record
 from pk.core.values import TopicPartition
 from pk.net.client.admin import open_admin
@@ -305,10 +304,10 @@ def test_a_high_rate_is_kept_with_few_sleeps() -> None:
             sent.append(trio.current_time())
 
     async def copy() -> None:
-        parsed = parse(("cp", "a", "b", "--rate", "20000"))
-        context = Context(parsed.args, parsed.path, Streams())
+        options = Copy(source=("a",), target="b", rate=20_000)
+        job = cp_run.Job(options, {}, {"a": "b"}, None)
         writer: Any = cp_run._Writer(  # pyright: ignore[reportPrivateUsage]
-            context, cp_run.Copy({}, {"a": "b"}, None), cast("Producer", Taking())
+            job, cast("Producer", Taking())
         )
         part = SimpleNamespace(source=TopicPartition("a", 0))
         for offset in range(20_000):

@@ -360,7 +360,7 @@ def test_index_checks_of_apache_s_tool(pk: Run, data: Path) -> None:
 def test_that_nothing_is_there_to_read_is_told(pk: Run, data: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     none = pk("log", "cat", str(tmp_path / "empty"))
-    assert (none.code, "There is no partition in what was named" in none.err) == (1, True)
+    assert (none.code, "There is no partition in the directories named" in none.err) == (1, True)
     other = pk("log", "cat", str(data), "-p", "77")
     assert (other.code, "no partition of that number" in other.err) == (1, True)
 
