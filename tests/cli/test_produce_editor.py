@@ -14,6 +14,7 @@ from terminal import SIZES, Terminal, on_terminal
 
 from pk.cli.command_line.parse import parse
 from pk.cli.nouns.produce.editor import Screen
+from pk.cli.nouns.produce.options import Produce
 from pk.cli.nouns.produce.plan import Plan
 from pk.cli.runtime.context import Context, Streams
 
@@ -183,7 +184,7 @@ def test_ctrl_c_before_the_editor_has_opened_keeps_it_from_opening() -> None:
         context = Context(parse(["produce", "t"]).args, (), Streams())
         with trio.CancelScope() as scope:
             scope.cancel()
-            found.append(await Screen(context, Plan(context), str).ask(""))
+            found.append(await Screen(context, Plan(Produce(topic="t")), str).ask(""))
 
     def main(_words: Sequence[str]) -> int:
         trio.run(ask)

@@ -4,15 +4,16 @@ from typing import Any
 
 import pytest
 
+from pk.cli.command_line.declare import gathered
 from pk.cli.command_line.parse import parse
 from pk.cli.nouns.produce.editor_text import Typed, read
+from pk.cli.nouns.produce.options import Produce
 from pk.cli.nouns.produce.plan import Plan
-from pk.cli.runtime.context import Context, Streams
 
 
 def plan(*words: str) -> Plan:
     parsed = parse(["produce", "orders", *words])
-    return Plan(Context(parsed.args, parsed.path, Streams()))
+    return Plan(gathered(Produce, parsed.args.values()))
 
 
 def sent(found: Any) -> list[bytes | None]:

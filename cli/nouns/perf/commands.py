@@ -49,7 +49,7 @@ def produce(context: "Context", options: PerfProduce) -> Running:
     """How fast records are acknowledged, and how long each takes."""
     from pk.cli.nouns.perf.perf import produce
 
-    return produce(context)
+    return produce(context, options)
 
 
 @PERF.command(
@@ -85,7 +85,7 @@ def consume(context: "Context", options: PerfConsume) -> Running:
     """How fast records are read."""
     from pk.cli.nouns.perf.perf import consume
 
-    return consume(context)
+    return consume(context, options)
 
 
 @PERF.command(
@@ -123,4 +123,4 @@ def end_to_end(context: "Context", options: EndToEnd) -> Running:
     """How long records take from when they were due to when they are read."""
     from pk.cli.nouns.perf.perf import end_to_end
 
-    return end_to_end(context)
+    return end_to_end(context, options)

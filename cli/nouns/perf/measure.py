@@ -76,7 +76,7 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
     """Sends records, then reads them back."""
     run = _run_id()
     begin = await _starts(context, spec, target) if spec.verified else {}
-    payloads = Payloads(run, spec.work.size, spec.source(), spec.seed)
+    payloads = Payloads(run, spec.work.size, spec.source(), spec.options.seed)
     sender = Sender(target.topic, target.partitions, spec.work, payloads)
     sent, cpu = sender.sent, time.process_time()
 
@@ -104,6 +104,7 @@ async def produce(context: Context, spec: Spec, target: Target, outcome: Outcome
         nursery.start_soon(
             show_live,
             context,
+            spec.options.reporting_interval,
             "Producing",
             lambda: Progress(sent.acked, _share(sent.size, sent.acked, sent.records), sent.latency),
             spec.work.records,
@@ -131,7 +132,7 @@ async def _read_back(
 ) -> Verifier:
     """Reads the written records back and checks them."""
     verifier = Verifier(run)
-    reader = Reader(verifier, marked=spec.template is None, latency=False)
+    reader = Reader(verifier, marked=spec.options.fake is None, latency=False)
     async with (
         open_consumer(context.settings.bootstrap, spec.consumer) as consumer,
         trio.open_nursery() as nursery,
@@ -144,6 +145,7 @@ async def _read_back(
         nursery.start_soon(
             show_live,
             context,
+            spec.options.reporting_interval,
             "Reading back",
             lambda: Progress(reader.read.records, reader.read.size),
             total,
@@ -161,7 +163,7 @@ async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome:
     """Writes the records to be read; returns how many."""
     number = spec.work.records or FILL
     work = Work(number, None, None, spec.work.size)
-    payloads = Payloads(run, work.size, spec.source(), spec.seed)
+    payloads = Payloads(run, work.size, spec.source(), spec.options.seed)
     sender = Sender(target.topic, target.partitions, work, payloads)
     async with (
         open_producer(
@@ -173,6 +175,7 @@ async def _fill(context: Context, spec: Spec, target: Target, run: int, outcome:
         nursery.start_soon(
             show_live,
             context,
+            spec.options.reporting_interval,
             "Filling the topic",
             lambda: Progress(sender.sent.acked, sender.sent.size),
             number,
@@ -194,7 +197,7 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
             return
     # An existing topic may hold records of an earlier run, marked in either way.
     verifier = Verifier(run if target.own else None) if spec.verified else None
-    marked = target.own and spec.template is None
+    marked = target.own and spec.options.fake is None
     reader = Reader(verifier, marked=marked, latency=False)
     read, cpu = reader.read, time.process_time()
     whole = False
@@ -207,6 +210,7 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
         nursery.start_soon(
             show_live,
             context,
+            spec.options.reporting_interval,
             "Consuming",
             lambda: Progress(read.records, read.size),
             wanted or expected,
@@ -214,7 +218,7 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
 
         async def work() -> None:
             nonlocal whole
-            patience_s = context.args.timeout / 1000
+            patience_s = spec.timeout_ms / 1000
             whole = await reader.until(consumer, finished, patience_s=patience_s)
 
         outcome.interrupted = await outcome.until(work)
@@ -228,7 +232,7 @@ async def consume(context: Context, spec: Spec, target: Target, outcome: Outcome
     if verifier is not None and (target.own or verifier.found):
         outcome.result |= _checked(verifier, None if outcome.interrupted else expected)
     if not whole and not outcome.interrupted:
-        context.say(f"No record for {context.args.timeout} ms.")
+        context.say(f"No record for {spec.timeout_ms} ms.")
 
 
 async def _take_partitions(
@@ -258,13 +262,13 @@ async def _take_partitions(
 async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outcome) -> None:
     """Reads while it sends."""
     run = _run_id()
-    payloads = Payloads(run, spec.work.size, spec.source(), spec.seed)
+    payloads = Payloads(run, spec.work.size, spec.source(), spec.options.seed)
     sender = Sender(target.topic, target.partitions, spec.work, payloads)
     verifier = Verifier(run)
-    reader = Reader(verifier, marked=spec.template is None, latency=True)
+    reader = Reader(verifier, marked=spec.options.fake is None, latency=True)
     sent, read, cpu = sender.sent, reader.read, time.process_time()
     reader.measured_from = lambda: sent.started_ns or 1 << 62
-    if context.args.one_at_a_time:
+    if spec.one_at_a_time:
 
         async def arrived(number: int) -> None:
             while verifier.found < number - sent.failed:
@@ -288,6 +292,7 @@ async def end_to_end(context: Context, spec: Spec, target: Target, outcome: Outc
         nursery.start_soon(
             show_live,
             context,
+            spec.options.reporting_interval,
             "End to end",
             lambda: Progress(read.latency.count, sent.size, read.latency),
             spec.work.records,

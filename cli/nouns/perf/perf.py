@@ -15,7 +15,8 @@ from pk.cli.cluster.topics import existing_topics, is_unknown
 from pk.cli.command_line.tree import Command, Group, tree
 from pk.cli.nouns.perf import measure
 from pk.cli.nouns.perf.measure import Outcome
-from pk.cli.nouns.perf.plan import FILL, Spec, Target, spec_of
+from pk.cli.nouns.perf.options import EndToEnd, PerfConsume, PerfProduce
+from pk.cli.nouns.perf.plan import FILL, PerfOptions, Spec, Target, spec_of
 from pk.cli.nouns.perf.report import Comparison, compare, document, now_text
 from pk.cli.output.formats import Column
 from pk.cli.output.schema import columns_of
@@ -31,17 +32,19 @@ from pk.net.client.results import CreatedTopic, NewTopic
 
 
 @asynccontextmanager
-async def _target(context: Context) -> AsyncGenerator[Target]:
+async def _target(context: Context, options: PerfOptions) -> AsyncGenerator[Target]:
     """The topic to measure: the named one, which must exist, or a temporary one, deleted at the end."""
-    args = context.args
     admin = await context.admin()
-    if args.topic is not None:
-        (found,) = await existing_topics(context, admin, [args.topic])
+    if options.topic is not None:
+        (found,) = await existing_topics(context, admin, [options.topic])
         yield Target(found.name, len(found.partitions), False)
         return
     name = f"pk-perf-{secrets.token_hex(4)}"
     new = NewTopic(
-        name, args.partitions, args.replication_factor or -1, configs=dict(args.topic_configs)
+        name,
+        options.partitions,
+        options.replication_factor or -1,
+        configs=dict(options.topic_configs),
     )
     made = True  # assume so if the creation is interrupted
     try:
@@ -49,7 +52,7 @@ async def _target(context: Context) -> AsyncGenerator[Target]:
         if not isinstance(created, CreatedTopic):
             made = False
             raise created
-        yield Target(name, args.partitions, True)
+        yield Target(name, options.partitions, True)
     finally:
         if made:
             await _delete(context, admin, name)
@@ -73,15 +76,15 @@ def _plan_shown(context: Context, spec: Spec) -> None:
     command = perf.child(spec.test) if isinstance(perf, Group) else None
     assert isinstance(command, Command)
     context.show_nothing([Column(name) for name in columns_of(command)])
-    args, work = context.args, spec.work
-    topic = args.topic or f"a temporary topic with {count(args.partitions, 'partition')}"
-    what = f"values of {spec.template}" if spec.template else f"values of {work.size} B"
+    options, work = spec.options, spec.work
+    topic = options.topic or f"a temporary topic with {count(options.partitions, 'partition')}"
+    what = f"values of {spec.options.fake}" if spec.options.fake else f"values of {work.size} B"
     if work.records is not None:
         much = count(work.records, "record")
     elif work.duration_s:
         much = f"records for {work.duration_s:g} s"
-    elif args.topic:  # what is there is read, and of whatever size it is
-        context.say(f"Would {spec.test} the records of {args.topic}; nothing was done.")
+    elif options.topic:  # what is there is read, and of whatever size it is
+        context.say(f"Would {spec.test} the records of {options.topic}; nothing was done.")
         return
     else:
         much = count(FILL, "record")
@@ -90,32 +93,32 @@ def _plan_shown(context: Context, spec: Spec) -> None:
     context.say(f"Would {does} {much}{pace}, {what}, in {topic}; nothing was done.")
 
 
-async def produce(context: Context) -> int | None:
+async def produce(context: Context, options: PerfProduce) -> int | None:
     """`pk perf produce`."""
-    return await _perf(context, "produce", measure.produce)
+    return await _perf(context, options, measure.produce)
 
 
-async def consume(context: Context) -> int | None:
+async def consume(context: Context, options: PerfConsume) -> int | None:
     """`pk perf consume`."""
-    return await _perf(context, "consume", measure.consume)
+    return await _perf(context, options, measure.consume)
 
 
-async def end_to_end(context: Context) -> int | None:
+async def end_to_end(context: Context, options: EndToEnd) -> int | None:
     """`pk perf e2e`."""
-    return await _perf(context, "e2e", measure.end_to_end)
+    return await _perf(context, options, measure.end_to_end)
 
 
 async def _perf(
-    context: Context, test: str, run: Callable[[Context, Spec, Target, Outcome], Any]
+    context: Context, options: PerfOptions, run: Callable[[Context, Spec, Target, Outcome], Any]
 ) -> int | None:
-    spec = spec_of(context, test)
-    if context.args.dry_run:
+    spec = spec_of(context, options)
+    if context.change.dry_run:
         _plan_shown(context, spec)
         return None
-    if test != "consume" or context.args.topic is None:
+    if spec.test != "consume" or options.topic is None:
         context.allow()
     at = now_text()
-    async with _target(context) as target:
+    async with _target(context, options) as target:
         with listen_for_interrupts() as interrupts:
             outcome = Outcome(interrupts.or_until)
             await run(context, spec, target, outcome)
@@ -125,7 +128,7 @@ async def _perf(
     result["title"] = _title(result)
     compared: Comparison | None = None
     if spec.before is not None:
-        compared = compare(context.args.compare, spec.before, result)
+        compared = compare(options.compare or "", spec.before, result)
     width = context.streams.width if context.streams.out_terminal else None
     context.show_document(document(result, compared, width))
     if outcome.interrupted:
@@ -147,9 +150,9 @@ def _described(
         "topic": target.topic,
         "own_topic": target.own,
         "partitions": target.partitions,
-        "replication_factor": context.args.replication_factor if target.own else None,
-        "record_size": None if spec.template or not producing else spec.work.size,
-        "template": spec.template,
+        "replication_factor": spec.options.replication_factor if target.own else None,
+        "record_size": None if spec.options.fake or not producing else spec.work.size,
+        "template": spec.options.fake,
         "rate": spec.work.rate,
         "acks": str(spec.producer.get("acks", "all")) if producing else None,
         "compression": str(spec.producer.get("compression.type", "none")) if producing else None,

@@ -1,8 +1,10 @@
 """Turns the options of `pk perf` into a plan."""
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pk.cli.config_keys.units import config_value
+from pk.cli.nouns.perf.options import EndToEnd, PerfConsume, PerfProduce
 from pk.cli.nouns.perf.payload import MARK_BYTES
 from pk.cli.nouns.perf.report import read_result
 from pk.cli.nouns.perf.run import Work
@@ -19,24 +21,31 @@ FILL = 500_000
 """The number of records that a temporary topic is filled with before it is read."""
 
 
+PerfOptions = PerfProduce | PerfConsume | EndToEnd
+
+
 class Spec(NamedTuple):
     """What to measure, as the options say."""
 
     test: str
+    options: PerfOptions
     work: Work
-    template: str | None
-    key: str | None
-    seed: int | None
     producer: dict[str, object]
     consumer: dict[str, object]
     verified: bool
     before: dict[str, Any] | None
     """The result to compare with."""
 
+    one_at_a_time: bool
+    timeout_ms: int
+    """How long consuming waits for a record."""
+
     def source(self) -> Fake | None:
-        if self.template is None:
+        """The source of records for --fake; None without it."""
+        options = self.options
+        if options.fake is None:
             return None
-        return fake(self.template, key=self.key, seed=self.seed)
+        return fake(options.fake, key=options.key, seed=options.seed)
 
 
 class Target(NamedTuple):
@@ -47,84 +56,93 @@ class Target(NamedTuple):
     own: bool
 
 
-def spec_of(context: Context, test: str) -> Spec:
+def spec_of(context: Context, options: PerfOptions) -> Spec:
     """Checks the options against each other. Raises Unusable."""
-    args = context.args
-    values = args.values()
-    if args.key is not None and args.fake is None:
-        raise Unusable("-k is a template; it needs --fake.")
-    if args.size is not None and args.fake is not None:
-        raise Unusable("--size and --fake do not go together: the template determines the size.")
-    size = args.size or _SIZE
-    if size < MARK_BYTES:
-        raise Unusable(
-            f"--size must be at least {MARK_BYTES} bytes, to hold what verifies a record."
-        )
-    if args.topic is not None:
-        for dest, name in (
-            ("partitions", "-p"),
-            ("replication_factor", "-r"),
-            ("topic_configs", "-c"),
-        ):
-            if args.given(dest):
-                raise Unusable(f"{name} is for a temporary topic; {args.topic} already exists.")
-    if args.topic is not None and test == "consume":
-        for dest in ("size", "fake", "key", "seed", "compression"):
-            if args.given(dest):
-                raise Unusable(
-                    f"--{dest} is for the records of a temporary topic; {args.topic} has its own."
-                )
-    if values.get("one_at_a_time") and args.given("rate"):
-        raise Unusable("--one-at-a-time and --rate do not go together.")
-    work = _work(values, test, size)
-    take_properties(context)
-    context.about = ConsumerConfig if test == "consume" else ProducerConfig
-    ours: dict[str, object] = {"linger.ms": "0"} if test == "e2e" else {}
-    if test == "consume":
-        ours |= {"batch.size": str(1 << 17)}
-    for dest, key in (("compression", "compression.type"), ("acks", "acks")):
-        if values.get(dest) is not None:
-            ours[key] = values[dest]
-    about = context.about
+    _check(context, options)
+    if isinstance(options, PerfConsume):
+        test, producer_props = "consume", ()
+        settings: dict[str, Any] = {
+            "compression.type": options.compression,
+            "batch.size": str(1 << 17),
+        }
+        group = options.group
+    else:
+        test = "e2e" if isinstance(options, EndToEnd) else "produce"
+        producer_props = options.producer_props
+        settings = {"compression.type": options.compression, "acks": options.acks}
+        if test == "e2e":
+            settings["linger.ms"] = "0"
+        group = None
+    work = _work(options)
+    take_properties(context, producer_props, options.property)
+    about = context.about = ConsumerConfig if test == "consume" else ProducerConfig
+    ours: dict[str, object] = {k: v for k, v in settings.items() if v is not None}
     producer = client_config(ProducerConfig, context.settings, ours, about=about)
     more: dict[str, object] = {
         "enable.auto.commit": "false",
         "auto.offset.reset": "earliest",
         "allow.auto.create.topics": "false",
     }
-    if values.get("group"):
-        more["group.id"] = values["group"]
+    if group:
+        more["group.id"] = group
     consumer = client_config(ConsumerConfig, context.settings, more, about=about)
-    before = read_result(args.compare) if args.compare else None
-    if args.fake:
-        fake(args.fake, key=args.key)  # report a mistake in it before anything is created
+    before = read_result(options.compare) if options.compare else None
+    if options.fake:
+        fake(options.fake, key=options.key)  # report a mistake in it before anything is created
     return Spec(
         test,
+        options,
         work,
-        args.fake,
-        args.key,
-        args.seed,
         producer,
         consumer,
-        not values.get("no_verify"),
+        isinstance(options, EndToEnd) or not options.no_verify,
         before,
+        isinstance(options, EndToEnd) and options.one_at_a_time,
+        options.timeout if isinstance(options, PerfConsume) else 0,
     )
 
 
-def _work(values: dict[str, Any], test: str, size: int) -> Work:
-    rate = values.get("rate")
-    rate = rate if rate is not None and rate > 0 else None
-    if values.get("one_at_a_time"):
+def _check(context: Context, options: PerfOptions) -> None:
+    """Raises Unusable for options that do not go together."""
+    if options.key is not None and options.fake is None:
+        raise Unusable("-k is a template; it needs --fake.")
+    if options.size is not None and options.fake is not None:
+        raise Unusable("--size and --fake do not go together: the template determines the size.")
+    if (options.size or _SIZE) < MARK_BYTES:
+        raise Unusable(
+            f"--size must be at least {MARK_BYTES} bytes, to hold what verifies a record."
+        )
+    if options.topic is not None:
+        for name, flag in (
+            ("partitions", "-p"),
+            ("replication_factor", "-r"),
+            ("topic_configs", "-c"),
+        ):
+            if context.given(name):
+                raise Unusable(f"{flag} is for a temporary topic; {options.topic} already exists.")
+    if options.topic is not None and isinstance(options, PerfConsume):
+        for name in ("size", "fake", "key", "seed", "compression"):
+            if context.given(name):
+                raise Unusable(
+                    f"--{name} is for the records of a temporary topic; {options.topic} has its own."
+                )
+    if isinstance(options, EndToEnd) and options.one_at_a_time and context.given("rate"):
+        raise Unusable("--one-at-a-time and --rate do not go together.")
+
+
+def _work(options: PerfOptions) -> Work:
+    number, size = options.num, options.size or _SIZE
+    if isinstance(options, PerfConsume):
+        return Work(number, None, None, size)
+    rate = options.rate if options.rate is not None and options.rate > 0 else None
+    if isinstance(options, EndToEnd) and options.one_at_a_time:
         rate = None
-    number = values["num"]
     duration_s: float | None = None
-    if values.get("duration"):
+    if options.duration:
         try:
-            duration_s = duration_ms(values["duration"]) / 1000
+            duration_s = duration_ms(options.duration) / 1000
         except ValueError as e:
             raise Unusable(f"--duration: {e}.") from None
-    if test == "consume":
-        return Work(number, None, None, size)
     if number is None and duration_s is None:
         duration_s = _DURATION_S
     if rate is not None and duration_s is not None:
@@ -132,13 +150,15 @@ def _work(values: dict[str, Any], test: str, size: int) -> Work:
         due = max(1, round(rate * duration_s))
         number = due if number is None else min(number, due)
         duration_s = None
-    return Work(number, duration_s, rate, size, values["warmup"] or 0)
+    return Work(number, duration_s, rate, size, options.warmup or 0)
 
 
-def take_properties(context: Context) -> None:
-    """Treats the KEY=VALUE words and Apache's --producer-props like -X."""
-    more = dict(context.args.values().get("producer_props") or ())
-    for word in context.args.values()["property"]:
+def take_properties(
+    context: Context, producer_props: Iterable[tuple[str, str]], words: Iterable[str]
+) -> None:
+    """Treats Apache's --producer-props and the KEY=VALUE words like -X. Raises Unusable."""
+    more = dict(producer_props)
+    for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             raise Unusable(f"{word!r} is not KEY=VALUE; use -t to name a topic.")

@@ -42,11 +42,14 @@ class Progress(NamedTuple):
 
 
 async def show_live(
-    context: Context, what: str, now: Callable[[], Progress], total: int | None
+    context: Context,
+    interval_ms: int | None,
+    what: str,
+    now: Callable[[], Progress],
+    total: int | None,
 ) -> None:
-    """Shows a run's progress until cancelled: on a terminal one line that is redrawn; with --reporting-interval a line
-    for each interval."""
-    interval_ms: int | None = context.args.reporting_interval
+    """Shows a run's progress until cancelled: on a terminal one line that is redrawn; with `interval_ms`
+    (--reporting-interval) a line for each interval."""
     drawn = context.streams.err_colour and interval_ms is None
     if not drawn and interval_ms is None:
         return

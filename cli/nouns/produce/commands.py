@@ -35,4 +35,4 @@ def produce(context: "Context", options: Produce) -> Running:
     """Write records: at a terminal in an editor, else one a line of standard input."""
     from pk.cli.nouns.produce.produce import produce
 
-    return produce(context)
+    return produce(context, options)

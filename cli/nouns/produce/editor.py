@@ -16,7 +16,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
@@ -33,6 +33,9 @@ from pk.net.client.delivery import Delivery, RecordMetadata
 from pk.net.client.errors import ClientError
 from pk.net.client.producer import Producer, open_producer
 
+if TYPE_CHECKING:
+    from pk.cli.nouns.produce.options import Produce
+
 _PATIENCE_S: Final = 0.5
 """How long the editor waits for an acknowledgement before it accepts the next record."""
 
@@ -42,10 +45,12 @@ _HISTORY_BYTES: Final = 1 << 20
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
-async def edit(context: Context, plan: Plan) -> int:
+async def edit(context: Context, options: "Produce", plan: Plan) -> int:
     """Runs the editor; returns the exit code."""
-    missing = plan.topic is not None and not await topic_exists(context, plan.topic)
-    if missing and not context.args.yes:
+    missing = plan.topic is not None and not await topic_exists(
+        context, plan.topic, create=options.create
+    )
+    if missing and not context.change.yes:
         answer = await context.ask(
             f"There is no topic {plan.topic}. Create it with the broker's defaults? [y/N] "
         )
@@ -54,11 +59,11 @@ async def edit(context: Context, plan: Plan) -> int:
     with listen_for_interrupts() as interrupts:
         async with (
             open_producer(
-                context.settings.bootstrap, producer_config(context, linger_ms="0")
+                context.settings.bootstrap, producer_config(context, options, linger_ms="0")
             ) as producer,
             trio.open_nursery() as nursery,
         ):
-            editor = Editor(context, plan, producer)
+            editor = Editor(context, options, plan, producer)
             nursery.start_soon(editor.send_all)
             nursery.start_soon(editor.follow_all)
             try:
@@ -109,7 +114,9 @@ def _conclude(context: Context, editor: "Editor") -> int:
 class Editor:
     """The editor's state: the text being typed, the records being sent, and their results."""
 
-    def __init__(self, context: Context, plan: Plan, producer: Producer) -> None:
+    def __init__(
+        self, context: Context, options: "Produce", plan: Plan, producer: Producer
+    ) -> None:
         self.written = 0
         self.failed = 0
         self.pending = 0
@@ -122,10 +129,9 @@ class Editor:
         self._settled = trio.Event()
         self._waiting_since = 0.0
         self._kept = ""
-        args = context.args
-        self._left: int | None = args.num
-        self._pace = Pace(args.rate) if args.rate else None
-        self._in_step: bool = args.sync
+        self._left = options.num
+        self._pace = Pace(options.rate) if options.rate else None
+        self._in_step = options.sync
         self.screen = Screen(context, plan, self._status)
 
     def _status(self) -> str:

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -26,6 +26,7 @@ from pk.net.client.errors import ClientError
 from pk.net.client.results import ConfigResource, NewTopic, ResourceType, TopicDescription
 
 if TYPE_CHECKING:
+    from pk.cli.nouns.produce.options import Produce
     from pk.cli.records.fake import Fake
 
 _CONFIG_OPTIONS = {
@@ -68,12 +69,12 @@ def encoded_headers(pairs: Sequence[tuple[str, str]]) -> Headers:
     return tuple((name, os.fsencode(value)) for name, value in pairs)
 
 
-def producer_config(context: Context, **defaults: str) -> dict[str, object]:
+def producer_config(context: Context, options: "Produce", **defaults: str) -> dict[str, object]:
     """The producer's configs from options, -X, the profile, `defaults` and our own defaults, in that order."""
-    given = {
-        key: getattr(context.args, dest)
-        for dest, key in _CONFIG_OPTIONS.items()
-        if context.args.values().get(dest) is not None and context.args.given(dest)
+    given: dict[str, Any] = {
+        key: value
+        for name, key in _CONFIG_OPTIONS.items()
+        if (value := getattr(options, name)) is not None and context.given(name)
     }
     if "request.timeout.ms" in given or "linger.ms" in given:
         least = int(given.get("request.timeout.ms", 30_000)) + int(given.get("linger.ms", 20))
@@ -85,49 +86,47 @@ def producer_config(context: Context, **defaults: str) -> dict[str, object]:
 class Plan:
     """What the options say about every record."""
 
-    def __init__(self, context: Context) -> None:
-        args = context.args
-        properties = read_properties(args.reader_config) if args.reader_config else {}
+    def __init__(self, options: "Produce") -> None:
+        properties = read_properties(options.reader_config) if options.reader_config else {}
         self.reading: Reading = reading(
-            args.format, {**properties, **dict(args.reader_properties)}.items()
+            options.format, {**properties, **dict(options.reader_properties)}.items()
         )
-        self.topic: str | None = args.topic
-        self.key = None if args.key is None else os.fsencode(args.key)
-        self.headers = encoded_headers(args.header)
-        self.partition: int | None = args.partitions
-        self.keep_partition: bool = args.keep_partition
-        self.tombstone: bool = args.tombstone
-        self.json: bool = args.json
+        self.topic = options.topic
+        self.key = None if options.key is None else os.fsencode(options.key)
+        self.headers = encoded_headers(options.header)
+        self.partition = options.partitions
+        self.keep_partition = options.keep_partition
+        self.tombstone = options.tombstone
+        self.json = options.json
         self.timestamp: int | None = None
-        if args.timestamp is not None:
+        if options.timestamp is not None:
             try:
-                self.timestamp = time_ms(args.timestamp.removeprefix("@"), now_ms())
+                self.timestamp = time_ms(options.timestamp.removeprefix("@"), now_ms())
             except ValueError as e:
                 raise Unusable(f"--timestamp: {e}.") from None
         self.fake: Fake | None = None
-        if args.fake is not None:
+        if options.fake is not None:
             from pk.cli.records.fake import fake
 
-            self.fake = fake(args.fake, key=args.key, seed=args.seed)
-        self._names_topics = args.format in ("jsonl", "csv") or "%t" in (args.format or "")
-        self._check(context)
+            self.fake = fake(options.fake, key=options.key, seed=options.seed)
+        self._names_topics = options.format in ("jsonl", "csv") or "%t" in (options.format or "")
+        self._check(options)
 
-    def _check(self, context: Context) -> None:
-        args = context.args
-        if self.topic is None and (args.fake is not None or not self._names_topics):
+    def _check(self, options: "Produce") -> None:
+        if self.topic is None and (options.fake is not None or not self._names_topics):
             raise Unusable("Name the topic: pk produce TOPIC.")
-        reader = (args.line_reader or "LineMessageReader").replace("$", ".").rpartition(".")[2]
+        reader = (options.line_reader or "LineMessageReader").replace("$", ".").rpartition(".")[2]
         if reader != "LineMessageReader":
             raise Unusable(
-                f"--line-reader: {args.line_reader} is a Java class; use -f to say how lines are read."
+                f"--line-reader: {options.line_reader} is a Java class; use -f to say how lines are read."
             )
         if self.partition is not None and self.partition < 0:
             raise Unusable(f"-p must be a partition number, not {self.partition}.")
         if self.partition is not None and self.keep_partition:
             raise Unusable("-p and --keep-partition do not go together.")
-        if args.seed is not None and args.fake is None:
+        if options.seed is not None and options.fake is None:
             raise Unusable("--seed belongs to --fake.")
-        if args.fake is None:
+        if options.fake is None:
             return
         for dest, name in (
             ("value", "VALUE"),
@@ -138,7 +137,7 @@ class Plan:
             ("tombstone", "-Z"),
             ("json", "--json"),
         ):
-            if getattr(args, dest):
+            if getattr(options, dest):
                 raise Unusable(f"--fake makes the records itself; {name} does not go with it.")
 
     @property
@@ -197,7 +196,7 @@ class Plan:
         )
 
 
-async def topic_exists(context: Context, topic: str) -> bool:
+async def topic_exists(context: Context, topic: str, *, create: bool) -> bool:
     """Whether the topic exists, or was just created for --create. False if the broker will create it with the first record.
 
     Raises CommandError with similar names if it does not exist and will not be created.
@@ -209,7 +208,7 @@ async def topic_exists(context: Context, topic: str) -> bool:
     impossible = getattr(described, "code", None) == ErrorCode.INVALID_TOPIC_EXCEPTION
     if impossible or not is_unknown(described):
         raise described
-    if context.args.create:
+    if create:
         await _create(context, admin, topic)
         return True
     if await _makes_topics(admin):
@@ -226,12 +225,12 @@ async def _create(context: Context, admin: Admin, topic: str) -> None:
     context.say(f"Created topic {topic}, with the broker's defaults.")
 
 
-async def make_topic(context: Context, topic: str) -> None:
+async def make_topic(context: Context, topic: str, *, create: bool) -> None:
     """Returns if `topic` exists or may be created. In a pipe nobody can be asked, and nobody reads a warning.
 
     Raises CommandError if it does not exist and may be a misspelling of one that does.
     """
-    if await topic_exists(context, topic):
+    if await topic_exists(context, topic, create=create):
         return
     names = await topic_names(context, await context.admin())
     near = [name for name in nearest(topic, names) if is_misspelling(topic, name)]

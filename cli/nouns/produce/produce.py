@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -35,6 +36,9 @@ from pk.net.client.errors import BufferExhausted, ClientError
 from pk.net.client.producer import Producer, open_producer, record_size
 from pk.net.client.results import TopicDescription
 
+if TYPE_CHECKING:
+    from pk.cli.nouns.produce.options import Produce
+
 _CHUNK_BYTES = 1 << 18
 """Large enough to make the cost of a block negligible, small enough to let the sender run while a file is read."""
 
@@ -46,26 +50,26 @@ _LAST_WORDS_S = 3.0
 """How long an interrupted command waits for the records that the producer already has."""
 
 
-async def produce(context: Context) -> int | None:
+async def produce(context: Context, options: "Produce") -> int | None:
     """`pk console-producer`."""
-    plan = Plan(context)
+    plan = Plan(options)
     context.about = ProducerConfig
-    if context.args.dry_run:
-        await _dry_run(context, plan)
+    if context.change.dry_run:
+        await _dry_run(context, options, plan)
         return None
     context.allow()
-    if _at_a_terminal(context):
+    if _at_a_terminal(context, options):
         if plan.reading.rows is not None:
             raise Unusable("-f csv reads a file or a pipe: pk produce TOPIC -f csv -F FILE.")
         from pk.cli.nouns.produce.editor import edit
 
-        return await edit(context, plan)
+        return await edit(context, options, plan)
     if plan.topic is not None:
-        await make_topic(context, plan.topic)
-    tally = Tally(context, say_offsets=context.args.print_offsets)
-    stream = _Stream(context, plan, tally)
+        await make_topic(context, plan.topic, create=options.create)
+    tally = Tally(context, say_offsets=options.print_offsets)
+    stream = _Stream(context, options, plan, tally)
     try:
-        interrupted = await _run(context, stream, tally)
+        interrupted = await _run(context, options, stream, tally)
     except (trio.Cancelled, KeyboardInterrupt):
         _say_interrupted(context, stream, tally)
         raise
@@ -81,7 +85,7 @@ async def produce(context: Context) -> int | None:
             exit_code(error),
         )
     partly = stream.wrong is not None and stream.taken > 0
-    if partly or context.args.print_offsets or (context.streams.err_terminal and not stream.wrong):
+    if partly or options.print_offsets or (context.streams.err_terminal and not stream.wrong):
         few = tally.places and len(tally.places) < 4 and tally.delivered < 100
         where = f": {' '.join(tally.places)}" if few else ""
         context.say(f"{count(tally.delivered, 'record')} written{where}.")
@@ -90,12 +94,14 @@ async def produce(context: Context) -> int | None:
     return None
 
 
-async def _run(context: Context, stream: "_Stream", tally: Tally) -> bool:
+async def _run(context: Context, options: "Produce", stream: "_Stream", tally: Tally) -> bool:
     """Sends the stream; returns whether a signal ended it. Sets `stream.error` if it had to stop."""
     interrupted = False
     try:
         async with open_producer(
-            context.settings.bootstrap, producer_config(context), on_delivery=tally.on_delivery
+            context.settings.bootstrap,
+            producer_config(context, options),
+            on_delivery=tally.on_delivery,
         ) as producer:
             stream.producer = producer
             with listen_for_interrupts() as interrupts:
@@ -119,21 +125,20 @@ def _say_interrupted(context: Context, stream: "_Stream", tally: Tally) -> None:
     context.say(f"Interrupted: {count(tally.delivered, 'record')} written{rest}.")
 
 
-def _at_a_terminal(context: Context) -> bool:
+def _at_a_terminal(context: Context, options: "Produce") -> bool:
     streams = context.streams
-    args = context.args
-    if args.fake is not None or args.value or args.file is not None:
+    if options.fake is not None or options.value or options.file is not None:
         return False
     return streams.in_terminal and streams.err_terminal and os.environ.get("TERM") != "dumb"
 
 
-async def lines(context: Context) -> AsyncGenerator[list[bytes]]:
+async def lines(context: Context, options: "Produce") -> AsyncGenerator[list[bytes]]:
     """The input's lines without their ends, as many at a time as are available.
 
     A carriage return before the line end is part of it, as in Apache's tool, unless -f names a format.
     """
-    either_end = context.args.format in (None, "value")
-    path = context.args.file
+    either_end = options.format in (None, "value")
+    path = options.file
     if path is not None and path != "-":
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     else:
@@ -183,11 +188,11 @@ async def _readable(fd: int) -> bool:
     return True
 
 
-async def _input(context: Context) -> AsyncGenerator[list[bytes]]:
-    if context.args.value:
-        yield [os.fsencode(v) for v in context.args.value]
+async def _input(context: Context, options: "Produce") -> AsyncGenerator[list[bytes]]:
+    if options.value:
+        yield [os.fsencode(v) for v in options.value]
         return
-    async with aclosing(lines(context)) as chunks:
+    async with aclosing(lines(context, options)) as chunks:
         async for chunk in chunks:
             yield chunk
 
@@ -197,7 +202,7 @@ class _Stream:
 
     producer: Producer
 
-    def __init__(self, context: Context, plan: Plan, tally: Tally) -> None:
+    def __init__(self, context: Context, options: "Produce", plan: Plan, tally: Tally) -> None:
         self.taken = 0
         """The number of records read."""
 
@@ -206,16 +211,17 @@ class _Stream:
 
         self.error: Exception | None = None
         self._context = context
+        self._options = options
         self._plan = plan
-        self._left: int | None = context.args.num
+        self._left = options.num
         self._number = 0
-        self._pace = Pace(context.args.rate) if context.args.rate else None
-        self._status = _Status(context, tally)
+        self._pace = Pace(options.rate) if options.rate else None
+        self._status = _Status(context, options, tally)
 
     async def run(self) -> None:
         """Sends everything. If interrupted, waits a little for the records that the producer already has."""
         try:
-            if self._context.args.fake is not None:
+            if self._options.fake is not None:
                 await self._run_fake()
             else:
                 await self._run_lines()
@@ -232,7 +238,7 @@ class _Stream:
 
     async def _run_lines(self) -> None:
         documents = self._plan.gathering()
-        async with aclosing(_input(self._context)) as chunks:
+        async with aclosing(_input(self._context, self._options)) as chunks:
             async for chunk in chunks:
                 await self._chunk(chunk, documents)
                 if self.wrong is not None or self._left == 0:
@@ -263,7 +269,7 @@ class _Stream:
             start += number
 
     async def _run_fake(self) -> None:
-        args, plan, source = self._context.args, self._plan, self._plan.fake
+        plan, source = self._plan, self._plan.fake
         assert plan.topic is not None and source is not None
         while self._left is None or self._left > 0:
             number = _FAKE_CHUNK if self._left is None else min(_FAKE_CHUNK, self._left)
@@ -272,7 +278,7 @@ class _Stream:
             pairs = source.take(number)
             if self._left is not None:
                 self._left -= number
-            if plan.headers or args.sync:
+            if plan.headers or self._options.sync:
                 records = [
                     NewRecord(k, v, plan.headers, plan.timestamp, plan.partition, plan.topic)
                     for k, v in pairs
@@ -287,7 +293,7 @@ class _Stream:
         if not found:
             return
         fit = self._fit(found)
-        if fit and plan.topic is not None and not self._context.args.sync:
+        if fit and plan.topic is not None and not self._options.sync:
             pairs = plan.pairs(found)
             if pairs is not None:
                 self._number += len(found)
@@ -332,7 +338,7 @@ class _Stream:
         self._status.show()
 
     async def _records(self, records: Sequence[NewRecord]) -> None:
-        if self._context.args.sync:
+        if self._options.sync:
             for record in records:
                 self.taken += 1
                 delivery = await self.producer.send_rows(record.topic or "", [_row(record)])
@@ -354,10 +360,9 @@ def _row(record: NewRecord) -> Row:
 class _Status:
     """A line on the terminal that shows the progress of a long stream."""
 
-    def __init__(self, context: Context, tally: Tally) -> None:
-        args = context.args
-        typed = context.streams.in_terminal and not (args.file or args.fake or args.value)
-        self._shows = context.streams.err_colour and not args.print_offsets and not typed
+    def __init__(self, context: Context, options: "Produce", tally: Tally) -> None:
+        typed = context.streams.in_terminal and not (options.file or options.fake or options.value)
+        self._shows = context.streams.err_colour and not options.print_offsets and not typed
         self._context = context
         self._tally = tally
         self._since = trio.current_time()
@@ -374,18 +379,18 @@ class _Status:
         self._context.whisper(f"{done:,} written, {rate:,.0f}/s")
 
 
-async def _dry_run(context: Context, plan: Plan) -> None:
+async def _dry_run(context: Context, options: "Produce", plan: Plan) -> None:
     """Reads everything and prints what would be written; writes nothing and creates no topic."""
-    if context.args.fake is not None:
+    if options.fake is not None:
         assert plan.topic is not None
-        await _described(context, {plan.topic})
-        _show_fake(context, plan)
+        await _described(context, {plan.topic}, create=options.create)
+        _show_fake(context, plan, options.num)
         return
-    left: int | None = context.args.num
+    left: int | None = options.num
     taken, size = 0, 0
     topics: set[str] = set() if plan.topic is None else {plan.topic}
     documents = plan.gathering()
-    async with aclosing(_input(context)) as chunks:
+    async with aclosing(_input(context, options)) as chunks:
         async for chunk in chunks:
             try:
                 found = documents.feed(chunk) if documents is not None else chunk
@@ -407,30 +412,29 @@ async def _dry_run(context: Context, plan: Plan) -> None:
             documents.end()
         except (BadDocument, BadCsv) as e:
             raise CommandError(str(e)) from None
-    await _described(context, topics)
+    await _described(context, topics, create=options.create)
     context.say(
         f"Would write {count(taken, 'record')}, {count(size, 'byte')}; nothing was written."
     )
 
 
-def _show_fake(context: Context, plan: Plan) -> None:
-    args = context.args
+def _show_fake(context: Context, plan: Plan, number: int | None) -> None:
     assert plan.fake is not None
-    shown = min(args.num or 5, 5)
+    shown = min(number or 5, 5)
     for key, value in plan.fake.take(shown):
         context.write((b"" if key is None else key + b"\t") + (value or b"") + b"\n")
-    much = "endless records" if args.num is None else count(args.num, "record")
+    much = "endless records" if number is None else count(number, "record")
     context.say(
         f"Would write {much} such as {'these' if shown > 1 else 'this'}; nothing was written."
     )
 
 
-async def _described(context: Context, topics: set[str]) -> None:
+async def _described(context: Context, topics: set[str], *, create: bool) -> None:
     """Reports which of `topics` do not exist."""
     admin = await context.admin()
     described = await admin.describe_topics(sorted(topics)) if topics else {}
     for name, answer in described.items():
-        if is_unknown(answer) and context.args.create:
+        if is_unknown(answer) and create:
             context.say(f"Would create topic {name}, with the broker's defaults.")
         elif is_unknown(answer):
             context.failed(await unknown_topic(context, admin, name), name)
