@@ -83,9 +83,7 @@ def say_uncommitted(
         if isinstance(found, ResolvedRange) and lacks_commit(found)
     ]
     if lacking:
-        context.say(
-            f"Group {group} has no commit in {join(lacking, _SHOWN)}: using the end there."
-        )
+        context.say(f"Group {group} has no commit in {join(lacking, _SHOWN)}: using the end there.")
 
 
 def say_inverted(

@@ -48,7 +48,7 @@ class Silence:
 
     def _look_for_leaders(self) -> None:
         metadata = self._consumer.cluster.metadata
-        dead = set()
+        dead: set[TopicPartition] = set()
         for tp in self._consumer.assignment:
             topic = metadata.topics.get(tp.topic)
             known = topic is not None and topic.error_code in (0, ErrorCode.LEADER_NOT_AVAILABLE)

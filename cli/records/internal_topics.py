@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from pk.core.errors import ProtocolError
 from pk.core.record.batch import Record
@@ -28,7 +28,7 @@ def _types(topic: str) -> dict[int, tuple[str, type[Message], type[Message]]]:
 
     of_groups = [offsets_topic, offsets_topic_share, offsets_topic_streams]
     modules = [transaction_topic] if topic == TRANSACTIONS_TOPIC else of_groups
-    found = {}
+    found: dict[int, tuple[str, type[Message], type[Message]]] = {}
     for module in modules:
         for name, key in vars(module).items():
             if not name.endswith("Key") or not issubclass(key, Message):
@@ -53,9 +53,9 @@ def _plain(value: Any, *, uuid: bool = False) -> Any:
             for f in dataclasses.fields(value)
         }
     if isinstance(value, (list, tuple)):
-        return [_plain(v, uuid=uuid) for v in value]
+        return [_plain(v, uuid=uuid) for v in cast("Sequence[Any]", value)]
     if isinstance(value, (bytes, memoryview)):
-        data = bytes(value)
+        data = bytes(cast("bytes | memoryview", value))
         if uuid:
             return None if data == ZERO_UUID else uuid_text(data)
         return _hex(data)
@@ -137,7 +137,7 @@ def _decoded(topic: str, record: Record) -> Record:
 
 def pairs(found: Sequence[Record]) -> bytes:
     """Decoded records with their keys as JSON, one a line. What could not be decoded is in hex."""
-    lines = []
+    lines: list[bytes] = []
     for record in found:
         read = record.key is not None and record.key.startswith(b'{"type": "')
         key, value = (

@@ -110,7 +110,11 @@ class Output:
 
         self._terminal = context.streams.out_terminal
         write = context.streams.out.write
-        self._write = (lambda data: write(escaped_bytes(data))) if self._terminal else write
+
+        def write_escaped(data: bytes) -> object:
+            return write(escaped_bytes(data))
+
+        self._write: Callable[[bytes], object] = write_escaped if self._terminal else write
         self._flush = context.streams.out.flush
         self._head = self._writer.begin()
         self._begun = False

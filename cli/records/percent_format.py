@@ -1,6 +1,6 @@
 """The %-tokens of kcat and rpk, for writing records (`consume -f`) and for reading them (`produce -f`).
 
-Where the two disagree kcat's meaning is taken: %T is the time, not a length.
+If the two disagree, kcat's meaning applies: %T is the time, not a length.
 """
 
 import base64
@@ -51,9 +51,10 @@ _PACKED = {
 
 
 def _unpack(layout: str) -> Callable[[bytes], bytes]:
-    """`unpack[>Iq s]` as kcat's -s and rpk have it: the numbers and texts that lie one after the other, parted by blanks.
-    Raises Unusable for letters it does not know; the function says so of data that does not fit."""
-    order, letters = ">", []
+    """`unpack[>Iq s]` as in kcat's -s and in rpk: numbers and texts one after the other, separated by spaces in the
+    output. Raises Unusable for unknown letters; for data that does not fit, the function's output says so."""
+    order = ">"
+    letters: list[tuple[str, str]] = []
     for letter in layout.replace(" ", ""):
         if letter in "<>":
             order = letter
@@ -65,7 +66,8 @@ def _unpack(layout: str) -> Callable[[bytes], bytes]:
 
 
 def _unpacked(letters: Sequence[tuple[str, str]], data: bytes) -> bytes:
-    out, at = [], 0
+    out: list[bytes] = []
+    at = 0
     for order, letter in letters:
         if letter == "s":
             out.append(data[at:])
@@ -88,17 +90,17 @@ def _length(data: bytes | None) -> int:
 
 
 def _known(value: int | None) -> int:
-    """What a batch says of its records. Raises Unusable where they were not read as batches."""
+    """A value of the record's batch. Raises Unusable if records were not read as batches."""
     if value is None:
-        raise Unusable("-f: %a, %x and %y are not known of a group's records with -n.")
+        raise Unusable("-f: %a, %x and %y are unknown when a group reads with -n.")
     return value
 
 
 def _mark(value: int | None) -> int:
-    """Where a partition begins or ends. Raises Unusable where no fetch has told it."""
+    """One of the partition's bounds. Raises Unusable if there was no fetch."""
     if value is None:
         raise Unusable(
-            "-f: %[, %| and %] are not known of files and of a group's records with -n; "
+            "-f: %[, %| and %] are unknown for files, and when a group reads with -n; "
             "`pk topics offsets` shows where partitions begin and end."
         )
     return value
@@ -129,7 +131,7 @@ _ATTRIBUTES: dict[str, Callable[[int], bytes]] = {
     "transactional-bit": lambda a: b"%d" % (a >> 4 & 1),
     "control-bit": lambda a: b"%d" % (a >> 5 & 1),
 }
-"""What `%a{…}` takes out of a batch's attributes, as rpk does."""
+"""The part of a batch's attributes that `%a{…}` selects, as in rpk."""
 _TEXT_TOKENS: dict[str, Callable[[Source, Record], bytes]] = {
     "t": lambda s, r: s.topic.encode(),
     "k": lambda s, r: r.key or b"",
@@ -139,7 +141,7 @@ _TEXT_TOKENS: dict[str, Callable[[Source, Record], bytes]] = {
 
 
 def _modifier(text: str, position: int) -> tuple[str | None, int]:
-    """The text between braces at `position`, brackets and braces inside it counted, and where it ends."""
+    """The text between the braces at `position`, which may nest, and the position after them."""
     if text[position : position + 1] != "{":
         return None, position
     depth, i, in_brackets = 0, position, False
@@ -233,7 +235,7 @@ def _headers(modifier: str | None) -> Piece:
     inner = compile_tokens(modifier)
 
     def each(source: Source, record: Record, i: int) -> bytes:
-        out = []
+        out: list[bytes] = []
         for name, value in record.headers:
             one = record._replace(key=name.encode(), value=value, headers=())
             out.extend(piece(source, one, i) for piece in inner)
@@ -256,7 +258,7 @@ def _time(modifier: str | None) -> Piece:
 
 def _formatted(timestamp: int, pattern: str) -> str:
     if timestamp < 0:
-        return ""  # it has no time
+        return ""  # the record has no time
     try:
         return datetime.fromtimestamp(timestamp / 1000).strftime(pattern)
     except (ValueError, OverflowError, OSError):
@@ -270,7 +272,7 @@ def token_writer(form: str) -> Callable[[Source, Sequence[Record]], bytes]:
 
     def batch(source: Source, records: Sequence[Record]) -> bytes:
         nonlocal counter
-        out = []
+        out: list[bytes] = []
         for record in records:
             counter += 1
             for piece in pieces:
@@ -281,7 +283,7 @@ def token_writer(form: str) -> Callable[[Source, Sequence[Record]], bytes]:
 
 
 def only_value_then(form: str) -> bytes | None:
-    """What follows each value, where `form` is a value and constant text after it; else None. Raises Unusable."""
+    """The text after each value if `form` is a value followed by constant text; otherwise None. Raises Unusable."""
     found = re.fullmatch(r"%[vs]((?:[^%]|%[%{}])*)", form, re.DOTALL)
     if found is None or found[1].startswith("{"):
         return None
@@ -304,12 +306,13 @@ _READ = {
 
 
 def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
-    """A function that takes a line apart by the tokens of `form`, whose literal text must be there.
+    """A function that parses a line by the tokens of `form`; the line must contain its literal text.
 
     Raises Unusable here; the function raises ValueError for a line that does not fit.
     """
     text = unescape(form).removesuffix("\n")
-    pattern, names, i = b"", [], 0
+    pattern, i = b"", 0
+    names: list[tuple[str, str | None]] = []
     while i < len(text):
         if text[i] != "%":
             pattern += re.escape(text[i].encode(errors="surrogateescape"))
@@ -324,7 +327,7 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
         name = _READ.get(token)
         if token in ("K", "V", "S", "R", "H"):
             raise Unusable(
-                f"-f: %{token} is a length, and input is not read by lengths here; -f jsonl takes any bytes."
+                f"-f: %{token} is a length, and pk does not read input by lengths; -f jsonl takes any bytes."
             )
         if name is None or name in [n for n, _ in names]:
             raise Unusable(
@@ -357,7 +360,7 @@ def compile_reader(form: str) -> Callable[[bytes], dict[str, Any]]:
 
 
 def _own_pattern(token: str, expression: str) -> bytes:
-    """What `%k{re[…]}` lets a key be, as one group. Raises Unusable."""
+    """The pattern of `%k{re[…]}` as one group. Raises Unusable."""
     try:
         groups = re.compile(expression.encode(errors="surrogateescape")).groups
     except re.error as e:

@@ -159,7 +159,7 @@ class RangeReader:
         if timeout_ms is not None:
             wait = min(wait, timeout_ms)
         batches = await self.consumer.poll_batches(timeout_ms=wait)
-        found = []
+        found: list[Part] = []
         for batch in batches:
             span = self.open.get(batch.partition)
             if span is not None:
@@ -195,7 +195,7 @@ class RangeReader:
             raise CommandError(f"{missing} was deleted while it was read.")
 
     def _close_finished(self) -> None:
-        finished = []
+        finished: list[TopicPartition] = []
         for tp, span in self.open.items():
             position = self.consumer.position_nowait(tp)
             if position is None:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pk.cli.command_line.nearest import nearest
 from pk.cli.output.formats import unescape
@@ -19,9 +19,9 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class NewRecord(NamedTuple):
-    """A record to write. `topic`, `partition` and `timestamp` are None where the line does not say.
+    """A record to write. `topic`, `partition` and `timestamp` are None if the line does not give them.
 
-    A timestamp of -1 is that of a record without one: such as 0.9's clients wrote, and as it is written again.
+    A timestamp of -1 means that the record has none, as those of 0.9's clients; it is written as it is.
     """
 
     key: bytes | None
@@ -33,7 +33,7 @@ class NewRecord(NamedTuple):
 
 
 class BadLine(ValueError):
-    """A line is no record in the format it is read by."""
+    """A line is not a record in the given format."""
 
 
 LineReader = Callable[[bytes], NewRecord]
@@ -43,21 +43,21 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class Reading(NamedTuple):
-    """How lines are read."""
+    """How to read lines."""
 
     read: LineReader
     plain: bool
-    """Whether a line is a value and nothing else."""
+    """Whether a line is only a value."""
 
     pairs: Callable[[Sequence[bytes]], list[Pair] | None] | None = None
-    """Reads many lines at once into (key, value), where a line holds no more than these; None where one of the lines
-    does not fit, and `read` says why."""
+    """Reads many lines at once into (key, value), if a line holds nothing else. Returns None if a line does not fit;
+    `read` then says why."""
 
     shape: str = "value"
-    """What a line holds, in words."""
+    """What a line holds, for people."""
 
     rows: CsvRows | None = None
-    """Gathers lines into the rows that `read` takes, where a row may span lines."""
+    """Joins lines into the rows that `read` takes, if a row may span lines."""
 
 
 _CUT = itemgetter(1)
@@ -83,14 +83,16 @@ def _bytes(value: Any) -> bytes | None:
         return None
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
-    if isinstance(value, dict) and set(value) == {"b64"} and isinstance(value["b64"], str):
-        return _b64(value["b64"])
+    if isinstance(value, dict):
+        packed = cast("dict[str, Any]", value)
+        if set(packed) == {"b64"} and isinstance(packed["b64"], str):
+            return _b64(packed["b64"])
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _b64(text: Any) -> bytes:
     if not isinstance(text, str):
-        raise BadLine("a field that ends with _b64 wants a text in base64")
+        raise BadLine("a field that ends with _b64 must be a text in base64")
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -100,23 +102,24 @@ def _b64(text: Any) -> bytes:
 def _headers(found: Any) -> Headers:
     if found is None:
         return ()
-    pairs = list(found.items()) if isinstance(found, dict) else found
+    pairs = list(cast("dict[str, Any]", found).items()) if isinstance(found, dict) else found
     if not isinstance(pairs, list):
-        raise BadLine("headers want a list of pairs")
-    headers = []
-    for pair in pairs:
-        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise BadLine(f"a header wants a pair of name and value, not {json.dumps(pair)}")
-        headers.append((_encodable(pair[0], "the name of a header"), _bytes(pair[1])))
+        raise BadLine("headers must be a list of pairs")
+    headers: list[tuple[str, bytes | None]] = []
+    for pair in cast("list[Any]", pairs):
+        parts = cast("Sequence[Any]", pair) if isinstance(pair, list | tuple) else ()
+        if len(parts) != 2 or not isinstance(parts[0], str):
+            raise BadLine(f"a header must be a pair of name and value, not {json.dumps(pair)}")
+        headers.append((_encodable(parts[0], "the name of a header"), _bytes(parts[1])))
     return tuple(headers)
 
 
 def _encodable(text: str, what: str) -> str:
-    """`text`, which UTF-8 can hold: JSON may have half a surrogate pair. Raises BadLine."""
+    """`text`, if UTF-8 can encode it: JSON may hold half a surrogate pair. Raises BadLine."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadLine(f"{what} is no text: {json.dumps(text)}") from None
+        raise BadLine(f"{what} is not valid text: {json.dumps(text)}") from None
     return text
 
 
@@ -134,7 +137,7 @@ def _whole(found: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool):
-        raise BadLine(f"{name} wants a whole number, not {json.dumps(value)}")
+        raise BadLine(f"{name} must be a whole number, not {json.dumps(value)}")
     return _bounded(value, name)
 
 
@@ -154,9 +157,10 @@ def read_json(line: bytes) -> NewRecord:
     try:
         text = line.decode()
         found, end = _READ(text)
-        if end == len(text) and type(found) is dict and found.keys() <= _USUAL:
-            key, value, headers = found.get("key"), found.get("value"), found.get("headers")
-            timestamp, topic = found.get("timestamp"), found.get("topic")
+        row: dict[str, Any] = found
+        if end == len(text) and type(found) is dict and row.keys() <= _USUAL:
+            key, value, headers = row.get("key"), row.get("value"), row.get("headers")
+            timestamp, topic = row.get("timestamp"), row.get("topic")
             if (
                 (key is None or type(key) is str)
                 and (value is None or type(value) is str)
@@ -170,16 +174,16 @@ def read_json(line: bytes) -> NewRecord:
                     None if value is None else value.encode(),
                     _headers(headers) if headers else (),
                     timestamp,
-                    _whole(found, "partition"),
+                    _whole(row, "partition"),
                     topic,
                 )
     except (ValueError, RecursionError):
-        pass  # whatever it is, the careful way has words for it
+        pass  # the careful function below finds the right error message
     return _read_json_carefully(line)
 
 
 def _read_json_carefully(line: bytes) -> NewRecord:
-    """As `read_json`, which is quicker for the usual line."""
+    """Like `read_json`, which is faster for the usual line."""
     try:
         found = json.loads(line)
     except ValueError as e:
@@ -187,8 +191,8 @@ def _read_json_carefully(line: bytes) -> NewRecord:
     except RecursionError:
         raise BadLine("the JSON is nested too deeply") from None
     if not isinstance(found, dict):
-        raise BadLine('it wants an object such as {"key": "a", "value": "b"}')
-    return _record(found)
+        raise BadLine('it must be an object such as {"key": "a", "value": "b"}')
+    return _record(cast("dict[str, Any]", found))
 
 
 def _record(found: Mapping[str, Any]) -> NewRecord:
@@ -201,7 +205,7 @@ def _record(found: Mapping[str, Any]) -> NewRecord:
     timestamp = _whole(found, "timestamp")
     topic = found.get("topic")
     if topic is not None and not isinstance(topic, str):
-        raise BadLine("topic wants a text")
+        raise BadLine("topic must be a text")
     if topic is not None:
         _encodable(topic, "topic")
     return NewRecord(
@@ -215,7 +219,7 @@ def _record(found: Mapping[str, Any]) -> NewRecord:
 
 
 def csv_reading() -> Reading:
-    """How CSV is read: the first row names the columns."""
+    """How to read CSV: the first row names the columns."""
     rows = CsvRows()
 
     def read(row: bytes) -> NewRecord:
@@ -246,7 +250,7 @@ _PROPERTIES = {
 
 
 def apache_reading(pairs: Iterable[tuple[str, str]]) -> Reading:
-    """How Apache's LineMessageReader reads with these properties. Raises Unusable."""
+    """How to read lines as Apache's LineMessageReader does with these properties. Raises Unusable."""
     given = dict(pairs)
     for name in given:
         if name not in _PROPERTIES:
@@ -345,7 +349,7 @@ _KEY_AND_VALUE = re.compile(r"%k([^%{]+)%[vs]")
 
 
 def token_reading(form: str) -> Reading:
-    """How lines are read by %-tokens. Raises Unusable."""
+    """How to read lines by %-tokens. Raises Unusable."""
     text = unescape(form).removesuffix("\n")
     found = _KEY_AND_VALUE.fullmatch(text)
     pairs = _cut_all(found[1].encode(errors="surrogateescape")) if found else None
@@ -393,7 +397,7 @@ def _number(text: bytes | None, token: str) -> int | None:
         return int(text)
     except ValueError:
         raise BadLine(
-            f"{token} wants a whole number, not {text.decode(errors='replace')!r}"
+            f"{token} must be a whole number, not {text.decode(errors='replace')!r}"
         ) from None
 
 
@@ -412,10 +416,10 @@ def _moment(text: bytes | None) -> int | None:
 
 
 def reading(form: str | None, properties: Iterable[tuple[str, str]]) -> Reading:
-    """How lines are read by -f and by the reader's properties. Raises Unusable."""
+    """How to read lines, by -f and the reader's properties. Raises Unusable."""
     pairs = list(properties)
     if form is not None and form != "value" and pairs:
-        raise Unusable("--property belongs to Apache's reader; it does not go with -f.")
+        raise Unusable("--property is for Apache's reader; it conflicts with -f.")
     if form == "jsonl":
         return Reading(read_json, False, None, "a JSON object with key, value, headers, …")
     if form == "csv":
@@ -423,5 +427,7 @@ def reading(form: str | None, properties: Iterable[tuple[str, str]]) -> Reading:
     if form is not None and "%" in form:
         return token_reading(form)
     if form not in (None, "value"):
-        raise Unusable(f"-f is value, jsonl, csv or %-tokens such as '%k\\t%v\\n', not {form!r}.")
+        raise Unusable(
+            f"-f must be value, jsonl, csv or %-tokens such as '%k\\t%v\\n', not {form!r}."
+        )
     return apache_reading(pairs)

@@ -97,7 +97,7 @@ def _json_lines(source: Source, records: Sequence[Record]) -> list[str]:
     )
     kind = f', "timestamp_type": "{TIMESTAMP_TYPES[source.timestamp_type]}", '
     field = _json_field
-    lines = []
+    lines: list[str] = []
     for offset, timestamp, key, value, headers in records:
         pairs = (
             json.dumps([[n, header_value(v)] for n, v in headers], ensure_ascii=False)
@@ -138,7 +138,7 @@ class _JsonArray:
 
 
 def _csv(source: Source, records: Sequence[Record]) -> bytes:
-    lines = []
+    lines: list[str] = []
     for record in records:
         row = record_dict(source, record)
         row["headers"] = json.dumps(row["headers"], ensure_ascii=False)
@@ -394,9 +394,9 @@ def apache_writer(pairs: Iterable[tuple[str, str]]) -> Writer:
     def batch(source: Source, records: Sequence[Record]) -> bytes:
         kind = b"LogAppendTime:" if source.timestamp_type else b"CreateTime:"
         common = b"Partition:%d" % source.partition
-        out = []
+        out: list[bytes] = []
         for r in records:
-            parts = []
+            parts: list[bytes] = []
             if "timestamp" in on:
                 parts.append(kind + b"%d" % r.timestamp if r.timestamp >= 0 else b"NO_TIMESTAMP")
             if "partition" in on:

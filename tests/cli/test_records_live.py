@@ -348,7 +348,7 @@ def test_what_members_of_a_group_said_and_were_told_is_decoded(
         (("consume", "T", "-e", "--include", "("), "Name topics"),
         (("consume", "T", "-e", "-X", "fetch.max.byte=1"), "fetch.max.bytes"),
         (("produce",), "Name the topic"),
-        (("produce", "T", "-f", "cvs"), "-f is value"),
+        (("produce", "T", "-f", "cvs"), "-f must be value"),
         (("produce", "T", "-p", "-1"), "partition number"),
         (("produce", "T", "--timestamp", "soon", "x"), "not a time"),
     ],

@@ -8,7 +8,7 @@ continue with another topic of the same name.
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,7 +41,7 @@ class StateFile:
         """Whether there was a file to continue from."""
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Generator[None]:
         """Keeps other copies from using the file while the block runs: both would copy the same records. The lock is a
         second file, removed afterwards. Raises CommandError."""
         if self.path is None:
@@ -101,7 +101,7 @@ class StateFile:
             )
             self._check(known, "topic_id", uuid_text(topic.topic_id), topic.name)
             self._check(known, "target", self._targets[topic.name], topic.name)
-        out = {}
+        out: dict[TopicPartition, Span] = {}
         for tp, span in spans.items():
             at = self._topics[tp.topic]["positions"].get(str(tp.partition))
             if at is None:

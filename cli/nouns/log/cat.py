@@ -89,7 +89,7 @@ def cat(context: Context, options: "CatRecords") -> None:
 
 def _logs(paths: Iterable[str], numbers: list[int]) -> list[Log]:
     disk = RealDisk(read_only=True)
-    found = []
+    found: list[Log] = []
     for path in map(os.path.abspath, paths):
         if not os.path.isdir(path):
             raise CommandError(f"{path} is not a directory; give a partition directory.")

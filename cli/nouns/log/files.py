@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
 from pk.cli.output.formats import Column, Row
 from pk.cli.positions.times import show_time
@@ -230,10 +230,11 @@ def plain_event(value: bytes) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {k: _plain(v) for k, v in value._asdict().items()}  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(value, tuple) and hasattr(cast("object", value), "_asdict"):
+        row: dict[str, Any] = cast("Any", value)._asdict()
+        return {k: _plain(v) for k, v in row.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [_plain(v) for v in cast("Sequence[Any]", value)]
     if isinstance(value, bytes):
         return uuid_text(value) if len(value) == 16 else value.hex()
     return value

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from pk.cli.output.formats import Column, Listing
+from pk.cli.output.formats import Column, Listing, Row
 from pk.cli.runtime.context import Context, count, join
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.terminal.progress import Progress
@@ -43,7 +43,7 @@ def _wait() -> None:
 def _directories(paths: Sequence[str]) -> list[str]:
     """The absolute paths. Raises CommandError for a path without logs: checking nothing is a failure."""
     disk = RealDisk(read_only=True)
-    found = []
+    found: list[str] = []
     for path in map(os.path.abspath, paths):
         if not os.path.isdir(path):
             what = "is not a directory" if os.path.exists(path) else "does not exist"
@@ -105,7 +105,11 @@ def _show(context: Context, findings: Sequence[Finding]) -> None:
     if not findings and context.look.format in ("table", "wide"):
         return
     rows = [f._asdict() | {"offset": f.offset if f.offset >= 0 else None} for f in findings]
-    context.show(Listing(FINDINGS, rows, style=lambda _: "red"))
+    context.show(Listing(FINDINGS, rows, style=_red))
+
+
+def _red(_: Row) -> str:
+    return "red"
 
 
 def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> None:
@@ -137,7 +141,7 @@ def check_indexes(context: Context, paths: Sequence[str], *, alone: bool) -> Non
 def _index_files(paths: Sequence[str]) -> list[str]:
     """The named index files, and those in the named directories. Raises CommandError if there is none."""
     wanted = (Kind.INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX)
-    named = []
+    named: list[str] = []
     for path in paths:
         if not os.path.isdir(path):
             if not os.path.exists(path):

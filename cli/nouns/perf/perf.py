@@ -190,7 +190,7 @@ def _judge(result: dict[str, Any], error: Exception | None) -> None:
             f"{count(result['failed'], 'record')} could not be written: {sentence(error)}",
             exit_code(error),
         )
-    verified = result.get("verified") or {}
+    verified: dict[str, int] = result.get("verified") or {}
     faults = [f"{n:,} {kind}" for kind, n in verified.items() if kind != "checked" and n]
     if faults:
         raise CommandError(f"What came back is not what was sent: {', '.join(faults)}.")

@@ -4,7 +4,7 @@ import json
 import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import trio
 
@@ -104,6 +104,18 @@ def _ms(value: Any) -> str:
     return f"{number:,.{digits}f}"
 
 
+def _tenths(value: float) -> str:
+    return f"{value:,.1f}"
+
+
+def _short(value: float) -> str:
+    return f"{value:g}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.1f} %"
+
+
 def _whole(value: Any) -> str:
     return f"{value:,.0f}" if value is not None else "-"
 
@@ -113,7 +125,7 @@ def _throughput(result: Mapping[str, Any]) -> Section:
         Column("records", _whole, right=True),
         Column("seconds", right=True, title="SECONDS"),
         Column("records_per_second", _whole, right=True, title="RECORDS/S"),
-        Column("mb_per_second", lambda v: f"{v:,.1f}", right=True, title="MB/S"),
+        Column("mb_per_second", _tenths, right=True, title="MB/S"),
         Column("client_cpu_seconds", right=True, title="CLIENT CPU S"),
     ]
     if "failed" in result:
@@ -148,7 +160,7 @@ def _latency(result: Mapping[str, Any]) -> list[Section]:
     ]
     histogram = Listing(
         (
-            Column("up_to_ms", lambda v: f"{v:g}", right=True, title="UP TO MS"),
+            Column("up_to_ms", _short, right=True, title="UP TO MS"),
             Column("records", _whole, right=True),
             Column("share", right=True),
             Column("bar", title=""),
@@ -176,9 +188,11 @@ def _verified(result: Mapping[str, Any]) -> list[Section]:
 
 def flat(result: Mapping[str, Any]) -> dict[str, Any]:
     """The figures of a result in one row."""
-    row = {k: v for k, v in result.items() if not isinstance(v, (dict, list))}
-    row.update({name: (result.get("latency_ms") or {}).get(name) for name in LATENCIES})
-    row.update({k: v for k, v in (result.get("verified") or {}).items()})
+    latency: Mapping[str, float] = result.get("latency_ms") or {}
+    verified: Mapping[str, int] = result.get("verified") or {}
+    row: dict[str, Any] = {k: v for k, v in result.items() if not isinstance(v, (dict, list))}
+    row.update({name: latency.get(name) for name in LATENCIES})
+    row.update(verified)
     row.pop("title", None)
     row.pop("latency_of", None)
     return row
@@ -212,7 +226,7 @@ class Comparison(NamedTuple):
             Column("now", _ms, right=True),
             Column(
                 "change_percent",
-                lambda v: "-" if v is None else f"{v:+.1f} %",
+                _percent,
                 right=True,
                 title="CHANGE",
             ),
@@ -237,17 +251,17 @@ def read_result(path: str) -> dict[str, Any]:
         raise Unusable(f"--compare: {path} cannot be read: {e.strerror}.") from None
     except ValueError:
         found = None
-    if isinstance(found, list) and len(found) == 1:
-        found = found[0]
+    if isinstance(found, list) and len(rows := cast("list[Any]", found)) == 1:
+        found = rows[0]
     if not isinstance(found, dict) or "records_per_second" not in found:
         raise Unusable(f"--compare: {path} is not a result of `pk perf … -f json`.")
-    return found
+    return cast("dict[str, Any]", found)
 
 
 def compare(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> Comparison:
     """Compares the figures of two results."""
     old, new = flat(before), flat(now)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for figure in (*RATES, "client_cpu_seconds", *LATENCIES):
         a, b = old.get(figure), new.get(figure)
         if a is None or b is None:

@@ -20,6 +20,7 @@ from pk.cli.nouns.perf.histogram import Histogram
 from pk.cli.nouns.perf.payload import Payloads, Verifier
 from pk.core.record.bulk_read import record_list, values
 from pk.core.values import TopicPartition
+from pk.net.client.accumulator import Row
 from pk.net.client.consumer import Consumer
 from pk.net.client.delivery import BatchDelivered
 from pk.net.client.partitioner import KeyCache
@@ -198,7 +199,7 @@ class Sender:
 
     async def _rows(self, first: int, due: list[int]) -> int:
         turn, size = self._next(), 0
-        placed = []
+        placed: list[Row] = []
         for row, at in zip(self._payloads.rows(first, due), due, strict=True):
             key, value, headers, timestamp, _ = row
             partition = turn if key is None else self._keys[key]

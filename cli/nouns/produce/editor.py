@@ -14,7 +14,7 @@ import os
 import re
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -247,7 +247,7 @@ class Screen:
     # from trio's loop
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> Generator[None]:
         """Keeps the terminal in raw mode between two texts, so that keys pressed there go to the next text."""
         with self._input.raw_mode():
             yield
@@ -354,7 +354,7 @@ class Screen:
         lit = Style.from_dict(
             {"bottom-toolbar": "noreverse ansibrightblack", "fault": "bg:ansired"}
         )
-        session: Any = PromptSession(
+        session: PromptSession[str] = PromptSession(
             message=[("bold" if self._colour else "", f"{_short(name)}> ")],
             multiline=True,
             prompt_continuation=lambda width, line, wrapped: " " * (width - 2) + "| ",

@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import trio
 
@@ -112,11 +112,11 @@ async def _run(context: Context, options: "Produce", stream: "_Stream", tally: T
     return interrupted
 
 
-def _first(error: BaseException) -> Exception:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, Exception)
-    return error
+def _first(error: ExceptionGroup[BufferExhausted]) -> Exception:
+    found: Exception = error
+    while isinstance(found, ExceptionGroup):
+        found = cast("ExceptionGroup[Exception]", found).exceptions[0]
+    return found
 
 
 def _say_interrupted(context: Context, stream: "_Stream", tally: Tally) -> None:
@@ -299,7 +299,7 @@ class _Stream:
                 self._number += len(found)
                 await self._pairs(pairs)
                 return
-        records = []
+        records: list[NewRecord] = []
         for line in found:
             self._number += 1
             try:
