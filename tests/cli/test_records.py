@@ -160,7 +160,7 @@ def test_tokens_of_a_batch_and_packed_values(form: str, expected: bytes) -> None
 
 def test_what_is_not_known_of_a_record_is_not_made_up() -> None:
     for form in ("%x", "%y", "%a", "%a{compression}", "%[", "%|", "%]"):
-        with pytest.raises(Unusable, match="not known"):
+        with pytest.raises(Unusable, match="unknown"):
             token_writer(form)(SOURCE, RECORDS)
 
 
