@@ -141,17 +141,6 @@ def topic_not_synced() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def markers_before_the_end_is_safe() -> Iterator[None]:
-    """A transaction coordinator sends markers for an end that only its own log has."""
-
-    async def at_once(self: Partition, offset: int, epoch: int) -> bool:
-        return True
-
-    with patched(Partition, wait_until_safe=at_once):
-        yield
-
-
-@contextmanager
 def markers_lost_at_failover() -> Iterator[None]:
     """A coordinator that takes over does not send the markers of what was prepared before it."""
     loaded = TransactionMachine.loaded
@@ -248,7 +237,6 @@ PLANTED: Final[dict[str, Plant]] = {
     "lost-append": append_lost_on_controller_change,
     "metadata-fsync": metadata_not_synced,
     "topic-fsync": topic_not_synced,
-    "early-markers": markers_before_the_end_is_safe,
     "lost-markers": markers_lost_at_failover,
     "one-marker": complete_with_one_marker,
     "lso-passes-open": last_stable_offset_passes_open_transactions,

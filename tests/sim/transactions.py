@@ -145,6 +145,8 @@ class TransactionalProducer(SimClient):
             await self._send(partition)
             if self.random.random() < 0.1:
                 await trio.sleep(self.random.random() * 3)
+            if self.random.random() < 0.05:
+                raise _Over("it dies, and starts again")
         if commit:
             self.undone = None
         answer = await self._coordinated(
