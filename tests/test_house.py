@@ -46,6 +46,7 @@ HOUSE: dict[str, Stratum] = {
     "core/meta": S2,
     "core/group": S2,
     "core/txn": S2,
+    "core/share": S2,
     "core/log": S3,
     "core/broker": S4,
     "core/api": S5,

@@ -1,0 +1,88 @@
+"""State batches: how far the delivery of a range of records is, as it is stored and sent between brokers.
+
+Only three states are ever stored. An acquired record is stored as nothing: if the leader dies, its lock dies too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class RecordState(IntEnum):
+    """How far the delivery of a record is; the numbers are those of the log."""
+
+    AVAILABLE = 0
+    """Nobody has it; it can be acquired, again or for the first time."""
+    ACQUIRED = 1
+    """A member holds the lock. Never stored."""
+    ACKNOWLEDGED = 2
+    """A member has accepted it."""
+    ARCHIVED = 4
+    """Rejected, missing from the log, or delivered as often as the limit allows."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether the record is never delivered again."""
+        return self >= RecordState.ACKNOWLEDGED
+
+
+class StateBatch(NamedTuple):
+    """The state of the records from `first_offset` to `last_offset`, both included."""
+
+    first_offset: int
+    last_offset: int
+    delivery_state: int
+    delivery_count: int
+
+
+def combine(
+    before: Iterable[StateBatch], after: Iterable[StateBatch], start_offset: int
+) -> list[StateBatch]:
+    """Both as one list, sorted and without overlaps, and nothing below `start_offset` (-1: keep all).
+
+    Where batches overlap, the one with the higher delivery count counts, then the one with the further state, whichever of
+    them came first: writes may arrive out of order. Adjacent batches with the same state become one.
+    """
+    clipped = sorted(
+        batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
+        for source in (before, after)
+        for batch in source
+        if batch.last_offset >= start_offset
+    )
+    combined: list[StateBatch] = []
+    open_batches: list[tuple[int, int, int]] = []
+    """Those that reach `at`, as (-count, -state, last offset): the first one counts."""
+    at = 0
+    following = 0
+    while following < len(clipped) or open_batches:
+        if not open_batches:
+            at = clipped[following].first_offset
+        while following < len(clipped) and clipped[following].first_offset <= at:
+            batch = clipped[following]
+            heapq.heappush(
+                open_batches, (-batch.delivery_count, -batch.delivery_state, batch.last_offset)
+            )
+            following += 1
+        while open_batches and open_batches[0][2] < at:
+            heapq.heappop(open_batches)
+        if not open_batches:
+            continue
+        count, state, last = open_batches[0]
+        if following < len(clipped):
+            last = min(last, clipped[following].first_offset - 1)
+        _extend(combined, StateBatch(at, last, -state, -count))
+        at = last + 1
+    return combined
+
+
+def _extend(batches: list[StateBatch], batch: StateBatch) -> None:
+    """Add `batch` behind the last one, or to it."""
+    if batches and batches[-1].last_offset + 1 == batch.first_offset:
+        last = batches[-1]
+        if last[2:] == batch[2:]:
+            batches[-1] = last._replace(last_offset=batch.last_offset)
+            return
+    batches.append(batch)

@@ -1,0 +1,380 @@
+"""The share coordinator's machine: the state of the share partitions of one partition of `__share_group_state`.
+
+Leaders of partitions keep in memory which records are in flight, and store here what must outlive them: where delivery
+begins, and the states of records behind that. Five requests come from other brokers:
+
+- *Initialize*, from the group's coordinator: the group begins (again) at an offset, under a state epoch of its own.
+- *Read*, from a new leader of the partition: it takes the state, and its leader epoch fences its predecessors.
+- *Write*, from the leader: what acknowledgements changed.
+- *ReadSummary* and *Delete*, from the group's coordinator.
+
+A write becomes a small update; after `updates_per_snapshot` of them the next one becomes a snapshot with everything. So
+what precedes the oldest snapshot that a share partition still needs can be deleted from the log (`PruneLog`). A share
+partition that nobody writes to would hold that up: its state gets a new snapshot for its age alone.
+
+Errors and records are those of Apache Kafka 4.3.1. One request of the protocol may name many share partitions; each is a
+decision of its own here, as each succeeds or fails by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.machine import Decision
+from pk.core.meta.image import Changes, MetadataImage
+from pk.core.share.batches import StateBatch, combine
+from pk.core.share.records import (
+    Record,
+    ShareKey,
+    Snapshot,
+    Update,
+    decode_record,
+    encode_record,
+)
+from pk.core.values import NO_EPOCH, NO_OFFSET, NO_PRODUCER_ID, ZERO_UUID
+
+PRUNING: Final = "pruning"
+COLD_SNAPSHOTS: Final = "cold snapshots"
+
+UNKNOWN_COUNT: Final = -1
+"""A delivery-complete count that nobody said."""
+
+
+class PruneLog(NamedTuple):
+    """An effect: records before this offset of the coordinator's own log are no longer needed."""
+
+    before_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareCoordinatorSettings:
+    """The broker's keys that the share coordinator obeys, under Kafka's defaults."""
+
+    updates_per_snapshot: int = 500
+    """`share.coordinator.snapshot.update.records.per.snapshot`."""
+    prune_interval_ms: int = 300_000
+    """`share.coordinator.state.topic.prune.interval.ms`."""
+    cold_snapshot_interval_ms: int = 300_000
+    """`share.coordinator.cold.partition.snapshot.interval.ms`."""
+
+
+class ShareState(NamedTuple):
+    """What is known of one share partition. A change makes another one."""
+
+    snapshot: Snapshot
+    """The last one, with every update since."""
+    snapshot_offset: int
+    """Where the last snapshot is in the log."""
+    updates: int
+    """Since the last snapshot."""
+    leader_epoch_max: int
+    """The highest of its leader epochs: an older leader is fenced."""
+    state_epoch_max: int
+    """The highest of its state epochs."""
+
+
+class ReadState(NamedTuple):
+    """The answer to a read."""
+
+    state_epoch: int
+    start_offset: int
+    batches: tuple[StateBatch, ...]
+
+
+class StateSummary(NamedTuple):
+    """The answer to a ReadSummary."""
+
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = NO_OFFSET
+    delivery_complete_count: int = UNKNOWN_COUNT
+
+
+UNINITIALIZED: Final = StateSummary()
+
+
+class ShareCoordinatorMachine:
+    """Decides and replays for one partition. Every method that decides takes `now_ms` last and returns a Decision."""
+
+    keeps_state_when_refused: ClassVar[bool] = True
+    """Decisions change nothing but through records."""
+
+    def __init__(self, settings: ShareCoordinatorSettings) -> None:
+        self.settings = settings
+        self._states: dict[ShareKey, ShareState] = {}
+        self._image = MetadataImage()
+        self._end_offset = 0
+        self._pruned_before = 0
+
+    @property
+    def states(self) -> Mapping[ShareKey, ShareState]:
+        """The state of each share partition."""
+        return MappingProxyType(self._states)
+
+    # --- the five requests ---
+
+    def initialize(
+        self, key: ShareKey, state_epoch: int, start_offset: int, now_ms: int
+    ) -> Decision[Record]:
+        """InitializeShareGroupState 0: the group begins at `start_offset`, -1 for where the leader says. Whatever was
+        known of its records is forgotten. Replies True.
+
+        Raises INVALID_REQUEST, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        _check_partition(key)
+        known = self._states.get(key)
+        if known is not None:
+            _check_state_epoch(known, state_epoch)
+        self._check_exists(key)
+        snapshot = Snapshot(
+            snapshot_epoch=0 if known is None else known.snapshot.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            leader_epoch=0,
+            start_offset=start_offset,
+            delivery_complete_count=UNKNOWN_COUNT if start_offset == NO_OFFSET else 0,
+            created_ms=now_ms,
+            written_ms=now_ms,
+        )
+        return Decision([Record(key, snapshot)], reply=True)
+
+    def read(self, key: ShareKey, leader_epoch: int, now_ms: int) -> Decision[Record]:
+        """ReadShareGroupState 0: replies with a `ReadState`. A higher `leader_epoch` is remembered, and fences writes of
+        earlier leaders from then on; -1 is a reader that is no leader.
+
+        Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        _check_partition(key)
+        known = self._initialized(
+            key, "Read operation on uninitialized share partition not allowed."
+        )
+        _check_leader_epoch(known, leader_epoch)
+        self._check_exists(key)
+        state = known.snapshot
+        reply = ReadState(state.state_epoch, state.start_offset, state.batches)
+        if leader_epoch in (NO_EPOCH, known.leader_epoch_max):
+            return Decision(reply=reply)
+        record = self._record(
+            key,
+            known,
+            Update(
+                state.snapshot_epoch,
+                leader_epoch,
+                state.start_offset,
+                state.delivery_complete_count,
+            ),
+            now_ms,
+        )
+        return Decision([record], reply)
+
+    def write(
+        self,
+        key: ShareKey,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Iterable[StateBatch],
+        now_ms: int,
+    ) -> Decision[Record]:
+        """WriteShareGroupState 0–1: merges `batches` into the state. A start offset of -1 leaves it as it is; a count of -1
+        is unknown (version 0). Replies True.
+
+        Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        _check_partition(key)
+        known = self._initialized(
+            key, "Write operation on uninitialized share partition not allowed."
+        )
+        _check_leader_epoch(known, leader_epoch)
+        _check_state_epoch(known, state_epoch)
+        self._check_exists(key)
+        written = tuple(batches)
+        if any(not 0 <= one.first_offset <= one.last_offset for one in written):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "A state batch has no valid offset range.")
+        update = Update(
+            known.snapshot.snapshot_epoch,
+            known.snapshot.leader_epoch,
+            start_offset,
+            delivery_complete_count,
+            tuple(combine((), written, start_offset)),
+        )
+        return Decision([self._record(key, known, update, now_ms)], reply=True)
+
+    def read_summary(self, key: ShareKey, now_ms: int) -> Decision[Record]:
+        """ReadShareGroupStateSummary 0–1: replies with a `StateSummary`, `UNINITIALIZED` where nothing is known.
+
+        Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        _check_partition(key)
+        self._check_exists(key)
+        known = self._states.get(key)
+        if known is None:
+            return Decision(reply=UNINITIALIZED)
+        state = known.snapshot
+        return Decision(
+            reply=StateSummary(
+                state.state_epoch,
+                state.leader_epoch,
+                state.start_offset,
+                state.delivery_complete_count,
+            )
+        )
+
+    def delete(self, key: ShareKey, now_ms: int) -> Decision[Record]:
+        """DeleteShareGroupState 0: forgets the share partition; it is no error if nothing is known of it. Replies True.
+
+        Raises INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        _check_partition(key)
+        self._check_exists(key)
+        records = [Record(key, None)] if key in self._states else []
+        return Decision(records, reply=True)
+
+    def _initialized(self, key: ShareKey, message: str) -> ShareState:
+        known = self._states.get(key)
+        if known is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+        return known
+
+    def _check_exists(self, key: ShareKey) -> None:
+        topic = self._image.topic_by_id(key.topic_id)
+        if topic is None or topic.partition(key.partition) is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                "This server does not host this topic-partition.",
+            )
+
+    def _record(self, key: ShareKey, known: ShareState, update: Update, now_ms: int) -> Record:
+        """`update` itself, or a snapshot with it where one is due."""
+        if known.updates < self.settings.updates_per_snapshot:
+            return Record(key, update)
+        after = _updated(known.snapshot, update)
+        return Record(
+            key,
+            after._replace(
+                snapshot_epoch=after.snapshot_epoch + 1, created_ms=now_ms, written_ms=now_ms
+            ),
+        )
+
+    # --- time and the cluster ---
+
+    def follow(self, image: MetadataImage, found: Changes, now_ms: int) -> Decision[Record]:
+        """The cluster has changed: forget the share partitions of topics that were deleted."""
+        self._image = image
+        deleted = {topic.topic_id for topic in found.topics_deleted}
+        if not deleted:
+            return Decision()
+        return Decision(
+            [Record(key, None) for key in self._states if key.topic_id in deleted], atomic=False
+        )
+
+    def loaded(self, now_ms: int) -> Decision[Record]:
+        """The log has been replayed to its end."""
+        return Decision(
+            timers=[
+                (PRUNING, now_ms + self.settings.prune_interval_ms),
+                (COLD_SNAPSHOTS, now_ms + self.settings.cold_snapshot_interval_ms),
+            ]
+        )
+
+    def fire(self, key: Any, now_ms: int) -> Decision[Record]:
+        """A timer of `loaded` has run out."""
+        return self._prune(now_ms) if key == PRUNING else self._snapshot_cold(now_ms)
+
+    def _prune(self, now_ms: int) -> Decision[Record]:
+        decision: Decision[Record] = Decision(
+            timers=[(PRUNING, now_ms + self.settings.prune_interval_ms)]
+        )
+        needed = min(
+            (state.snapshot_offset for state in self._states.values()), default=self._end_offset
+        )
+        if needed > self._pruned_before:
+            self._pruned_before = needed
+            decision.effects.append(PruneLog(needed))
+        return decision
+
+    def _snapshot_cold(self, now_ms: int) -> Decision[Record]:
+        interval_ms = self.settings.cold_snapshot_interval_ms
+        decision: Decision[Record] = Decision(
+            timers=[(COLD_SNAPSHOTS, now_ms + interval_ms)], atomic=False
+        )
+        states = [(key, known.snapshot) for key, known in self._states.items()]
+        if all(state.created_ms != state.written_ms for _, state in states):
+            return decision  # nobody wrote a snapshot since the last round: it would move nothing
+        decision.records = [
+            Record(
+                key,
+                state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms),
+            )
+            for key, state in states
+            if now_ms - state.written_ms >= interval_ms
+        ]
+        return decision
+
+    # --- the log ---
+
+    encode = staticmethod(encode_record)
+    decode = staticmethod(decode_record)
+
+    def replay(self, record: Record, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
+        """`record` is in the log at `record_offset`: the only thing that changes durable state."""
+        key, value = record
+        self._end_offset = record_offset + 1
+        known = self._states.get(key)
+        if value is None:
+            self._states.pop(key, None)
+        elif isinstance(value, Snapshot):
+            self._states[key] = ShareState(
+                value,
+                record_offset,
+                0,
+                value.leader_epoch if known is None else max(known[3], value.leader_epoch),
+                value.state_epoch if known is None else max(known[4], value.state_epoch),
+            )
+        elif known is not None:
+            self._states[key] = known._replace(
+                snapshot=_updated(known.snapshot, value),
+                updates=known.updates + 1,
+                leader_epoch_max=max(known.leader_epoch_max, value.leader_epoch),
+            )
+        # An update before the first snapshot that is left in the log changes what nobody needs.
+
+    def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
+        """Nobody writes to this topic in a transaction."""
+
+
+def _updated(state: Snapshot, update: Update) -> Snapshot:
+    start_offset = state.start_offset if update.start_offset == NO_OFFSET else update.start_offset
+    return state._replace(
+        leader_epoch=state.leader_epoch if update.leader_epoch == NO_EPOCH else update.leader_epoch,
+        start_offset=start_offset,
+        delivery_complete_count=update.delivery_complete_count,
+        batches=tuple(combine(state.batches, update.batches, start_offset)),
+    )
+
+
+def _check_partition(key: ShareKey) -> None:
+    if key.topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic id cannot be null.")
+    if key.partition < 0:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+
+
+def _check_leader_epoch(known: ShareState, leader_epoch: int) -> None:
+    if leader_epoch != NO_EPOCH and known.leader_epoch_max > leader_epoch:
+        raise KafkaError(
+            ErrorCode.FENCED_LEADER_EPOCH,
+            "The leader epoch in the request is older than the epoch on the broker.",
+        )
+
+
+def _check_state_epoch(known: ShareState, state_epoch: int) -> None:
+    if state_epoch != NO_EPOCH and known.state_epoch_max > state_epoch:
+        raise KafkaError(
+            ErrorCode.FENCED_STATE_EPOCH,
+            "The share coordinator rejected the request because the share-group state epoch did not match.",
+        )

@@ -1,0 +1,169 @@
+"""The records of `__share_group_state`, as Kafka 4.3.1 writes them: a key and a value that each begin with their version.
+
+A *snapshot* holds the whole state of a share partition, an *update* what one write changed since. A snapshot without a
+value is a tombstone: the group has given up the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from pk.core.errors import ProtocolError
+from pk.core.share.batches import StateBatch
+from pk.core.values import TopicIdPartition, Uuid
+from pk.core.wire.messages import share_topic as wire
+from pk.core.wire.messages.share_topic import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from pk.core.wire.versioned import (
+    by_record_type,
+    decode_key,
+    decode_versioned,
+    encode_key,
+    encode_versioned,
+)
+
+KEYS: Final = by_record_type((ShareSnapshotKey, ShareUpdateKey))
+VALUE_VERSION: Final = 0
+
+
+class ShareKey(NamedTuple):
+    """A share partition: what one group reads of one partition."""
+
+    group_id: str
+    topic_id: Uuid
+    partition: int
+
+    @property
+    def topic_partition(self) -> TopicIdPartition:
+        """The partition that is read."""
+        return TopicIdPartition(self.topic_id, self.partition)
+
+
+class Snapshot(NamedTuple):
+    """The whole state of a share partition."""
+
+    snapshot_epoch: int
+    """Counts the snapshots."""
+    state_epoch: int
+    """Counts how often the group set where it begins; an older one is fenced."""
+    leader_epoch: int
+    """Of the partition's leader that last loaded the state."""
+    start_offset: int
+    """Where delivery begins; -1 while the leader has not chosen."""
+    delivery_complete_count: int
+    """Records from the start offset on that are done with; -1 if unknown."""
+    batches: tuple[StateBatch, ...] = ()
+    created_ms: int = 0
+    written_ms: int = 0
+    """Later than `created_ms` in a snapshot that was made only for its age."""
+
+
+class Update(NamedTuple):
+    """What a write changes; -1 leaves the start offset and the leader epoch as they are."""
+
+    snapshot_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...] = ()
+
+
+class Record(NamedTuple):
+    """One record of the topic."""
+
+    key: ShareKey
+    value: Snapshot | Update | None
+    """None for a tombstone."""
+
+
+def encode_record(record: Record) -> tuple[bytes, bytes | None]:
+    """(key, value) as they are in the log."""
+    group_id, topic_id, partition = record.key
+    value = record.value
+    if isinstance(value, Update):
+        key = ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition)
+        update = ShareUpdateValue(
+            snapshot_epoch=value.snapshot_epoch,
+            leader_epoch=value.leader_epoch,
+            start_offset=value.start_offset,
+            delivery_complete_count=value.delivery_complete_count,
+            state_batches=_to_wire(value.batches),
+        )
+        return encode_key(key), encode_versioned(update, VALUE_VERSION)
+    key = ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition)
+    if value is None:
+        return encode_key(key), None
+    snapshot = ShareSnapshotValue(
+        snapshot_epoch=value.snapshot_epoch,
+        state_epoch=value.state_epoch,
+        leader_epoch=value.leader_epoch,
+        start_offset=value.start_offset,
+        delivery_complete_count=value.delivery_complete_count,
+        create_timestamp=value.created_ms,
+        write_timestamp=value.written_ms,
+        state_batches=_to_wire(value.batches),
+    )
+    return encode_key(key), encode_versioned(snapshot, VALUE_VERSION)
+
+
+def decode_record(key: bytes, value: bytes | None) -> Record | None:
+    """The record, or None for a type that is not known. Raises ProtocolError for bytes that are no such record."""
+    decoded = decode_key(KEYS, key)
+    if decoded is None:
+        return None
+    assert isinstance(decoded, ShareSnapshotKey | ShareUpdateKey)
+    share_key = ShareKey(decoded.group_id, decoded.topic_id, decoded.partition)
+    if isinstance(decoded, ShareUpdateKey):
+        if value is None:
+            raise ProtocolError("an update of a share partition without a value")
+        update = decode_versioned(ShareUpdateValue, value)
+        return Record(
+            share_key,
+            Update(
+                update.snapshot_epoch,
+                update.leader_epoch,
+                update.start_offset,
+                update.delivery_complete_count,
+                _from_wire(update.state_batches),
+            ),
+        )
+    if value is None:
+        return Record(share_key, None)
+    snapshot = decode_versioned(ShareSnapshotValue, value)
+    return Record(
+        share_key,
+        Snapshot(
+            snapshot.snapshot_epoch,
+            snapshot.state_epoch,
+            snapshot.leader_epoch,
+            snapshot.start_offset,
+            snapshot.delivery_complete_count,
+            _from_wire(snapshot.state_batches),
+            snapshot.create_timestamp,
+            snapshot.write_timestamp,
+        ),
+    )
+
+
+def _to_wire(batches: Iterable[StateBatch]) -> list[wire.StateBatch]:
+    return [
+        wire.StateBatch(
+            first_offset=one.first_offset,
+            last_offset=one.last_offset,
+            delivery_state=one.delivery_state,
+            delivery_count=one.delivery_count,
+        )
+        for one in batches
+    ]
+
+
+def _from_wire(batches: Iterable[wire.StateBatch]) -> tuple[StateBatch, ...]:
+    return tuple(
+        StateBatch(one.first_offset, one.last_offset, one.delivery_state, one.delivery_count)
+        for one in batches
+    )
