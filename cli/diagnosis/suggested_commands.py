@@ -8,12 +8,11 @@ from pk.cli.runtime.context import Context
 
 def cluster_words(context: Context) -> list[str]:
     """The words of this command line that say which cluster: a command to copy needs them, too."""
-    args = context.args
-    words = []
-    for dest, option in (("profile", "--profile"), ("bootstrap_server", "-b")):
-        value = args.values().get(dest)
-        if value and args.given(dest):
-            words += [option, shlex.quote(str(value))]
+    words: list[str] = []
+    cluster = context.connection
+    for option, value in (("--profile", cluster.profile), ("-b", cluster.bootstrap_server)):
+        if value:
+            words += [option, shlex.quote(value)]
     return words
 
 

@@ -2,7 +2,7 @@ r"""`pk shell`: the command tree, interactively, from a script, or for single li
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 from pk.cli.runtime.context import Context
@@ -12,9 +12,8 @@ from pk.cli.shell.words import joined
 from pk.cli.terminal.stdin import lines_of
 
 
-def shell(context: Context) -> int:
-    """`pk shell`: interactively on a terminal; else the lines given, or those of standard input, one after another."""
-    lines, stop = context.args.commands, context.args.stop_on_error
+def shell(context: Context, lines: Sequence[str], *, stop_on_error: bool) -> int:
+    """`pk shell`: interactive on a terminal; otherwise runs the lines given, or those of standard input, in order."""
     interactive = not lines and context.streams.in_terminal and context.streams.out_terminal
     session = Shell(context.settings, interactive=interactive)
     # Who types is not to wait for a refresh of thousands of names in the other thread.
@@ -26,10 +25,10 @@ def shell(context: Context) -> int:
             interact(session)
             return Exit.OK
         if lines:
-            return run_script(session, lines, stop=stop)
+            return run_script(session, lines, stop=stop_on_error)
         with open(os.devnull, "rb") as nothing:
             session.stdin = nothing  # the rest of the script is not a command's input
-            return run_script(session, _script(context.streams.stdin), stop=stop)
+            return run_script(session, _script(context.streams.stdin), stop=stop_on_error)
 
 
 def _script(source: BinaryIO) -> Iterator[str]:

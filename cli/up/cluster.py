@@ -15,7 +15,8 @@ from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
 from pk.cli.up import cluster_files
 from pk.cli.up.cluster_files import ClusterState, NodeState
-from pk.cli.up.node import HOST, broker_config, check_port, remove_tree
+from pk.cli.up.node import HOST, PORT, broker_config, check_port, remove_tree
+from pk.cli.up.options import Up
 from pk.cli.up.supervisor import CONTROLLER, Supervisor, name_of
 from pk.net.endings import drop_dead_terminal, ending_signals
 
@@ -39,32 +40,32 @@ OURS = (
 """What differs between the nodes of a cluster, or makes it one: `pk up` says it."""
 
 
-def brokers_of(context: Context) -> int:
+def brokers_of(options: Up) -> int:
     """How many brokers are asked for: --brokers, or as many as the directory's cluster has. Raises CommandError."""
-    args = context.args
-    found = cluster_files.read_state(args.data) if args.data is not None else None
-    wanted = args.brokers if args.brokers is not None else found.brokers if found else 1
+    data = options.data
+    found = cluster_files.read_state(data) if data is not None else None
+    had = found.brokers if found else 1
+    wanted = had if options.brokers is None else options.brokers
     if wanted < 1:
         raise Unusable(f"--brokers wants a number from 1 on, not {wanted}.")
     if found is not None and wanted < found.brokers:
         raise Unusable(
-            f"{args.data} is that of a cluster of {found.brokers} brokers: {wanted} would leave some"
+            f"{data} is that of a cluster of {found.brokers} brokers: {wanted} would leave some"
             " of its replicas nowhere."
         )
-    if wanted > 1 and args.data is not None and found is None:
-        single = os.path.join(args.data, "meta.properties")
+    if wanted > 1 and data is not None and found is None:
+        single = os.path.join(data, "meta.properties")
         if os.path.exists(single):
             raise Unusable(
-                f"{args.data} is that of one broker; --brokers {wanted} needs a directory of its own."
+                f"{data} is that of one broker; --brokers {wanted} needs a directory of its own."
             )
     return wanted
 
 
-def _given(context: Context, count: int) -> dict[str, str]:
+def _given(options: Up, count: int) -> dict[str, str]:
     """What every node runs with: our defaults, then the file, then -X."""
-    args = context.args
-    from_file = read_properties(args.config_file) if args.config_file else {}
-    for key in dict(args.properties):
+    from_file = read_properties(options.config_file) if options.config_file else {}
+    for key in dict(options.properties):
         if key in OURS:
             raise Unusable(f"-X {key} goes to every broker, and none could have it: pk up says it.")
     given = {
@@ -74,7 +75,7 @@ def _given(context: Context, count: int) -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
     }
     given |= {key: value for key, value in from_file.items() if key not in OURS}
-    return given | dict(args.properties)
+    return given | dict(options.properties)
 
 
 class _Plan:
@@ -122,16 +123,16 @@ def _nodes(directory: str, count: int, store: str) -> list[NodeState]:
     return nodes
 
 
-async def up_cluster(context: Context, count: int) -> int:
+async def up_cluster(context: Context, options: Up, count: int) -> int:
     """Run the cluster until a signal has drained it; a second one ends it at once."""
     started = time.monotonic()
-    args = context.args
-    given, store, port = _given(context, count), args.store or EMBEDDED, check_port(args.port)
+    given, store = _given(options, count), options.store or EMBEDDED
+    port = check_port(PORT if options.port is None else options.port)
     check_port(port + count - 1)
-    temporary = tempfile.mkdtemp(prefix="pk-") if args.data is None else None
-    directory = _absolute(temporary or str(args.data))
+    temporary = tempfile.mkdtemp(prefix="pk-") if options.data is None else None
+    directory = _absolute(temporary or str(options.data))
     nodes = _nodes(directory, count, store)
-    plan = _Plan(given, store, port, args.memory, nodes)
+    plan = _Plan(given, store, port, options.memory, nodes)
     listed: str | None = None
     with contextlib.ExitStack() as stack:
         if temporary is not None:
@@ -150,11 +151,11 @@ async def up_cluster(context: Context, count: int) -> int:
         if (listed := cluster_files.enlist(directory)) is not None:
             stack.callback(os.unlink, listed)
         where = f"data in {directory}" if temporary is None else "in a temporary directory"
-        where = "in memory" if args.memory else where
+        where = "in memory" if options.memory else where
         with trio.open_signal_receiver(*ending_signals()) as signals:
             async with trio.open_nursery() as nursery:
                 supervisor = Supervisor(
-                    state, plan.config_of, nursery, memory=args.memory, say=_say
+                    state, plan.config_of, nursery, memory=options.memory, say=_say
                 )
 
                 async def run() -> None:

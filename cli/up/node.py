@@ -79,6 +79,8 @@ def remove_tree(path: str) -> None:
 
 
 HOST = "127.0.0.1"
+PORT = 9092
+"""The port of `pk up` without --port, as Apache's quick start has it."""
 
 
 def check_port(port: int) -> int:

@@ -112,7 +112,7 @@ def test_what_is_waited_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
     session: Any = Peopled()
     context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), said), session)
     with pytest.raises(CommandError):
-        trio.run(group_empty, context, clock=MockClock(autojump_threshold=0))
+        trio.run(group_empty, context, ["g"], "1", clock=MockClock(autojump_threshold=0))
     assert r"g is Stable with \x1b]0;owned\x07\x1b[2J\r\n" in said.getvalue()
     ours = said.getvalue().replace("\r", "").replace("\x1b[K", "")
     assert not set(ours) & {"\x1b", "\x07", "\x9b", "\u202e"}

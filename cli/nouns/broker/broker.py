@@ -7,8 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pk.cli.command_line.values import Pair
+from pk.cli.nouns.broker.options import StartBroker, StopBroker
 from pk.cli.output.formats import Column, Listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
@@ -19,17 +22,21 @@ from pk.cli.up.cluster_files import is_held
 _PID, _LOG, _LOCK = "pk.pid", "pk.log", ".lock"
 
 
-def _given(context: Context) -> dict[str, str]:
+def _given(
+    config_file: str | None,
+    properties: Iterable[Pair],
+    data: str | None,
+    port: int | None = None,
+) -> dict[str, str]:
     """The keys on the command line: the file's, then the options', then -X. Raises Unusable without log.dirs."""
-    args = context.args
-    given = read_properties(args.config_file) if args.config_file else {}
-    if args.data is not None:
-        given["log.dirs"] = args.data
-    if args.values().get("port") is not None:
+    given = read_properties(config_file) if config_file else {}
+    if data is not None:
+        given["log.dirs"] = data
+    if port is not None:
         from pk.cli.up.node import check_port
 
-        given["listeners"] = f"PLAINTEXT://:{check_port(args.port)}"
-    given |= dict(args.properties)
+        given["listeners"] = f"PLAINTEXT://:{check_port(port)}"
+    given |= dict(properties)
     if not given.get("log.dirs") and not given.get("log.dir"):
         raise Unusable("Say where the data lies: --data DIR, or log.dirs in the file or by -X.")
     return given
@@ -40,23 +47,22 @@ def _directory(given: dict[str, str]) -> str:
     return (given.get("log.dirs") or given["log.dir"]).split(",")[0].strip()
 
 
-def start(context: Context) -> int | None:
+def start(context: Context, options: StartBroker) -> int | None:
     """`pk broker start`."""
-    if context.args.node is not None:
-        return _of_cluster(context, "start")
-    given = _given(context)
-    if context.args.detach:
-        return _start_detached(context, given)
+    if options.node is not None:
+        return _of_cluster(context, "start", options.node, options.data, options.timeout_s)
+    given = _given(options.config_file, options.properties, options.data, options.port)
+    if options.detach:
+        return _start_detached(context, options, given)
     from pk.cli.runtime.connect import run
 
-    return run(_foreground, context)
+    return run(lambda context: _foreground(context, given), context)
 
 
-async def _foreground(context: Context) -> None:
+async def _foreground(context: Context, given: dict[str, str]) -> None:
     from pk.cli.up.node import broker_config, log_to_stderr, ready_line, run_broker
 
     started = time.monotonic()
-    given = _given(context)
     log_to_stderr()
     if "node.id" not in given and "broker.id" not in given:
         raise Unusable("Say which node this is: -X node.id=1, or node.id in the file.")
@@ -88,7 +94,7 @@ def _forget(pid_file: str | None) -> None:
             return
 
 
-def _start_detached(context: Context, given: dict[str, str]) -> int:
+def _start_detached(context: Context, options: StartBroker, given: dict[str, str]) -> int:
     """Starts a process of its own and waits for its ready line, or for its end."""
     directory = _directory(given)
     try:
@@ -100,7 +106,7 @@ def _start_detached(context: Context, given: dict[str, str]) -> int:
         raise CommandError(
             f"A broker runs in {directory} already, as process {running}; `pk broker stop` ends it."
         )
-    words = [sys.executable, "-m", "pk.cli.main", "broker", "start", *_asked(context)]
+    words = [sys.executable, "-m", "pk.cli.main", "broker", "start", *_asked(options)]
     reader, writer = os.pipe()
     log_path = os.path.join(directory, _LOG)
     with open(log_path, "ab") as log:
@@ -130,12 +136,11 @@ def _start_detached(context: Context, given: dict[str, str]) -> int:
     )
 
 
-def _asked(context: Context) -> list[str]:
+def _asked(options: StartBroker) -> list[str]:
     """The command line's words that say which broker: never what the file says, which everybody may read there."""
-    args = context.args
-    named = {"--config-file": args.config_file, "--data": args.data, "--port": args.port}
+    named = {"--config-file": options.config_file, "--data": options.data, "--port": options.port}
     words = [f"{name}={value}" for name, value in named.items() if value is not None]
-    return words + [f"-X{key}={value}" for key, value in args.properties]
+    return words + [f"-X{key}={value}" for key, value in options.properties]
 
 
 def _await_line(reader: int) -> bytes:
@@ -160,11 +165,11 @@ def running_pid(directory: str) -> int | None:
     return pid if _alive(pid) and is_held(directory) else None
 
 
-def stop(context: Context) -> int | None:
+def stop(context: Context, options: StopBroker) -> int | None:
     """`pk broker stop`."""
-    if context.args.node is not None:
-        return _of_cluster(context, "stop")
-    directory = _directory(_given(context))
+    if options.node is not None:
+        return _of_cluster(context, "stop", options.node, options.data, options.timeout_s)
+    directory = _directory(_given(options.config_file, options.properties, options.data))
     pid = running_pid(directory)
     if pid is None:
         if is_held(directory):
@@ -176,11 +181,11 @@ def stop(context: Context) -> int | None:
         os.kill(pid, signal.SIGTERM)
     except OSError as e:
         raise CommandError(f"Process {pid} cannot be told to stop: {e.strerror}.") from None
-    deadline = time.monotonic() + context.args.timeout_s
+    deadline = time.monotonic() + options.timeout_s
     while is_held(directory) and _alive(pid):
         if time.monotonic() > deadline:
             raise CommandError(
-                f"The broker (process {pid}) still drains after {context.args.timeout_s:g} s; "
+                f"The broker (process {pid}) still drains after {options.timeout_s:g} s; "
                 f"`kill -TERM {pid}` once more ends it at once.",
                 Exit.TIMED_OUT,
             )
@@ -208,11 +213,13 @@ _STATUS = (
 )
 
 
-def status(context: Context) -> int:
+def status(
+    context: Context, config_file: str | None, properties: Sequence[Pair], data: str | None
+) -> int:
     """`pk broker status`. Exit code 1 where it does not run; of a cluster, where not all of it does."""
-    if (state := _cluster_asked_for(context)) is not None:
+    if (state := _cluster_asked_for(config_file, properties, data)) is not None:
         return _cluster_status(context, state)
-    directory = _directory(_given(context))
+    directory = _directory(_given(config_file, properties, data))
     running = is_held(directory)
     log = os.path.join(directory, _LOG)
     row: dict[str, Any] = {
@@ -228,24 +235,24 @@ def status(context: Context) -> int:
 # --- of a cluster of `pk up --brokers N` ---
 
 
-def kill(context: Context) -> int:
+def kill(context: Context, node: int, data: str | None, timeout_s: float) -> int:
     """`pk broker kill`."""
-    return _of_cluster(context, "kill")
+    return _of_cluster(context, "kill", node, data, timeout_s)
 
 
-def restart(context: Context) -> int:
+def restart(context: Context, node: int, data: str | None, timeout_s: float) -> int:
     """`pk broker restart`."""
-    return _of_cluster(context, "restart")
+    return _of_cluster(context, "restart", node, data, timeout_s)
 
 
-def pause(context: Context) -> int:
+def pause(context: Context, node: int, data: str | None, timeout_s: float) -> int:
     """`pk broker pause`."""
-    return _of_cluster(context, "pause")
+    return _of_cluster(context, "pause", node, data, timeout_s)
 
 
-def resume(context: Context) -> int:
+def resume(context: Context, node: int, data: str | None, timeout_s: float) -> int:
     """`pk broker resume`."""
-    return _of_cluster(context, "resume")
+    return _of_cluster(context, "resume", node, data, timeout_s)
 
 
 _DONE = {
@@ -258,21 +265,21 @@ _DONE = {
 }
 
 
-def _of_cluster(context: Context, do: str) -> int:
-    args = context.args
-    state = cluster_files.find(args.data)
-    node = cluster_files.command(state, do, args.node, args.timeout_s)
+def _of_cluster(context: Context, do: str, number: int, data: str | None, timeout_s: float) -> int:
+    state = cluster_files.find(data)
+    node = cluster_files.command(state, do, number, timeout_s)
     what = "The controller" if node.node == 0 else f"Broker {node.node}"
     context.say(f"{what} {_DONE[do].format(address=node.address)}.")
     return Exit.OK
 
 
-def _cluster_asked_for(context: Context) -> cluster_files.ClusterState | None:
+def _cluster_asked_for(
+    config_file: str | None, properties: Sequence[Pair], data: str | None
+) -> cluster_files.ClusterState | None:
     """The cluster that `status` is about: the one in --data, or, where nothing names a broker, the only one there is."""
-    args = context.args
-    if args.data is not None:
-        return cluster_files.read_state(args.data)
-    if args.config_file or args.properties or not cluster_files.running():
+    if data is not None:
+        return cluster_files.read_state(data)
+    if config_file or properties or not cluster_files.running():
         return None
     return cluster_files.find(None)
 

@@ -49,7 +49,7 @@ def start(context: "Context", options: StartBroker) -> int | None:
     """Start a broker; in the foreground unless --detach is given."""
     from pk.cli.nouns.broker.broker import start
 
-    return start(context)
+    return start(context, options)
 
 
 @BROKER.command(
@@ -62,7 +62,7 @@ def stop(context: "Context", options: StopBroker) -> int | None:
     """Drain and stop a detached broker, or one of a cluster."""
     from pk.cli.nouns.broker.broker import stop
 
-    return stop(context)
+    return stop(context, options)
 
 
 @BROKER.command(
@@ -84,7 +84,7 @@ def status(
     """Whether a detached broker runs; without options, how the nodes of the running cluster are."""
     from pk.cli.nouns.broker.broker import status
 
-    return status(context)
+    return status(context, config_file, properties, data)
 
 
 @BROKER.command("kill", takes=(Yes, Debug), examples=("pk broker kill 2",), blocking=True)
@@ -97,7 +97,7 @@ def kill(
     """End a node of a cluster at once, as kill -9 does."""
     from pk.cli.nouns.broker.broker import kill
 
-    return kill(context)
+    return kill(context, node, data, timeout_s)
 
 
 @BROKER.command("restart", takes=(Yes, Debug), examples=("pk broker restart 2",), blocking=True)
@@ -110,7 +110,7 @@ def restart(
     """Stop a node of a cluster if it runs, and start it."""
     from pk.cli.nouns.broker.broker import restart
 
-    return restart(context)
+    return restart(context, node, data, timeout_s)
 
 
 @BROKER.command("pause", takes=(Yes, Debug), examples=("pk broker pause 2",), blocking=True)
@@ -123,7 +123,7 @@ def pause(
     """Stop a node of a cluster from running on (SIGSTOP): alive, and silent."""
     from pk.cli.nouns.broker.broker import pause
 
-    return pause(context)
+    return pause(context, node, data, timeout_s)
 
 
 @BROKER.command("resume", takes=(Yes, Debug), examples=("pk broker resume 2",), blocking=True)
@@ -136,4 +136,4 @@ def resume(
     """Let a node that is paused go on."""
     from pk.cli.nouns.broker.broker import resume
 
-    return resume(context)
+    return resume(context, node, data, timeout_s)

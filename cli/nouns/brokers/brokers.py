@@ -1,6 +1,6 @@
 """`pk brokers list`, `describe` and `logdirs`: who is there, what each holds, how much room it has."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pk.cli.cluster.brokers import (
@@ -56,11 +56,11 @@ _FEATURES = (
 _CONFIGS = (Column("config"), Column("value"), Column("source", show=source_word))
 
 
-async def describe(context: Context) -> None:
+async def describe(context: Context, ids: Sequence[str]) -> None:
     """`pk brokers describe`."""
     admin = await context.admin()
     look = await ask_brokers(context, admin)
-    wanted = chosen_brokers(look, context.args.id)
+    wanted = chosen_brokers(look, ids)
     configs = await _own_configs(context, admin, [b for b in wanted if _answers(look, b)])
     rows = {row["broker"]: row for row in broker_rows(look)}
     data = []
@@ -208,26 +208,27 @@ def _replica_rows(broker: int, dirs: object, topics: set[str]) -> list[dict[str,
     ]
 
 
-async def logdirs(context: Context) -> None:
+async def logdirs(
+    context: Context, ids: Sequence[str], topics: Sequence[str], *, replicas: bool
+) -> None:
     """`pk brokers logdirs`."""
-    args = context.args
     admin = await context.admin()
     look = await ask_brokers(context, admin)
     rows: list[dict[str, Any]] = []
-    one_by_one = args.replicas or args.topics
-    for topic in args.topics:
+    one_by_one = replicas or topics
+    for topic in topics:
         if topic not in look.topics:
             from pk.cli.cluster.topics import unknown_topic
 
             raise CommandError((await unknown_topic(context, admin, topic)).said)
-    for broker in chosen_brokers(look, args.id):
+    for broker in chosen_brokers(look, ids):
         dirs = look.dirs.get(broker)
         if isinstance(dirs, Exception):
             context.failed(dirs, f"broker {broker}")
         elif dirs is None:
             context.failed(CommandError("it is not up."), f"broker {broker}")
         elif one_by_one:
-            rows += _replica_rows(broker, dirs, set(args.topics))
+            rows += _replica_rows(broker, dirs, set(topics))
         else:
             rows += _dir_rows(broker, dirs)
     context.show(Listing(_REPLICAS if one_by_one else _DIRS, rows))

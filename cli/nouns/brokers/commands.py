@@ -52,7 +52,7 @@ def describe(context: "Context", id: BrokerIds = ()) -> Running:
     """Address, rack, features, log directories and own configs of brokers."""
     from pk.cli.nouns.brokers.brokers import describe
 
-    return describe(context)
+    return describe(context, id)
 
 
 @BROKERS.command(
@@ -93,4 +93,4 @@ def logdirs(
     """Log directories: room on their disks, and what lies in them."""
     from pk.cli.nouns.brokers.brokers import logdirs
 
-    return logdirs(context)
+    return logdirs(context, id, topics, replicas=replicas)

@@ -106,4 +106,4 @@ def features(
     """Features: list, upgrade, downgrade."""
     from pk.cli.nouns.cluster.features import features
 
-    return features(context)
+    return features(context, action, feature, unsafe=unsafe)

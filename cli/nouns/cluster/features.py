@@ -1,6 +1,6 @@
 """`pk cluster features`: what the cluster has settled on, what its brokers support, and raising or lowering it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import trio
@@ -97,10 +97,11 @@ async def _ask(context: Context, admin: Admin) -> dict[int, FeatureDescription]:
     return told
 
 
-async def features(context: Context) -> None:
+async def features(
+    context: Context, action: str | None, words: Sequence[str], *, unsafe: bool
+) -> None:
     """`pk cluster features`."""
-    args = context.args
-    action = args.action or "list"
+    action = action or "list"
     if action not in ACTIONS:
         near = nearest(action, ACTIONS)
         hint = f"; did you mean {near[0]}?" if near else "."
@@ -109,17 +110,17 @@ async def features(context: Context) -> None:
     told = await _ask(context, admin)
     rows = feature_rows(told)
     if action == "list":
-        known = set(args.feature)
+        known = set(words)
         context.show(Listing(_FEATURES, [r for r in rows if not known or r["feature"] in known]))
         return
-    if not args.feature:
+    if not words:
         raise Unusable(f"Say what to {action}, such as metadata.version=27.")
     by_name = {row["feature"]: row for row in rows}
     levels = {}
-    for word in args.feature:
+    for word in words:
         name, level = _wanted(action, word, by_name)
         levels[name] = level
-    await _update(context, admin, action, levels, by_name)
+    await _update(context, admin, action, levels, by_name, unsafe=unsafe)
 
 
 def _wanted(action: str, word: str, rows: Mapping[str, dict[str, Any]]) -> tuple[str, int]:
@@ -158,10 +159,12 @@ async def _update(
     action: str,
     levels: Mapping[str, int],
     rows: Mapping[str, dict[str, Any]],
+    *,
+    unsafe: bool,
 ) -> None:
-    args = context.args
+    dry_run = context.change.dry_run
     lowering = action != "upgrade"
-    if args.unsafe and not lowering:
+    if unsafe and not lowering:
         raise Unusable("--unsafe is for a downgrade.")
     there = {name for name, level in levels.items() if level == rows[name]["level"]}
     if there == levels.keys():
@@ -169,19 +172,19 @@ async def _update(
         context.say(f"That is how it is: {same}; nothing was changed.")
         context.show_nothing(_CHANGES)
         return
-    if not args.dry_run:
+    if not dry_run:
         for name, level in levels.items():
             context.say(f"{name}: {_named(name, rows[name]['level'])} → {_named(name, level)}")
-        context.say(_consequence(action, unsafe=args.unsafe))
+        context.say(_consequence(action, unsafe=unsafe))
         only = next(iter(levels)) if len(levels) == 1 else context.settings.bootstrap
         await context.agree(f"{action.capitalize()} on {context.settings.cluster_name}?", name=only)
     answers = await admin.update_features(
-        levels, allow_downgrade=lowering, unsafe=args.unsafe, validate_only=args.dry_run
+        levels, allow_downgrade=lowering, unsafe=unsafe, validate_only=dry_run
     )
     shown = []
     for name, level in levels.items():
         error = answers[name]
-        done = "would change" if args.dry_run else "changed"
+        done = "would change" if dry_run else "changed"
         if error is not None:
             context.fail(error)
         shown.append(

@@ -28,4 +28,4 @@ def completion(
     """Print the completion script for a shell."""
     from pk.cli.nouns.completion.completion import completion
 
-    return completion(context)
+    return completion(context, shell)

@@ -85,9 +85,8 @@ complete -c pk -f -k -a '(__pk_complete)'
 SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def completion(context: Context) -> None:
+def completion(context: Context, shell: str) -> None:
     """`pk completion`."""
-    shell = context.args.shell
     if shell not in SCRIPTS:
         raise Unusable(f"There is completion for {', '.join(SCRIPTS)}, not for {shell!r}.")
     context.write(SCRIPTS[shell].encode())

@@ -82,4 +82,4 @@ def doctor(
     """What is wrong with the cluster or soon will be, each with a command that mends it."""
     from pk.cli.nouns.doctor.doctor import doctor
 
-    return doctor(context)
+    return doctor(context, check=check, list_checks=list, fail_on=fail_on)

@@ -4,7 +4,7 @@ What is looked for stands in `pk.cli.diagnosis`. On a terminal a finding is a fe
 was asked for, it is a row.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from pk.cli.diagnosis.checks import CHECKS, diagnose
@@ -36,13 +36,14 @@ def _style(row: Row) -> str | None:
     return _STYLES.get(str(row.get("severity")))
 
 
-async def doctor(context: Context) -> int | None:
+async def doctor(
+    context: Context, *, check: Collection[str], list_checks: bool, fail_on: str
+) -> int | None:
     """`pk doctor`."""
-    args = context.args
-    if args.list:
+    if list_checks:
         context.show(Listing(_CHECKS, [{"check": c.name, "help": c.help} for c in CHECKS]))
         return None
-    chosen = [c for c in CHECKS if not args.check or c.name in args.check]
+    chosen = [c for c in CHECKS if not check or c.name in check]
     admin = await context.admin()
     picture = await collect(admin, frozenset(need for c in chosen for need in c.needs))
     words = cluster_words(context)
@@ -59,7 +60,7 @@ async def doctor(context: Context) -> int | None:
         context.failed(error, f"not looked at: {what}")
     unseen = len(picture.unseen)
     context.say(verdict(context.settings.cluster_name, found, chosen, unseen))
-    return Exit.FAILED if _fails(found, args.fail_on) else None
+    return Exit.FAILED if _fails(found, fail_on) else None
 
 
 def _fails(found: Iterable[Finding], least: str) -> bool:

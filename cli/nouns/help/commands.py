@@ -45,4 +45,4 @@ def show_help(
     """
     from pk.cli.nouns.help.help import show_help
 
-    return show_help(context)
+    return show_help(context, word, man)

@@ -1,5 +1,7 @@
 """`pk help`: help on a command, the pages that belong to none, and the manual written out."""
 
+from collections.abc import Sequence
+
 from pk.cli.command_line.help import help_text, text_width
 from pk.cli.command_line.nearest import nearest
 from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
@@ -8,13 +10,14 @@ from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 
 
-def show_help(context: Context) -> None:
+def show_help(context: Context, words: Sequence[str], man: str | None) -> None:
     """`pk help`."""
     from pk.cli.command_line.tree import tree
 
-    words = context.args.word
-    if context.args.man is not None:
-        _write_manual(context)
+    if man is not None:
+        if words:
+            raise Unusable("--man writes every page; no word goes with it.")
+        _write_manual(context, man)
         return
     if words and words[0] in PAGES and (len(words) == 1 or words[0] in SEARCHABLE):
         context.write(page(words[0], words[1:], text_width()).encode())
@@ -35,14 +38,12 @@ def show_help(context: Context) -> None:
     context.write(help_text(node, tuple(path)).encode())
 
 
-def _write_manual(context: Context) -> None:
+def _write_manual(context: Context, directory: str) -> None:
     import os
 
     from pk.cli.command_line.manual import man_pages
 
-    if context.args.word:
-        raise Unusable("--man writes every page; no word goes with it.")
-    directory = os.path.expanduser(context.args.man)
+    directory = os.path.expanduser(directory)
     os.makedirs(directory, exist_ok=True)
     pages = man_pages()
     for name, text in pages.items():

@@ -49,7 +49,7 @@ def show(
     """One profile, and what a command would take from it."""
     from pk.cli.nouns.profile.profile import show
 
-    return show(context)
+    return show(context, name)
 
 
 @PROFILE.command(
@@ -71,7 +71,7 @@ def add(context: "Context", options: AddProfile) -> Running:
     """Add a profile, or change one."""
     from pk.cli.nouns.profile.profile import add
 
-    return add(context)
+    return add(context, options)
 
 
 @PROFILE.command(
@@ -84,7 +84,7 @@ def use(
     """Choose the profile that commands use."""
     from pk.cli.nouns.profile.profile import use
 
-    return use(context)
+    return use(context, name)
 
 
 @PROFILE.command("edit", takes=(Debug,), examples=("pk profile edit",), blocking=True)
@@ -104,4 +104,4 @@ def delete(
     """Remove a profile."""
     from pk.cli.nouns.profile.profile import delete
 
-    return delete(context)
+    return delete(context, name)

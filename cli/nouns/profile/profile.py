@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from pk.cli.nouns.profile.options import AddProfile
 from pk.cli.output.formats import Column, Document, Listing, Row, Section
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
@@ -68,9 +69,9 @@ def _style(row: Row) -> str | None:
     return row.get("colour")
 
 
-def show(context: Context) -> None:
+def show(context: Context, name: str | None) -> None:
     """`pk profile show`."""
-    profile = choose_profile(context.args.name)
+    profile = choose_profile(name)
     if profile is None:
         raise CommandError(
             "No profile is chosen; `pk profile list` shows which there are, `pk profile use NAME` chooses one."
@@ -106,48 +107,47 @@ def _save(document: Any) -> None:
     os.replace(scratch, path)
 
 
-async def add(context: Context) -> None:
+async def add(context: Context, options: AddProfile) -> None:
     """`pk profile add`."""
     import tomlkit
 
-    args = context.args
-    if args.name in ("", "-"):  # `pk profile use -` chooses none
-        raise Unusable(f"A profile cannot be named {args.name!r}.")
-    check_security(dict(args.client_properties), "-X")
-    check_security(dict(args.secrets), "--secret")
-    for key, _ in args.client_properties:
+    if options.name in ("", "-"):  # `pk profile use -` chooses none
+        raise Unusable(f"A profile cannot be named {options.name!r}.")
+    check_security(dict(options.client_properties), "-X")
+    check_security(dict(options.secrets), "--secret")
+    for key, _ in options.client_properties:
         if _SECRET.search(key):
             raise Unusable(
                 f"{key} is a secret, which does not belong on a command line: --secret {key}=prompt asks for it when it "
                 f"is needed, {key}=keyring keeps it in the system's keyring, {key}=command:WORDS asks a program."
             )
-    check_address(args.bootstrap_server, "-b")
-    secrets = {key: check_secret(key, source) for key, source in args.secrets}
-    if args.pin and args.cluster_id:
+    check_address(options.bootstrap_server, "-b")
+    secrets = {key: check_secret(key, source) for key, source in options.secrets}
+    if options.pin and options.cluster_id:
         raise Unusable("--pin finds the id out; --cluster-id does not go with it.")
     document = _document()
     profiles = document.setdefault("profiles", tomlkit.table(is_super_table=True))
-    known = args.name in profiles
-    table = profiles.setdefault(args.name, tomlkit.table())
-    bootstrap = args.bootstrap_server or table.get("bootstrap") or DEFAULT_BOOTSTRAP
-    cluster_id = await _cluster_id(str(bootstrap)) if args.pin else args.cluster_id
+    known = options.name in profiles
+    table = profiles.setdefault(options.name, tomlkit.table())
+    bootstrap = options.bootstrap_server or table.get("bootstrap") or DEFAULT_BOOTSTRAP
+    cluster_id = await _cluster_id(str(bootstrap)) if options.pin else options.cluster_id
     for key, value in (
-        ("bootstrap", args.bootstrap_server),
-        ("guard", args.guard),
-        ("colour", args.colour),
+        ("bootstrap", options.bootstrap_server),
+        ("guard", options.guard),
+        ("colour", options.colour),
         ("cluster_id", cluster_id),
     ):
         if value is not None:
             table[key] = value
-    for name, pairs in (("properties", args.client_properties), ("secrets", secrets.items())):
+    for name, pairs in (("properties", options.client_properties), ("secrets", secrets.items())):
         if pairs:
             inner = table.setdefault(name, tomlkit.table())
             for key, value in pairs:
                 inner[key] = value
-    _keep_in_keyring(args.name, secrets)
+    _keep_in_keyring(options.name, secrets)
     _save(document)
     context.say(
-        f"Profile {args.name} was {'changed' if known else 'added'}; `pk profile use {shlex.quote(args.name)}` chooses it."
+        f"Profile {options.name} was {'changed' if known else 'added'}; `pk profile use {shlex.quote(options.name)}` chooses it."
     )
 
 
@@ -171,10 +171,9 @@ def _keep_in_keyring(name: str, secrets: Mapping[str, str]) -> None:
             keyring().set_password(SERVICE, f"{name}/{key}", ask_secret(f"{key}: "))
 
 
-def use(context: Context) -> None:
+def use(context: Context, name: str) -> None:
     """`pk profile use`."""
     document = _document()
-    name = context.args.name
     if name == "-":
         document.pop("use", None)
     else:
@@ -184,14 +183,13 @@ def use(context: Context) -> None:
     context.say("No profile is chosen now." if name == "-" else f"Commands now use profile {name}.")
 
 
-def delete(context: Context) -> None:
+def delete(context: Context, name: str) -> None:
     """`pk profile delete`."""
-    name = context.args.name
     profile_named(name)
-    if context.args.dry_run:
+    if context.change.dry_run:
         context.say(f"Profile {name} would be removed.")
         return
-    if not context.args.yes:
+    if not context.change.yes:
         if not context.streams.in_terminal or not context.streams.err_terminal:
             raise Refused(
                 "There is no terminal to ask on, so nothing was changed; -y does it without asking."

@@ -40,7 +40,7 @@ def plan(context: "Context", options: PlanMoves) -> Running:
     """What would have to move, with the least movement. Changes nothing."""
     from pk.cli.nouns.reassign.reassign import plan_command
 
-    return plan_command(context)
+    return plan_command(context, options)
 
 
 @REASSIGN.command(
@@ -77,7 +77,7 @@ def apply(context: "Context", options: ApplyMoves) -> Running:
     """Do it: shown before it is done, throttled, watched to the end, tidied up."""
     from pk.cli.nouns.reassign.reassign import apply
 
-    return apply(context)
+    return apply(context, options)
 
 
 @REASSIGN.command(
@@ -113,7 +113,7 @@ def status(
     """What is being moved and how far it is; throttles that were left behind."""
     from pk.cli.nouns.reassign.status import status
 
-    return status(context)
+    return status(context, watch)
 
 
 @REASSIGN.command(
@@ -132,7 +132,7 @@ def throttle(
     """Show, change or remove the throttle of what moves."""
     from pk.cli.nouns.reassign.status import throttle
 
-    return throttle(context)
+    return throttle(context, rate, remove=remove)
 
 
 @REASSIGN.command(
@@ -152,7 +152,7 @@ def cancel(
     """Take back what still moves; each partition stays where it was."""
     from pk.cli.nouns.reassign.status import cancel
 
-    return cancel(context)
+    return cancel(context, partition, every=all)
 
 
 @REASSIGN.command(
@@ -177,4 +177,4 @@ def rollback(context: "Context", options: RollBack) -> Running:
     """Put everything back to where it was before an apply."""
     from pk.cli.nouns.reassign.reassign import rollback
 
-    return rollback(context)
+    return rollback(context, options)

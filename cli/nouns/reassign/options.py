@@ -44,7 +44,7 @@ TopicPatterns = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Goal:
     """What a plan is to reach."""
 
     topics: TopicPatterns = ()
@@ -131,7 +131,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanMoves(Wanted):
+class PlanMoves(Goal):
     """What `pk reassign plan` takes."""
 
     max_moves: MaxMoves = None
@@ -146,7 +146,7 @@ class PlanMoves(Wanted):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApplyMoves(Wanted):
+class ApplyMoves(Goal):
     """What `pk reassign apply` takes."""
 
     file: Annotated[

@@ -3,7 +3,7 @@
 import json
 import os
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli.cluster import reassignment_json, rollback_files
@@ -11,8 +11,9 @@ from pk.cli.cluster.brokers import parse_brokers
 from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.nouns.reassign.cautions import cautions
 from pk.cli.nouns.reassign.cluster_state import Live, load, selected_partitions
-from pk.cli.nouns.reassign.option_values import parse_rate, parse_sets
-from pk.cli.nouns.reassign.pace import AUTO, START_RATE
+from pk.cli.nouns.reassign.option_values import parse_sets
+from pk.cli.nouns.reassign.options import ApplyMoves, Goal, PlanMoves, RollBack
+from pk.cli.nouns.reassign.pace import AUTO
 from pk.cli.nouns.reassign.plan import (
     BrokerChange,
     Change,
@@ -24,6 +25,7 @@ from pk.cli.nouns.reassign.plan import (
     plan,
     transfer_s,
 )
+from pk.cli.nouns.reassign.run_options import RunOptions, Throttle, parse_throttle
 from pk.cli.nouns.reassign.view import RESULT, broker_listing, plan_listing, plan_rows
 from pk.cli.output.formats import Document, Listing, Section, show_rate
 from pk.cli.output.question_table import say_limited_table
@@ -49,10 +51,14 @@ class Wanted(NamedTuple):
     """The --throttle that the plan was saved with."""
 
 
-def wanted_of(context: Context, path: str | None = None) -> Wanted:
+def _given(goal: Goal) -> list[str]:
+    """The options that say what is wanted, of those on the command line."""
+    return [name for name in _INTENTS if getattr(goal, name) not in (None, ())]
+
+
+def wanted_of(goal: Goal, path: str | None = None) -> Wanted:
     """The intent of the options, or of the file at `path`. Raises Unusable."""
-    args = context.args
-    given = [name for name in _INTENTS if args.values().get(name) not in (None, ())]
+    given = _given(goal)
     options = [f"--{name.replace('_', '-')}" for name in given]
     if path is not None:
         if given:
@@ -66,28 +72,26 @@ def wanted_of(context: Context, path: str | None = None) -> Wanted:
     exact = [name for name in given if name in ("set", "from_json")]
     if exact and len(given) > 1:
         raise Unusable(f"{options[0]} and {options[1]} do not go together.")
-    if args.to and (args.drain or args.add):
+    if goal.to and (goal.drain or goal.add):
         raise Unusable("--to names all the brokers; --drain and --add do not go with it.")
     if exact:
-        if args.topics or args.all:
+        if goal.topics or goal.all:
             raise Unusable(f"{options[0]} names its partitions; -t and --all do not go with it.")
-        return (
-            Wanted(Intent(exact=parse_sets(args.set)), {})
-            if args.set
-            else _from_file(args.from_json)
-        )
-    if args.topics and args.all:
+        if goal.from_json is not None:
+            return _from_file(goal.from_json)
+        return Wanted(Intent(exact=parse_sets(goal.set)), {})
+    if goal.topics and goal.all:
         raise Unusable("Name topics with -t, or say --all; not both.")
-    if (args.to or args.rf) and not args.topics and not args.all:
+    if (goal.to or goal.rf) and not goal.topics and not goal.all:
         raise Unusable(f"Say of what: -t TOPIC, or --all for {options[0]} of every topic.")
     return Wanted(
         Intent(
-            to=parse_brokers(args.to, "--to"),
-            drain=parse_brokers(args.drain, "--drain"),
-            add=parse_brokers(args.add, "--add"),
-            replication_factor=args.rf,
-            balance=args.balance,
-            rack_aware=not args.no_rack_aware,
+            to=parse_brokers(goal.to, "--to"),
+            drain=parse_brokers(goal.drain, "--drain"),
+            add=parse_brokers(goal.add, "--add"),
+            replication_factor=goal.rf,
+            balance=goal.balance,
+            rack_aware=not goal.no_rack_aware,
         ),
         {},
     )
@@ -107,18 +111,24 @@ class Plan(NamedTuple):
     cautions: Sequence[str]
 
 
-async def make_plan(context: Context, admin: Admin, intent: Intent) -> Plan:
+async def make_plan(
+    context: Context,
+    admin: Admin,
+    intent: Intent,
+    topics: Iterable[str] = (),
+    max_moves: int | None = None,
+) -> Plan:
     """Looks at the cluster and plans. Raises CommandError where what is wanted cannot be."""
     live = await load(context, admin)
-    words = () if intent.exact else context.args.topics
+    words = () if intent.exact else tuple(topics)
     selected = await selected_partitions(context, admin, live, words)
     try:
         new = plan(live.state, intent, selected)
     except PlanError as e:
         raise CommandError(str(e)) from None
     changes = changes_of(live.state, new)
-    if (most := context.args.values().get("max_moves")) is not None:
-        changes = first_moves(changes, most)
+    if max_moves is not None:
+        changes = first_moves(changes, max_moves)
     min_isr = await min_isrs(admin, (c.tp.topic for c in changes))
     return Plan(
         live,
@@ -133,16 +143,16 @@ def duration(plan: Plan, rate: int) -> str:
     return f"{show_span(transfer_s(plan.brokers, rate) * 1000)} at {show_rate(rate)}"
 
 
-def tell(context: Context, plan: Plan, rate: int | None) -> None:
+def tell(context: Context, plan: Plan, throttle: Throttle) -> None:
     """Says what a plan amounts to, and what may be unwelcome in it."""
     from pk.cli.nouns.reassign.cautions import totals
 
     said = totals(plan.changes, len(plan.live.partitions))
     copies = any(c.adding for c in plan.changes)
-    if copies and rate is not None:
-        at_least = "" if context.args.throttle == AUTO else "at least "
-        said += f"; {at_least}{duration(plan, rate)} for each broker"
-        said += ", which is where auto begins" if context.args.throttle == AUTO else ""
+    if copies and throttle.rate is not None:
+        at_least = "" if throttle.auto else "at least "
+        said += f"; {at_least}{duration(plan, throttle.rate)} for each broker"
+        said += ", the rate that auto starts with" if throttle.auto else ""
     context.say(f"{said}.")
     for line in plan.cautions:
         context.say(f"Beware: {line}")
@@ -188,121 +198,107 @@ def save(path: str, changes: Sequence[Change], throttle: str | None) -> None:
         raise CommandError(f"{path} cannot be written: {e.strerror}.") from None
 
 
-def _rate(context: Context) -> int | None:
-    text = context.args.throttle
-    if text == AUTO:
-        return START_RATE
-    return None if text is None else parse_rate(text, "--throttle")
-
-
-async def plan_command(context: Context) -> None:
+async def plan_command(context: Context, options: PlanMoves) -> None:
     """`pk reassign plan`."""
-    args = context.args
-    rate = _rate(context)
-    wanted = wanted_of(context)
-    if args.throttle is None and wanted.throttle is not None:
-        context.assume("throttle", wanted.throttle)
-        rate = _rate(context)
+    throttle = parse_throttle(options.throttle)
+    wanted = wanted_of(options)
+    said = options.throttle
+    if said is None and wanted.throttle is not None:
+        said = wanted.throttle
+        throttle = parse_throttle(said)
     admin = await context.admin()
-    made = await make_plan(context, admin, wanted.intent)
-    if args.save:
-        save(args.save, made.changes, args.throttle)
-    if args.json:
+    made = await make_plan(context, admin, wanted.intent, options.topics, options.max_moves)
+    if options.save:
+        save(options.save, made.changes, said)
+    if options.json:
         new = {c.tp: c.after for c in made.changes}
         context.write((json.dumps(reassignment_json.apache_json(new)) + "\n").encode())
     elif made.changes or context.look.format not in ("table", "wide"):
-        context.show_document(document(made, rate))
+        context.show_document(document(made, throttle.rate))
     if not made.changes:
         context.say("Everything lies as it should already; there is nothing to do.")
         return
-    tell(context, made, rate)
-    if args.save:
-        context.say(f"To do it: pk reassign apply {shlex.quote(args.save)}")
+    tell(context, made, throttle)
+    if options.save:
+        context.say(f"To do it: pk reassign apply {shlex.quote(options.save)}")
 
 
-async def apply(context: Context) -> int | None:
+async def apply(context: Context, options: ApplyMoves) -> int | None:
     """`pk reassign apply`."""
     from pk.cli.nouns.reassign.run import resume
 
-    args = context.args
-    rate = _rate(context)
-    if args.resume:
-        if any(args.values().get(name) not in (None, ()) for name in _INTENTS):
+    throttle = parse_throttle(options.throttle)
+    if options.resume:
+        if _given(options):
             raise Unusable("--resume goes on with what was asked for before; say nothing new.")
-        if args.batch is not None:
+        if options.batch is not None:
             raise Unusable("--resume asks for nothing new; --batch does not go with it.")
-        if args.throttle not in (None, AUTO):
+        if options.throttle not in (None, AUTO):
             raise Unusable("--resume keeps the throttle; `pk reassign throttle RATE` changes it.")
         admin = await context.admin()
         live = await load(context, admin)
-        return await resume(context, admin, live, await unfinished(context, admin, live))
-    if args.detach and args.batch is not None:
+        rollback = unfinished(options.file, live.cluster_id)
+        return await resume(context, admin, live, rollback, auto=throttle.auto)
+    if options.detach and options.batch is not None:
         raise Unusable("--batch takes somebody who stays; --detach does not go with it.")
-    wanted = wanted_of(context, args.file)
-    if args.throttle is None and wanted.throttle is not None:
-        context.assume("throttle", wanted.throttle)
-        rate = _rate(context)
+    wanted = wanted_of(options, options.file)
+    if options.throttle is None and wanted.throttle is not None:
+        throttle = parse_throttle(wanted.throttle)
         context.say(f"The plan was saved with --throttle {wanted.throttle}.")
     admin = await context.admin()
-    made = await make_plan(context, admin, wanted.intent)
-    return await carry_out(context, admin, made, rate, wanted.directories)
+    made = await make_plan(context, admin, wanted.intent, options.topics, options.max_moves)
+    how = RunOptions(throttle, options.batch, options.detach, wanted.directories)
+    return await carry_out(context, admin, made, how)
 
 
-async def unfinished(context: Context, admin: Admin, live: Live) -> rollback_files.Rollback:
+def unfinished(path: str | None, cluster_id: str | None) -> rollback_files.Rollback:
     """The rollback file of the reassignment to go on with. Raises CommandError where there is none."""
-    if context.args.file is not None:
-        return rollback_files.find(context.args.file, live.cluster_id)
-    for rollback in rollback_files.rollbacks(live.cluster_id):
+    if path is not None:
+        return rollback_files.find(path, cluster_id)
+    for rollback in rollback_files.rollbacks(cluster_id):
         if rollback.finished is None:
             return rollback
     raise CommandError("No reassignment was left unfinished here; `pk reassign status` shows all.")
 
 
-async def carry_out(
-    context: Context,
-    admin: Admin,
-    made: Plan,
-    rate: int | None,
-    directories: Mapping[tuple[TopicPartition, int], str],
-) -> int | None:
+async def carry_out(context: Context, admin: Admin, made: Plan, options: RunOptions) -> int | None:
     """Shows a plan, asks, and does it."""
     from pk.cli.nouns.reassign.run import start
     from pk.cli.positions.resolve import now_ms
 
-    args = context.args
+    change, throttle = context.change, options.throttle
     if not made.changes:
         if context.look.format not in ("table", "wide"):
-            if args.dry_run:
-                context.show_document(document(made, rate))
+            if change.dry_run:
+                context.show_document(document(made, throttle.rate))
             else:
                 context.show(Listing(RESULT, []))
         context.say("Everything lies as it should already; there is nothing to do.")
         return None
-    if args.dry_run:
-        context.show_document(document(made, rate))
-        tell(context, made, rate)
+    if change.dry_run:
+        context.show_document(document(made, throttle.rate))
+        tell(context, made, throttle)
         context.say("Nothing was changed.")
         return None
-    if not args.yes:
+    if not change.yes:
         say_limited_table(context, plan_listing(made.changes), _ASKED_ROWS, "`pk reassign plan`")
         say_limited_table(context, broker_listing(made.brokers))
-    tell(context, made, rate)
-    if rate is None and any(c.adding for c in made.changes):
+    tell(context, made, throttle)
+    if throttle.rate is None and any(c.adding for c in made.changes):
         context.say("Without --throttle the copies may take all the network and disk there is.")
     topics = list(dict.fromkeys(c.tp.topic for c in made.changes))
     name = topics[0] if len(topics) == 1 else context.settings.bootstrap
     await context.agree(f"Move this on {context.settings.cluster_name}?", name=name)
-    return await start(context, admin, made.live, made.changes, rate, directories, now_ms())
+    return await start(context, admin, made.live, made.changes, options, now_ms())
 
 
-async def rollback(context: Context) -> int | None:
+async def rollback(context: Context, options: RollBack) -> int | None:
     """`pk reassign rollback`."""
-    args = context.args
-    rate = _rate(context)
+    throttle = parse_throttle(options.throttle)
     admin = await context.admin()
     cluster = await admin.describe_cluster()
-    if args.file is not None:
-        wanted = rollback_files.find(args.file, cluster.cluster_id)
+    if options.file is not None:
+        wanted = rollback_files.find(options.file, cluster.cluster_id)
     else:
         known = [r for r in rollback_files.rollbacks(cluster.cluster_id) if r.finished != "refused"]
         if not known:
@@ -322,9 +318,9 @@ async def rollback(context: Context) -> int | None:
     if not there:
         raise CommandError(f"Nothing of {wanted.name} is there any more.")
     made = await make_plan(context, admin, Intent(exact=there))
-    if args.json:
+    if options.json:
         new = {c.tp: c.after for c in made.changes}
         context.write((json.dumps(reassignment_json.apache_json(new)) + "\n").encode())
         return None
     context.say(f"Back to what {wanted.name} says was there before.")
-    return await carry_out(context, admin, made, rate, {})
+    return await carry_out(context, admin, made, RunOptions(throttle, detach=options.detach))

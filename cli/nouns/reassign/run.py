@@ -28,6 +28,7 @@ from pk.cli.cluster.throttles import (
 from pk.cli.nouns.reassign.cluster_state import Live
 from pk.cli.nouns.reassign.pace import AUTO, START_RATE, STEP_S, Pace, others
 from pk.cli.nouns.reassign.plan import Change
+from pk.cli.nouns.reassign.run_options import RunOptions, Throttle
 from pk.cli.nouns.reassign.view import RESULT, LiveView, result_rows
 from pk.cli.output.formats import Listing
 from pk.cli.runtime.context import Context, count, join, place_name
@@ -48,8 +49,6 @@ _SETTLE_S = 10.0
 """How long the brokers have to tell of what the controller has decided."""
 _SETTLE_RETRY_S = 0.1
 
-Directories = Mapping[tuple[TopicPartition, int], str]
-
 
 class Moving:
     """A reassignment that this command started, or goes on watching."""
@@ -60,9 +59,9 @@ class Moving:
         admin: Admin,
         changes: Sequence[Change],
         rollback: rollback_files.Rollback,
-        directories: Directories | None = None,
+        options: RunOptions,
     ) -> None:
-        self.directories = directories or {}
+        self.directories = options.directories
         self.context = context
         self.admin = admin
         self.changes = {c.tp: c for c in changes}
@@ -74,20 +73,18 @@ class Moving:
         self.errors: dict[TopicPartition, str] = {}
         self.tracker = Tracker()
         rate = rollback.throttled.rate
-        auto = context.args.throttle == AUTO
+        auto = options.throttle.auto
         self.pace = Pace(START_RATE if rate is None else rate) if auto else None
         """What changes the rate while it copies; None where it was given."""
+
+        self.batch = options.batch or len(self.changes)
+        """So many partitions may move at once."""
 
     @property
     def moved(self) -> list[TopicPartition]:
         """The partitions whose move was accepted and not taken back."""
         waiting = set(self.pending)
         return [tp for tp in self.changes if tp not in self.results and tp not in waiting]
-
-    @property
-    def batch(self) -> int:
-        """So many partitions may move at once."""
-        return self.context.args.values().get("batch") or len(self.changes)
 
     def fail(self, tp: TopicPartition, error: Exception) -> None:
         self.context.fail(error)
@@ -361,8 +358,7 @@ async def start(
     admin: Admin,
     live: Live,
     changes: Sequence[Change],
-    rate: int | None,
-    directories: Directories,
+    options: RunOptions,
     now_ms: int,
 ) -> int:
     """Carries a plan out and watches it to its end, or to what an interruption makes of it. The exit code."""
@@ -373,13 +369,13 @@ async def start(
         {c.tp: c.before for c in changes},
         {c.tp: c.after for c in changes},
     )
-    moving = Moving(context, admin, changes, rollback, directories)
+    moving = Moving(context, admin, changes, rollback, options)
     with listen_for_interrupts() as interrupts:
         # What is set here has to be written down and submitted as one: an interruption waits for it.
         with trio.CancelScope(shield=True):
             rollback_files.write(rollback)
-            if rate is not None:
-                await moving.throttle(rate, live)
+            if options.throttle.rate is not None:
+                await moving.throttle(options.throttle.rate, live)
             await moving.submit(moving.batch)
             if not moving.moved and not moving.pending:
                 await moving.unthrottle()
@@ -387,7 +383,7 @@ async def start(
                 moving.show()
                 context.say(sentence(context.failures[0]))
                 return Exit.OK
-        if context.args.detach:
+        if options.detach:
             detach(moving)
             moving.results |= dict.fromkeys(moving.moved, "moving")
             moving.show()
@@ -396,14 +392,14 @@ async def start(
 
 
 async def resume(
-    context: Context, admin: Admin, live: Live, rollback: rollback_files.Rollback
+    context: Context, admin: Admin, live: Live, rollback: rollback_files.Rollback, *, auto: bool
 ) -> int:
     """Goes on watching what an earlier command left, and tidies up after it."""
     changes = [
         Change(tp, rollback.before.get(tp, ()), after, live.state.sizes.get(tp))
         for tp, after in sorted(rollback.after.items())
     ]
-    moving = Moving(context, admin, changes, rollback)
+    moving = Moving(context, admin, changes, rollback, RunOptions(Throttle(auto=auto)))
     moving.pending = []  # all of it was asked for
     with listen_for_interrupts() as interrupts:
         return await attend(moving, interrupts)
@@ -542,8 +538,8 @@ def detach(moving: Moving) -> None:
         words += ["--throttle", AUTO]
     if settings.profile is not None:
         words += ["--profile", settings.profile.name]
-    if context.args.values().get("config_file"):
-        words += ["--config-file", os.path.abspath(context.args.config_file)]
+    if config_file := context.connection.config_file:
+        words += ["--config-file", os.path.abspath(config_file)]
     for key, value in settings.given.items():
         words += ["-X", f"{key}={value}"]
     log_path = os.path.join(make_user_dir("state"), "reassign", f"{moving.rollback.name}.log")

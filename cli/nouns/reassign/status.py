@@ -1,7 +1,7 @@
 """`pk reassign status`, `throttle` and `cancel`: what moves now, how fast it may, and taking it back."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import trio
@@ -67,16 +67,16 @@ def slowest(present: Present) -> int | None:
     return min(rates, default=None)
 
 
-async def status(context: Context) -> int | None:
+async def status(context: Context, watch_s: float | None) -> int | None:
     """`pk reassign status`."""
     admin = await context.admin()
-    live = await load(context, admin, sizes=False, without_controller=not context.args.watch)
+    live = await load(context, admin, sizes=False, without_controller=watch_s is None)
     present = await _throttles(admin, live)
     for what, error in present.unread.items():
         context.failed(error, what)
-    if context.args.watch:
+    if watch_s is not None:
         assert context.session is not None
-        return await _watch(context, context.session.thorough(admin), live, present)
+        return await _watch(context, context.session.thorough(admin), live, present, watch_s)
     tracker = Tracker()
     if live.unknown is not None:
         _show(context, tracker, live, present)
@@ -129,7 +129,9 @@ def tell_orphans(context: Context, present: Present, cluster_id: str | None) -> 
     )
 
 
-async def _watch(context: Context, admin: Admin, live: Live, present: Present) -> int | None:
+async def _watch(
+    context: Context, admin: Admin, live: Live, present: Present, watch_s: float
+) -> int | None:
     """Shows what moves until nothing does."""
     tracker = Tracker()
 
@@ -141,7 +143,7 @@ async def _watch(context: Context, admin: Admin, live: Live, present: Present) -
                 if not seen.running:
                     return
                 view.update(tracker)
-                await trio.sleep(context.args.watch)
+                await trio.sleep(watch_s)
 
     with listen_for_interrupts() as interrupts:
         if await interrupts.or_until(follow):
@@ -155,14 +157,13 @@ async def _watch(context: Context, admin: Admin, live: Live, present: Present) -
     return None
 
 
-async def throttle(context: Context) -> None:
+async def throttle(context: Context, text: str | None, *, remove: bool) -> None:
     """`pk reassign throttle`."""
-    args = context.args
-    if args.remove and args.rate is not None:
+    if remove and text is not None:
         raise Unusable("Give a rate, or --remove; not both.")
-    rate = None if args.rate is None else parse_rate(args.rate, "RATE")
+    rate = None if text is None else parse_rate(text, "RATE")
     admin = await context.admin()
-    shows = rate is None and not args.remove
+    shows = rate is None and not remove
     if shows:
         admin = Admin(admin.cluster, admin.config)
     live = await load(context, admin, sizes=False, without_controller=shows)
@@ -180,7 +181,7 @@ async def throttle(context: Context) -> None:
         elif not live.running:
             tell_orphans(context, present, live.cluster_id)
         return
-    if args.remove:
+    if remove:
         await _remove(context, admin, live, present)
     else:
         assert rate is not None
@@ -195,7 +196,7 @@ async def _remove(context: Context, admin: Admin, live: Live, present: Present) 
         return
     ours = [r.throttled for r in rollback_files.rollbacks(live.cluster_id) if r.throttled.any]
     undo = everything(present, ours)
-    if not context.args.yes:
+    if not context.change.yes:
         say_limited_table(context, Listing(_THROTTLES, throttle_rows(present)))
     if live.running:
         moving = count(len(live.running), "partition")
@@ -225,7 +226,7 @@ def _forget(cluster_id: str | None) -> None:
 
 
 async def _agreed(context: Context, question: str) -> bool:
-    if context.args.dry_run:
+    if context.change.dry_run:
         context.say("Nothing was changed.")
         return False
     await context.agree(
@@ -262,7 +263,7 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
         for b in brokers
         for key in RATES
     ]
-    if not context.args.yes:
+    if not context.change.yes:
         say_limited_table(context, Listing(_THROTTLES, rows))
     then = [{**row, "value": str(rate)} for row in rows]
     if not await _agreed(context, f"Set {show_rate(rate)}?"):
@@ -330,14 +331,13 @@ _CANCELLED = (
 )
 
 
-async def cancel(context: Context) -> None:
+async def cancel(context: Context, partitions: Sequence[str], *, every: bool) -> None:
     """`pk reassign cancel`."""
-    args = context.args
-    if bool(args.partition) == bool(args.all):
+    if bool(partitions) == every:
         raise Unusable("Name what to take back, as orders or orders/0, or say --all.")
     admin = await context.admin()
     live = await load(context, admin, sizes=False)
-    wanted = _named(args.partition, live) if args.partition else sorted(live.running)
+    wanted = _named(partitions, live) if partitions else sorted(live.running)
     if not wanted:
         context.show_nothing(_CANCELLED)
         context.say("Nothing is being reassigned.")
@@ -346,12 +346,12 @@ async def cancel(context: Context) -> None:
             tell_orphans(context, present, live.cluster_id)
         return
     rows = [_cancel_row(tp, live) for tp in wanted]
-    if args.dry_run:
+    if context.change.dry_run:
         for row in rows:
             row["result"] = "would be cancelled"
         context.show(Listing(_CANCELLED, rows))
         return
-    if not args.yes:
+    if not context.change.yes:
         columns = [c for c in _CANCELLED if c.key not in ("result", "error")]
         say_limited_table(context, Listing(columns, rows))
     context.say(

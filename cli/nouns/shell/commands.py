@@ -45,4 +45,4 @@ def shell(
     """The same commands in an interactive shell, with completion."""
     from pk.cli.shell.app import shell
 
-    return shell(context)
+    return shell(context, commands, stop_on_error=stop_on_error)

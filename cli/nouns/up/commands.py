@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Debug
-from pk.cli.nouns.up.options import Up
+from pk.cli.up.options import Up
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -30,4 +30,4 @@ def up(context: "Context", options: Up) -> Running:
     """Start one broker or several on this machine, in the foreground; Ctrl-C drains them."""
     from pk.cli.up.up import up
 
-    return up(context)
+    return up(context, options)

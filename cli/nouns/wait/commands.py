@@ -33,7 +33,7 @@ def topic(context: "Context", options: WaitForTopics) -> Running:
     """Until topics exist and every partition has a leader; or are gone."""
     from pk.cli.nouns.wait.wait import topic
 
-    return topic(context)
+    return topic(context, options)
 
 
 @WAIT.command(
@@ -58,7 +58,7 @@ def isr(
     """Until every replica is in sync, as after a restart."""
     from pk.cli.nouns.wait.wait import isr
 
-    return isr(context)
+    return isr(context, topic, timeout, every=all)
 
 
 @WAIT.command(
@@ -71,7 +71,7 @@ def lag(context: "Context", options: WaitForLag) -> Running:
     """Until a group has caught up."""
     from pk.cli.nouns.wait.wait import lag
 
-    return lag(context)
+    return lag(context, options)
 
 
 @WAIT.command(
@@ -91,7 +91,7 @@ def group_empty(
     """Until groups have no members, as before their offsets are reset."""
     from pk.cli.nouns.wait.wait import group_empty
 
-    return group_empty(context)
+    return group_empty(context, group, timeout)
 
 
 @WAIT.command(
@@ -113,7 +113,7 @@ def reassign(
     """Until no partition is being moved to other brokers."""
     from pk.cli.nouns.wait.wait import reassign
 
-    return reassign(context)
+    return reassign(context, topic, timeout)
 
 
 @WAIT.command(
@@ -136,4 +136,4 @@ def broker(
     """Until the cluster can be reached, and brokers answer."""
     from pk.cli.nouns.wait.wait import broker
 
-    return broker(context)
+    return broker(context, id, num, timeout)

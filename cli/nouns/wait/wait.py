@@ -13,6 +13,7 @@ import trio
 
 from pk.cli.cluster.groups import EMPTY_STATES, is_absent, member_name, offset_rows
 from pk.cli.cluster.topics import is_unknown
+from pk.cli.nouns.wait.options import WaitForLag, WaitForTopics
 from pk.cli.positions.times import duration_ms, show_span
 from pk.cli.runtime.context import Context, count, join, place_name
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
@@ -73,9 +74,9 @@ def _impatient(context: Context) -> None:
     context.use(settings._replace(given=given))
 
 
-async def _until(context: Context, look: Look, done: str) -> None:
+async def _until(context: Context, within: str, look: Look, done: str) -> None:
     """Returns when `look` finds nothing missing. Raises CommandError (124) when the time is up."""
-    timeout_s = _timeout_s(context.args.timeout)
+    timeout_s = _timeout_s(within)
     began = trio.current_time()
     deadline = began + timeout_s
     pause_s = _FIRST_S
@@ -125,17 +126,20 @@ def _some(items: Sequence[str]) -> str:
 # A topic.
 
 
-async def topic(context: Context) -> None:
+async def topic(context: Context, options: WaitForTopics) -> None:
     """`pk wait topic`."""
-    args = context.args
-    if args.gone and args.partitions is not None:
+    if options.gone and options.partitions is not None:
         raise Unusable("--gone waits for no partitions.")
     _impatient(context)
     admin = await context.admin()
-    names = list(dict.fromkeys(args.topic))
-    look = _gone if args.gone else _there
-    done = f"{join(names)} {'is' if len(names) == 1 else 'are'} {'gone' if args.gone else 'there'}"
-    await _until(context, lambda: look(admin, names, args.partitions or 1), done)
+    names = list(dict.fromkeys(options.topic))
+    look = _gone if options.gone else _there
+    done = (
+        f"{join(names)} {'is' if len(names) == 1 else 'are'} {'gone' if options.gone else 'there'}"
+    )
+    await _until(
+        context, options.timeout, lambda: look(admin, names, options.partitions or 1), done
+    )
 
 
 async def _there(admin: Admin, names: Sequence[str], partitions: int) -> str | None:
@@ -165,16 +169,16 @@ async def _gone(admin: Admin, names: Sequence[str], _: int) -> str | None:
 # In-sync replicas.
 
 
-async def isr(context: Context) -> None:
+async def isr(context: Context, topics: Sequence[str], within: str, *, every: bool) -> None:
     """`pk wait isr`."""
-    args = context.args
-    if args.all and args.topic:
+    if every and topics:
         raise Unusable("Name topics, or say --all; not both.")
     _impatient(context)
     admin = await context.admin()
-    names = list(dict.fromkeys(args.topic)) or None
+    names = list(dict.fromkeys(topics)) or None
     what = join(names) if names else "every topic"
-    await _until(context, lambda: _out_of_sync(admin, names), f"Every replica of {what} is in sync")
+    done = f"Every replica of {what} is in sync"
+    await _until(context, within, lambda: _out_of_sync(admin, names), done)
 
 
 async def _out_of_sync(admin: Admin, names: Sequence[str] | None) -> str | None:
@@ -201,12 +205,11 @@ async def _out_of_sync(admin: Admin, names: Sequence[str] | None) -> str | None:
 # Lag.
 
 
-async def lag(context: Context) -> None:
+async def lag(context: Context, options: WaitForLag) -> None:
     """`pk wait lag`."""
-    args = context.args
-    most = _most(args.condition, args.max)
+    most = _most(options.condition, options.max)
     try:
-        most_ms = None if args.max_time is None else duration_ms(args.max_time)
+        most_ms = None if options.max_time is None else duration_ms(options.max_time)
     except ValueError as e:
         raise Unusable(f"--max-time: {e}.") from None
     if most is None and most_ms is None:
@@ -217,8 +220,9 @@ async def lag(context: Context) -> None:
     bounds += [] if most_ms is None else [show_span(most_ms)]
     await _until(
         context,
-        lambda: _behind(context, admin, args.group, most, most_ms),
-        f"Group {args.group} is no more than {join(bounds)} behind",
+        options.timeout,
+        lambda: _behind(context, admin, options, most, most_ms),
+        f"Group {options.group} is no more than {join(bounds)} behind",
     )
 
 
@@ -251,17 +255,16 @@ class _Aside(Context):
 
 
 async def _behind(
-    context: Context, admin: Admin, name: str, most: int | None, most_ms: int | None
+    context: Context, admin: Admin, options: WaitForLag, most: int | None, most_ms: int | None
 ) -> str | None:
+    name = options.group
     answer = (await admin.describe_groups([name]))[name]
     if is_absent(answer):
         return f"there is no group {name} yet"
     if isinstance(answer, Exception):
         raise answer
     aside = _Aside(context)
-    found = await offset_rows(
-        aside, admin, [answer], context.args.topics, times=most_ms is not None
-    )
+    found = await offset_rows(aside, admin, [answer], options.topics, times=most_ms is not None)
     rows = found[name]
     for error in aside.failures:
         raise error
@@ -284,13 +287,13 @@ async def _behind(
 # An empty group.
 
 
-async def group_empty(context: Context) -> None:
+async def group_empty(context: Context, groups: Sequence[str], within: str) -> None:
     """`pk wait group-empty`."""
     _impatient(context)
     admin = await context.admin()
-    names = list(dict.fromkeys(context.args.group))
+    names = list(dict.fromkeys(groups))
     done = f"{join(names)} {'has' if len(names) == 1 else 'have'} no members"
-    await _until(context, lambda: _peopled(admin, names), done)
+    await _until(context, within, lambda: _peopled(admin, names), done)
 
 
 async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
@@ -311,13 +314,14 @@ async def _peopled(admin: Admin, names: Sequence[str]) -> str | None:
 # Reassignments.
 
 
-async def reassign(context: Context) -> None:
+async def reassign(context: Context, topics: Sequence[str], within: str) -> None:
     """`pk wait reassign`."""
     _impatient(context)
     admin = await context.admin()
-    names = list(dict.fromkeys(context.args.topic))
+    names = list(dict.fromkeys(topics))
     what = f" of {join(names)}" if names else ""
-    await _until(context, lambda: _moving(admin, names), f"No partition{what} is being moved")
+    done = f"No partition{what} is being moved"
+    await _until(context, within, lambda: _moving(admin, names), done)
 
 
 async def _moving(admin: Admin, names: Sequence[str]) -> str | None:
@@ -337,20 +341,19 @@ def _places(tps: Iterable[TopicPartition]) -> str:
 # Brokers.
 
 
-async def broker(context: Context) -> None:
+async def broker(context: Context, ids: Sequence[str], num: int | None, within: str) -> None:
     """`pk wait broker`."""
-    args = context.args
-    if args.id and args.num is not None:
+    if ids and num is not None:
         raise Unusable("Name brokers by their ids, or say how many with -n; not both.")
-    wanted = _ids(args.id)
+    wanted = _ids(ids)
     _impatient(context)
     admin = await context.admin()
     done = (
         f"{'Broker' if len(wanted) == 1 else 'Brokers'} {join(list(map(str, wanted)))} answer{'s'[: len(wanted) == 1]}"
         if wanted
-        else f"{count(args.num or 1, 'broker')} {'answers' if (args.num or 1) == 1 else 'answer'}"
+        else f"{count(num or 1, 'broker')} {'answers' if (num or 1) == 1 else 'answer'}"
     )
-    await _until(context, lambda: _unanswering(admin, wanted, args.num or 1), done)
+    await _until(context, within, lambda: _unanswering(admin, wanted, num or 1), done)
 
 
 def _ids(words: Iterable[str]) -> list[int]:

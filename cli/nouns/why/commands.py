@@ -39,7 +39,7 @@ def partition(
     """Why a partition is under-replicated, offline or below min.insync.replicas."""
     from pk.cli.nouns.why.partition import why_partition
 
-    return why_partition(context)
+    return why_partition(context, partition)
 
 
 @WHY.command(
@@ -68,7 +68,7 @@ def lag(
     """Why a group lags: stopped, stuck, rebalancing, idle members, skew, no commits."""
     from pk.cli.nouns.why.lag import why_lag
 
-    return why_lag(context)
+    return why_lag(context, group, topics, seconds)
 
 
 @WHY.command(
@@ -100,4 +100,4 @@ def config(
     """Why a config has the value it has: the layer that won, and those beneath."""
     from pk.cli.nouns.why.config import why_config
 
-    return why_config(context)
+    return why_config(context, type, name, key)

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from pk.cli.cluster.topics import existing_topics
 from pk.cli.command_line.nearest import nearest
@@ -24,10 +24,10 @@ _TYPES = {
 }
 
 
-async def why_config(context: Context) -> int | None:
+async def why_config(
+    context: Context, kind: Literal["topic", "broker", "group"], name: str, key: str
+) -> int | None:
     """`pk why config`."""
-    args = context.args
-    kind, name, key = args.type, args.name, args.key
     if kind == "broker" and not name.isdecimal():
         raise Unusable(f"With --type broker NAME is a broker's id, not {name!r}.")
     admin = await context.admin()

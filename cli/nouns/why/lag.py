@@ -1,6 +1,6 @@
 """`pk why lag`: looks at a group twice, and hands what it saw to `pk.cli.diagnosis.why_lag`."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
@@ -38,13 +38,14 @@ class _Look(NamedTuple):
     at_s: float
 
 
-async def why_lag(context: Context) -> int | None:
+async def why_lag(
+    context: Context, group: str, topics: Sequence[str], seconds: float
+) -> int | None:
     """`pk why lag`."""
-    args = context.args
-    wanted = selected(args.topics)
+    wanted = selected(topics)
     admin = await context.admin()
-    first = await _look(context, admin, args.group, wanted)
-    last = await _again(context, admin, first, wanted, args.seconds)
+    first = await _look(context, admin, group, wanted)
+    last = await _again(context, admin, first, wanted, seconds)
     facts = await _facts(admin, first, last)
     explained = explain_lag(facts)
     answer(

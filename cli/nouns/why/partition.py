@@ -32,10 +32,10 @@ Partitions = dict[TopicPartition, r.PartitionDescription]
 Dirs = Mapping[int, "tuple[r.LogDirDescription, ...] | Exception"]
 
 
-async def why_partition(context: Context) -> int | None:
+async def why_partition(context: Context, words: Iterable[str]) -> int | None:
     """`pk why partition`."""
     admin = await context.admin()
-    chosen, named = await _chosen(context, admin)
+    chosen, named = await _chosen(context, admin, words)
     if not chosen:
         return None
     facts, unknown = await gather(admin, chosen)
@@ -53,10 +53,12 @@ async def why_partition(context: Context) -> int | None:
     return None
 
 
-async def _chosen(context: Context, admin: Admin) -> tuple[Partitions, set[TopicPartition]]:
+async def _chosen(
+    context: Context, admin: Admin, words: Iterable[str]
+) -> tuple[Partitions, set[TopicPartition]]:
     """The partitions of the topics named, and those that were named by number."""
     wanted: dict[str, set[int] | None] = {}
-    for word in context.args.partition:
+    for word in words:
         topic, index = _split(word)
         had = wanted.get(topic, set())
         wanted[topic] = None if index is None or had is None else {*had, index}

@@ -1,4 +1,4 @@
-"""What the commands of `pk up` take: the options of those that have many."""
+"""The options of `pk up`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -32,7 +32,7 @@ class Up:
         ),
     ] = None
     port: Annotated[
-        int,
+        int | None,
         Option(
             "--port",
             value="PORT",
@@ -41,7 +41,7 @@ class Up:
                 "(default: 9092)."
             ),
         ),
-    ] = 9092
+    ] = None
     memory: Annotated[
         bool, Option("--memory", help="Keep everything in memory, nothing on disk.")
     ] = False
