@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from pk.cli.diagnosis.picture import (
+from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
     QUORUM,
     WARNING,
     Finding,
-    Picture,
+    ClusterSnapshot,
     brokers_named,
     names,
     number,
@@ -28,10 +28,10 @@ _HANGING_AFTER_MS = 300_000
 """Beyond the longest timeout a coordinator has this long to abort (as Apache's find-hanging)."""
 
 
-def controller(picture: Picture) -> Iterator[Finding]:
+def controller(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """A cluster without a controller, or with one that hangs."""
-    silent = picture.controller is None and isinstance(picture.unseen.get(QUORUM), TimeoutError)
-    if picture.controller == -1 or silent:
+    silent = snapshot.controller is None and isinstance(snapshot.unseen.get(QUORUM), TimeoutError)
+    if snapshot.controller == -1 or silent:
         yield Finding(
             "controller",
             ERROR,
@@ -41,10 +41,10 @@ def controller(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def metadata_lag(picture: Picture) -> Iterator[Finding]:
+def metadata_lag(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Nodes that are behind in the metadata log, or ahead of the one that writes it."""
-    leader = next((f for f in picture.followers if f.voter and f.node == picture.controller), None)
-    if leader is not None and (ahead := [f for f in picture.followers if f.end > leader.end]):
+    leader = next((f for f in snapshot.followers if f.voter and f.node == snapshot.controller), None)
+    if leader is not None and (ahead := [f for f in snapshot.followers if f.end > leader.end]):
         told = join([f"{f.node} by {f.end - leader.end:,} records" for f in ahead])
         yield Finding(
             "metadata-lag",
@@ -55,10 +55,10 @@ def metadata_lag(picture: Picture) -> Iterator[Finding]:
             tuple(str(f.node) for f in ahead),
         )
         return
-    end = max((f.end for f in picture.followers), default=0)
-    live = set(picture.live)
+    end = max((f.end for f in snapshot.followers), default=0)
+    live = set(snapshot.live)
     behind = [
-        f for f in picture.followers if end - f.end > _METADATA_LAG and (f.voter or f.node in live)
+        f for f in snapshot.followers if end - f.end > _METADATA_LAG and (f.voter or f.node in live)
     ]
     if behind:
         told = join([f"{f.node} by {end - f.end:,} records" for f in behind])
@@ -72,14 +72,14 @@ def metadata_lag(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def mixed_versions(picture: Picture) -> Iterator[Finding]:
+def mixed_versions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Brokers of different releases, or that serve different APIs."""
     by_release: dict[str, list[int]] = {}
-    for broker in picture.live:
-        release = picture.brokers[broker].release
+    for broker in snapshot.live:
+        release = snapshot.brokers[broker].release
         if release is not None:
             by_release.setdefault(release, []).append(broker)
-    apis = {b: picture.brokers[b].apis for b in picture.live if picture.brokers[b].apis is not None}
+    apis = {b: snapshot.brokers[b].apis for b in snapshot.live if snapshot.brokers[b].apis is not None}
     if len(by_release) > 1:
         told = "; ".join(f"{brokers_named(ids)} {r}" for r, ids in sorted(by_release.items()))
         what = f"Brokers are of different releases: {told}."
@@ -97,12 +97,12 @@ def mixed_versions(picture: Picture) -> Iterator[Finding]:
     )
 
 
-def features_behind(picture: Picture) -> Iterator[Finding]:
+def features_behind(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Features that every broker supports in a newer level than the cluster has settled on."""
     behind = {
-        name: (picture.finalized.get(name, 0), level)
-        for name, level in picture.common.items()
-        if picture.finalized.get(name, 0) < level and name in picture.finalized
+        name: (snapshot.finalized.get(name, 0), level)
+        for name, level in snapshot.common.items()
+        if snapshot.finalized.get(name, 0) < level and name in snapshot.finalized
     }
     if behind:
         told = join([f"{n} at {was}, {to} is possible" for n, (was, to) in sorted(behind.items())])
@@ -116,9 +116,9 @@ def features_behind(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def clock_skew(picture: Picture) -> Iterator[Finding]:
+def clock_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """The controller's clock against the one of this machine."""
-    ahead = picture.controller_ahead_ms
+    ahead = snapshot.controller_ahead_ms
     if ahead is not None and abs(ahead) > _SKEW_MS:
         way = "ahead of" if ahead > 0 else "behind"
         yield Finding(
@@ -132,12 +132,12 @@ def clock_skew(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def future_records(picture: Picture) -> Iterator[Finding]:
+def future_records(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Records with a time that is still to come."""
     ahead = {
-        tp: p.newest_ms - picture.now_ms
-        for tp, _, p in picture.partitions
-        if p.newest_ms is not None and p.newest_ms - picture.now_ms > _FUTURE_MS
+        tp: p.newest_ms - snapshot.now_ms
+        for tp, _, p in snapshot.partitions
+        if p.newest_ms is not None and p.newest_ms - snapshot.now_ms > _FUTURE_MS
     }
     if ahead:
         tps = sorted(ahead)
@@ -153,17 +153,17 @@ def future_records(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def hanging_transactions(picture: Picture) -> Iterator[Finding]:
+def hanging_transactions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Transactions that are open for longer than any may be."""
     longest = max(
         (
             number(b.configs.get("transaction.max.timeout.ms"), _MAX_TRANSACTION_MS)
-            for b in picture.brokers.values()
+            for b in snapshot.brokers.values()
         ),
         default=_MAX_TRANSACTION_MS,
     )
     limit = longest + _HANGING_AFTER_MS
-    bad = [t for t in picture.transactions if picture.now_ms - t.last_ms > limit]
+    bad = [t for t in snapshot.transactions if snapshot.now_ms - t.last_ms > limit]
     for producer in sorted({t.producer_id for t in bad}):
         mine = [t for t in bad if t.producer_id == producer]
         oldest = min(t.last_ms for t in mine)
@@ -171,7 +171,7 @@ def hanging_transactions(picture: Picture) -> Iterator[Finding]:
         yield Finding(
             "hanging-transactions",
             ERROR,
-            f"A transaction of producer {producer} hangs for {duration(picture.now_ms - oldest)} "
+            f"A transaction of producer {producer} hangs for {duration(snapshot.now_ms - oldest)} "
             f"({names(t.partition for t in mine)}).",
             "Readers with read_committed stop there, and compaction too. Its coordinator has forgotten it, or it would "
             "have been aborted.",

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-from pk.cli.diagnosis.picture import (
+from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
     WARNING,
     Finding,
-    Picture,
+    ClusterSnapshot,
     partitions_counted,
 )
 from pk.cli.output.formats import show_bytes
@@ -21,11 +21,11 @@ _SKEW_BYTES_MIN = 1 << 30
 _FULL, _NEARLY = 0.95, 0.85
 
 
-def preferred_leaders(picture: Picture) -> Iterator[Finding]:
+def preferred_leaders(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Partitions that another than the preferred replica leads, though it is in sync."""
     bad = [
         tp
-        for tp, _, p in picture.partitions
+        for tp, _, p in snapshot.partitions
         if p.leader >= 0 and p.replicas and p.leader != p.replicas[0] and p.replicas[0] in p.isr
     ]
     if bad:
@@ -54,12 +54,12 @@ def _per_broker(shares: Mapping[int, float]) -> str:
     return join([f"{b}: {int(n):,}" for b, n in sorted(shares.items())], 12)
 
 
-def leader_skew(picture: Picture) -> Iterator[Finding]:
+def leader_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Leaders that sit on few brokers."""
-    live = picture.live
+    live = snapshot.live
     leads: dict[int, float] = dict.fromkeys(live, 0)
     prefers: dict[int, float] = dict.fromkeys(live, 0)
-    for _, _, p in picture.partitions:
+    for _, _, p in snapshot.partitions:
         if p.leader in leads:
             leads[p.leader] += 1
         if p.replicas and p.replicas[0] in prefers:
@@ -79,10 +79,10 @@ def leader_skew(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def replica_skew(picture: Picture) -> Iterator[Finding]:
+def replica_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Replicas that sit on few brokers."""
-    holds: dict[int, float] = dict.fromkeys(picture.live, 0)
-    for _, _, p in picture.partitions:
+    holds: dict[int, float] = dict.fromkeys(snapshot.live, 0)
+    for _, _, p in snapshot.partitions:
         for broker in p.replicas:
             if broker in holds:
                 holds[broker] += 1
@@ -100,10 +100,10 @@ def replica_skew(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def disk_skew(picture: Picture) -> Iterator[Finding]:
+def disk_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Bytes that sit on few brokers."""
-    holds: dict[int, float] = dict.fromkeys(picture.live, 0)
-    for _, _, p in picture.partitions:
+    holds: dict[int, float] = dict.fromkeys(snapshot.live, 0)
+    for _, _, p in snapshot.partitions:
         for broker in p.replicas:
             if broker in holds and p.size_bytes is not None:
                 holds[broker] += p.size_bytes
@@ -120,9 +120,9 @@ def disk_skew(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def offline_directories(picture: Picture) -> Iterator[Finding]:
+def offline_directories(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Log directories that failed."""
-    bad = [d for d in picture.directories if d.error]
+    bad = [d for d in snapshot.directories if d.error]
     for d in bad:
         yield Finding(
             "offline-directories",
@@ -134,9 +134,9 @@ def offline_directories(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def full_disks(picture: Picture) -> Iterator[Finding]:
+def full_disks(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Disks with little room left."""
-    for d in picture.directories:
+    for d in snapshot.directories:
         if d.error or d.total <= 0 or d.usable < 0:
             continue
         used = 1 - d.usable / d.total
@@ -153,12 +153,12 @@ def full_disks(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def empty_brokers(picture: Picture) -> Iterator[Finding]:
+def empty_brokers(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Brokers that were added and never got a replica."""
-    holds = {b for _, _, p in picture.partitions for b in p.replicas}
-    idle = [b for b in picture.live if b not in holds]
-    busy = sum(1 for _ in picture.partitions)
-    if idle and busy >= len(picture.live) and len(picture.live) > 1:
+    holds = {b for _, _, p in snapshot.partitions for b in p.replicas}
+    idle = [b for b in snapshot.live if b not in holds]
+    busy = sum(1 for _ in snapshot.partitions)
+    if idle and busy >= len(snapshot.live) and len(snapshot.live) > 1:
         ids = ",".join(map(str, idle))
         yield Finding(
             "empty-brokers",

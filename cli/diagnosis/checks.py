@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pk.cli.diagnosis import agreement, balance, readers, replication
-from pk.cli.diagnosis.picture import QUORUM, SEVERITIES, Check, Finding, Picture
+from pk.cli.diagnosis.snapshot import QUORUM, SEVERITIES, Check, Finding, ClusterSnapshot
 
 CONFIGS: Final = "configs"
 BROKERS: Final = "brokers"
@@ -17,7 +17,7 @@ TRANSACTIONS: Final = "transactions"
 """What a check may need to be asked, beyond the brokers, topics and reassignments that are always asked."""
 
 
-def _check(name: str, run: Callable[[Picture], Iterable[Finding]], *needs: str) -> Check:
+def _check(name: str, run: Callable[[ClusterSnapshot], Iterable[Finding]], *needs: str) -> Check:
     assert run.__doc__ is not None
     return Check(name, run.__doc__.strip().rstrip("."), frozenset(needs), run)
 
@@ -57,7 +57,7 @@ CHECKS: Final = (
 )
 
 
-def diagnose(picture: Picture, checks: Iterable[Check] = CHECKS) -> list[Finding]:
+def diagnose(snapshot: ClusterSnapshot, checks: Iterable[Check] = CHECKS) -> list[Finding]:
     """What the checks find, the gravest first."""
-    found = [finding for check in checks for finding in check.run(picture)]
+    found = [finding for check in checks for finding in check.run(snapshot)]
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

@@ -1,4 +1,4 @@
-"""Asks a cluster for the picture that `pk doctor` looks at: only what the checks that run have a use for, all at once.
+"""Asks a cluster for the snapshot that `pk doctor` looks at: only what the checks that run have a use for, all at once.
 
 Nothing here changes anything, joins a group or makes a topic. What a broker does not answer, or may not, is left out and noted.
 """
@@ -14,7 +14,7 @@ from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.diagnosis import checks as c
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
-from pk.cli.diagnosis.picture import (
+from pk.cli.diagnosis.snapshot import (
     Broker,
     Commit,
     Directory,
@@ -22,7 +22,7 @@ from pk.cli.diagnosis.picture import (
     Group,
     OpenTransaction,
     Partition,
-    Picture,
+    ClusterSnapshot,
     Topic,
 )
 from pk.cli.diagnosis.readers import horizon_ms, retention_ms
@@ -38,7 +38,7 @@ from pk.net.client.errors import ClientError
 _ANSWER_S = 3.0
 """How long one broker has to tell of itself."""
 _PART_S = 10.0
-"""How long a part of the picture may take: one broker that hangs must not hold up all that the others know."""
+"""How long a part of the snapshot may take: one broker that hangs must not hold up all that the others know."""
 _PEEKS = 1000
 """The time of the next record is looked up for so many commits that may be late; the others are told without."""
 _CONFIGS = (
@@ -70,7 +70,7 @@ def _is_gone(answer: object) -> bool:
 
 
 class Collector:
-    """Puts a picture together, part by part."""
+    """Puts a snapshot together, part by part."""
 
     def __init__(self, admin: Admin, needs: frozenset[str]) -> None:
         self.admin = admin
@@ -100,7 +100,7 @@ class Collector:
         self.transactions: list[OpenTransaction] = []
         self.expiring: dict[tuple[str, TopicPartition], int | None] = {}
 
-    async def collect(self) -> Picture:
+    async def collect(self) -> ClusterSnapshot:
         """Asks for everything. Raises KafkaError and ClientError where not even the topics can be had."""
         described: dict[str, r.TopicDescription | Exception] = {}
 
@@ -141,7 +141,7 @@ class Collector:
             await self._part(c.TRANSACTIONS, self._transactions)
         if {c.GROUPS, c.CONFIGS} <= self.needs:
             await self._part(c.TIMES, self._expiring)
-        return self.picture()
+        return self.snapshot()
 
     async def _part(
         self, name: str, ask: Callable[[], Awaitable[None]], limit_s: float = _PART_S
@@ -365,9 +365,9 @@ class Collector:
             at = times.get((tp, self.groups[name][1][tp].offset))
             self.expiring[name, tp] = at if isinstance(at, int) else None
 
-    # The picture
+    # The snapshot
 
-    def picture(self) -> Picture:
+    def snapshot(self) -> ClusterSnapshot:
         sizes = _sizes(self.dirs)
         quorum = self.quorum
         told = self.features
@@ -378,7 +378,7 @@ class Collector:
                 if levels is not None:
                     common[name] = levels[1]
         newest = max(told.values(), key=lambda d: d.finalized_epoch, default=None)
-        return Picture(
+        return ClusterSnapshot(
             now_ms=now_ms(),
             brokers={b: self._broker(b, node) for b, node in sorted(self.nodes.items())},
             topics={name: self._topic(topic, sizes) for name, topic in sorted(self.topics.items())},
@@ -489,6 +489,6 @@ def _followers(quorum: r.QuorumDescription) -> list[Follower]:
     return [one(v, True) for v in quorum.voters] + [one(o, False) for o in quorum.observers]
 
 
-async def collect(admin: Admin, needs: frozenset[str]) -> Picture:
-    """The picture of the cluster. Raises KafkaError and ClientError where not even its topics can be asked."""
+async def collect(admin: Admin, needs: frozenset[str]) -> ClusterSnapshot:
+    """The snapshot of the cluster. Raises KafkaError and ClientError where not even its topics can be asked."""
     return await Collector(admin, needs).collect()

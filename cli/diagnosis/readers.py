@@ -7,14 +7,14 @@ left that is told, a lower bound. Under retention.bytes there is no such bound, 
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from pk.cli.diagnosis.picture import (
+from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
     WARNING,
     Commit,
     Finding,
     Partition,
-    Picture,
+    ClusterSnapshot,
     Topic,
     names,
     number,
@@ -44,19 +44,19 @@ def retention_ms(configs: Mapping[str, str]) -> int | None:
     return kept if kept >= 0 else None
 
 
-def _behind(picture: Picture) -> Iterator[tuple[str, TopicPartition, Commit, Topic, Partition]]:
-    for name, group in sorted(picture.groups.items()):
+def _behind(snapshot: ClusterSnapshot) -> Iterator[tuple[str, TopicPartition, Commit, Topic, Partition]]:
+    for name, group in sorted(snapshot.groups.items()):
         for tp, commit in sorted(group.commits.items()):
-            p = picture.partition(tp)
+            p = snapshot.partition(tp)
             if p is not None and p.start is not None and p.end is not None:
-                yield name, tp, commit, picture.topics[tp.topic], p
+                yield name, tp, commit, snapshot.topics[tp.topic], p
 
 
-def out_of_range(picture: Picture) -> Iterator[Finding]:
+def out_of_range(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Groups whose committed offset is no longer in the log."""
     lost: dict[str, list[tuple[TopicPartition, int]]] = {}
     beyond: dict[str, list[tuple[TopicPartition, int]]] = {}
-    for name, tp, commit, _, p in _behind(picture):
+    for name, tp, commit, _, p in _behind(snapshot):
         assert p.start is not None and p.end is not None
         if commit.offset < p.start and p.end > p.start:
             lost.setdefault(name, []).append((tp, p.start - commit.offset))
@@ -96,17 +96,17 @@ def _topics(found: list[tuple[TopicPartition, int]]) -> str:
     return " ".join(f"-t {_word(t)}" for t in sorted({tp.topic for tp, _ in found}))
 
 
-def retention_risk(picture: Picture) -> Iterator[Finding]:
+def retention_risk(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Groups whose next records retention deletes soon."""
     by_group: dict[str, list[tuple[TopicPartition, int | None, int]]] = {}
     by_size: dict[str, list[TopicPartition]] = {}
-    for name, tp, commit, topic, p in _behind(picture):
+    for name, tp, commit, topic, p in _behind(snapshot):
         assert p.start is not None and p.end is not None
         if not p.start <= commit.offset < p.end:
             continue
         kept = retention_ms(topic.configs_of(p))
         if commit.expiring and kept is not None:
-            left = None if commit.next_ms is None else commit.next_ms + kept - picture.now_ms
+            left = None if commit.next_ms is None else commit.next_ms + kept - snapshot.now_ms
             by_group.setdefault(name, []).append((tp, left, kept))
         elif _near_size_limit(topic, p, commit):
             by_size.setdefault(name, []).append(tp)
@@ -115,7 +115,7 @@ def retention_risk(picture: Picture) -> Iterator[Finding]:
         soonest = min(lefts, default=None)
         kept = max(k for _, _, k in found)
         named = sorted({tp.topic for tp, _, _ in found})
-        longer = _no_shorter(kept * 2, [picture.topics[name] for name in named])
+        longer = _no_shorter(kept * 2, [snapshot.topics[name] for name in named])
         yield Finding(
             "retention-risk",
             ERROR if soonest is None or soonest < _SOON_MS else WARNING,
@@ -178,24 +178,24 @@ def duration(ms: int) -> str:
     return " ".join(parts[:2]) or f"{ms} ms"
 
 
-def lag_of(picture: Picture, group: str) -> int:
+def lag_of(snapshot: ClusterSnapshot, group: str) -> int:
     """How far a group's commits are behind the ends, as `pk groups lag` and Apache's tool count: also by records that
     were deleted before it read them. 0 where nothing is left to read."""
     total, unread = 0, False
-    for tp, commit in picture.groups[group].commits.items():
-        p = picture.partition(tp)
+    for tp, commit in snapshot.groups[group].commits.items():
+        p = snapshot.partition(tp)
         if p is not None and p.end is not None:
             total += max(p.end - commit.offset, 0)
             unread |= p.end > max(commit.offset, p.start or 0)
     return total if unread else 0
 
 
-def groups_without_members(picture: Picture) -> Iterator[Finding]:
+def groups_without_members(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Groups that have work and nobody to do it."""
     bad = {
         name: lag
-        for name, group in picture.groups.items()
-        if group.state in _EMPTY_STATES and (lag := lag_of(picture, name))
+        for name, group in snapshot.groups.items()
+        if group.state in _EMPTY_STATES and (lag := lag_of(snapshot, name))
     }
     if bad:
         worst = sorted(bad, key=lambda name: -bad[name])
@@ -214,14 +214,14 @@ def _empty_or_gone(p: Partition | None) -> bool:
     return p is None or (p.end is not None and p.end == p.start)
 
 
-def dead_groups(picture: Picture) -> Iterator[Finding]:
+def dead_groups(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Groups without members that have nothing to read, or only topics that are gone."""
     bad = [
         name
-        for name, group in sorted(picture.groups.items())
+        for name, group in sorted(snapshot.groups.items())
         if group.state in _EMPTY_STATES
         and group.commits
-        and all(_empty_or_gone(picture.partition(tp)) for tp in group.commits)
+        and all(_empty_or_gone(snapshot.partition(tp)) for tp in group.commits)
     ]
     if bad:
         yield Finding(
@@ -234,15 +234,15 @@ def dead_groups(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def unread_topics(picture: Picture) -> Iterator[Finding]:
+def unread_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Topics with records that no group has committed an offset of, or is assigned."""
-    if not picture.groups_whole:
+    if not snapshot.groups_whole:
         return
-    read = {tp.topic for group in picture.groups.values() for tp in group.commits}
-    read.update(name for group in picture.groups.values() for name in group.assigned)
+    read = {tp.topic for group in snapshot.groups.values() for tp in group.commits}
+    read.update(name for group in snapshot.groups.values() for name in group.assigned)
     bad = [
         name
-        for name, topic in picture.topics.items()
+        for name, topic in snapshot.topics.items()
         if not topic.internal
         and name not in read
         and any((p.end or 0) > (p.start or 0) for p in topic.partitions.values())

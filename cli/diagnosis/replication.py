@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 
-from pk.cli.diagnosis.picture import (
+from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
     WARNING,
     Finding,
     Partition,
-    Picture,
+    ClusterSnapshot,
     brokers_named,
     partitions_counted,
     topic_words,
@@ -38,15 +38,15 @@ def missing(p: Partition) -> list[int]:
     return [b for b in p.replicas if b not in p.isr and b not in p.adding]
 
 
-def brokers_down(picture: Picture) -> Iterator[Finding]:
+def brokers_down(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Brokers that hold replicas and are not there, are fenced, or do not answer."""
     holding: dict[int, int] = {}
-    for _, _, p in picture.partitions:
+    for _, _, p in snapshot.partitions:
         for broker in p.replicas:
             holding[broker] = holding.get(broker, 0) + 1
-    gone = sorted(b for b in holding if b not in picture.brokers)
-    fenced = sorted(b for b, broker in picture.brokers.items() if broker.fenced)
-    silent = sorted(b for b, broker in picture.brokers.items() if broker.silent)
+    gone = sorted(b for b in holding if b not in snapshot.brokers)
+    fenced = sorted(b for b, broker in snapshot.brokers.items() if broker.fenced)
+    silent = sorted(b for b, broker in snapshot.brokers.items() if broker.silent)
     if silent:
         yield _found(
             "brokers-down",
@@ -72,12 +72,12 @@ def brokers_down(picture: Picture) -> Iterator[Finding]:
             )
 
 
-def offline(picture: Picture) -> Iterator[Finding]:
+def offline(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Partitions without a leader."""
-    bad = [tp for tp, _, p in picture.partitions if p.leader < 0]
+    bad = [tp for tp, _, p in snapshot.partitions if p.leader < 0]
     if bad:
-        holders = {b for tp in bad if (p := picture.partition(tp)) for b in p.replicas}
-        away = sorted(holders - set(picture.live))
+        holders = {b for tp in bad if (p := snapshot.partition(tp)) for b in p.replicas}
+        away = sorted(holders - set(snapshot.live))
         start = f" Start {brokers_named(away)} first." if away else ""
         yield _found(
             "offline-partitions",
@@ -89,10 +89,10 @@ def offline(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def under_min_isr(picture: Picture) -> Iterator[Finding]:
+def under_min_isr(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Partitions with fewer in-sync replicas than min.insync.replicas."""
     bad = [
-        tp for tp, topic, p in picture.partitions if p.leader >= 0 and len(p.isr) < topic.min_isr
+        tp for tp, topic, p in snapshot.partitions if p.leader >= 0 and len(p.isr) < topic.min_isr
     ]
     if bad:
         yield _found(
@@ -105,16 +105,16 @@ def under_min_isr(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def under_replicated(picture: Picture) -> Iterator[Finding]:
+def under_replicated(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Partitions with replicas out of sync."""
-    bad = [tp for tp, _, p in picture.partitions if missing(p)]
+    bad = [tp for tp, _, p in snapshot.partitions if missing(p)]
     if not bad:
         return
-    out = {b for tp in bad if (p := picture.partition(tp)) for b in missing(p)}
+    out = {b for tp in bad if (p := snapshot.partition(tp)) for b in missing(p)}
     edge = [
         tp
         for tp in bad
-        if (p := picture.partition(tp)) and len(p.isr) == picture.topics[tp.topic].min_isr
+        if (p := snapshot.partition(tp)) and len(p.isr) == snapshot.topics[tp.topic].min_isr
     ]
     worse = (
         f"; at {partitions_counted(edge)} one more loss refuses producers with acks=all"
@@ -131,15 +131,15 @@ def under_replicated(picture: Picture) -> Iterator[Finding]:
     )
 
 
-def single_replica(picture: Picture) -> Iterator[Finding]:
+def single_replica(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Topics with one replica where there are several brokers."""
-    if len(picture.brokers) < 2:
+    if len(snapshot.brokers) < 2:
         return
     bad = [
-        n for n, t in picture.topics.items() if t.partitions and t.factor == 1 and not t.internal
+        n for n, t in snapshot.topics.items() if t.partitions and t.factor == 1 and not t.internal
     ]
     if bad:
-        factor = min(3, len(picture.live) or 1)
+        factor = min(3, len(snapshot.live) or 1)
         yield _found(
             "single-replica",
             WARNING,
@@ -151,12 +151,12 @@ def single_replica(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def internal_topics(picture: Picture) -> Iterator[Finding]:
+def internal_topics(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Internal topics with fewer replicas than the cluster could give them."""
-    wanted = min(3, len(picture.live))
+    wanted = min(3, len(snapshot.live))
     bad = {
         n: t.factor
-        for n, t in picture.topics.items()
+        for n, t in snapshot.topics.items()
         if t.internal and t.partitions and t.factor < wanted
     }
     if bad:
@@ -165,17 +165,17 @@ def internal_topics(picture: Picture) -> Iterator[Finding]:
         yield _found(
             "internal-topics",
             ERROR if single else WARNING,
-            f"Internal topics are kept in too few copies ({told}; {len(picture.live)} brokers).",
+            f"Internal topics are kept in too few copies ({told}; {len(snapshot.live)} brokers).",
             "Committed offsets and transactions are lost with the broker that holds them.",
             f"pk reassign apply {topic_words(bad, '-t ')} --rf {wanted}",
             sorted(bad),
         )
 
 
-def no_spare_replica(picture: Picture) -> Iterator[Finding]:
+def no_spare_replica(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Topics whose replicas are as many as min.insync.replicas, or fewer."""
-    never = [n for n, t in picture.topics.items() if 0 < t.factor < t.min_isr]
-    tight = [n for n, t in picture.topics.items() if 1 < t.factor == t.min_isr]
+    never = [n for n, t in snapshot.topics.items() if 0 < t.factor < t.min_isr]
+    tight = [n for n, t in snapshot.topics.items() if 1 < t.factor == t.min_isr]
     for bad, severity, what, why in (
         (
             never,
@@ -191,10 +191,10 @@ def no_spare_replica(picture: Picture) -> Iterator[Finding]:
         ),
     ):
         if bad:
-            factor = max(picture.topics[n].min_isr for n in bad) + 1
+            factor = max(snapshot.topics[n].min_isr for n in bad) + 1
             fix = f"pk reassign apply {topic_words(bad, '-t ')} --rf {factor}"
-            if factor > len(picture.live):
-                fix = _lower_min_isr(picture, bad)
+            if factor > len(snapshot.live):
+                fix = _lower_min_isr(snapshot, bad)
             yield _found(
                 "no-spare-replica",
                 severity,
@@ -205,17 +205,17 @@ def no_spare_replica(picture: Picture) -> Iterator[Finding]:
             )
 
 
-def _lower_min_isr(picture: Picture, topics: list[str]) -> str:
+def _lower_min_isr(snapshot: ClusterSnapshot, topics: list[str]) -> str:
     """The other way out, where there are too few brokers for another replica."""
-    to = max(min(picture.topics[n].factor for n in topics) - 1, 1)
+    to = max(min(snapshot.topics[n].factor for n in topics) - 1, 1)
     return f"pk configs alter topic {topic_words(topics)} -c min.insync.replicas={to}"
 
 
-def one_copy_acks(picture: Picture) -> Iterator[Finding]:
+def one_copy_acks(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Replicated topics whose acks=all is content with one copy."""
     bad = [
         n
-        for n, t in picture.topics.items()
+        for n, t in snapshot.topics.items()
         if not t.internal
         and t.factor >= 3
         and "min.insync.replicas" in t.configs
@@ -233,21 +233,21 @@ def one_copy_acks(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def one_rack(picture: Picture) -> Iterator[Finding]:
+def one_rack(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Partitions whose replicas are all in one rack, where there are several racks."""
-    racks = {b: broker.rack for b, broker in picture.brokers.items() if broker.rack is not None}
+    racks = {b: broker.rack for b, broker in snapshot.brokers.items() if broker.rack is not None}
     if len(set(racks.values())) < 2:
         return
     bad = [
         tp
-        for tp, _, p in picture.partitions
+        for tp, _, p in snapshot.partitions
         if len(p.replicas) > 1
         and all(b in racks for b in p.replicas)
         and len({racks[b] for b in p.replicas}) == 1
     ]
     if bad:
         topics = {tp.topic for tp in bad}
-        factor = max(picture.topics[t].factor for t in topics)
+        factor = max(snapshot.topics[t].factor for t in topics)
         yield _found(
             "one-rack",
             WARNING,
@@ -258,11 +258,11 @@ def one_rack(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def unclean_election(picture: Picture) -> Iterator[Finding]:
+def unclean_election(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Topics that elect replicas that were out of sync."""
     bad = [
         n
-        for n, t in picture.topics.items()
+        for n, t in snapshot.topics.items()
         if t.configs.get("unclean.leader.election.enable") == "true" and t.factor > 1
     ]
     if bad:
@@ -276,12 +276,12 @@ def unclean_election(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def stuck_moves(picture: Picture) -> Iterator[Finding]:
+def stuck_moves(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Reassignments to brokers that are not there."""
-    live = set(picture.live)
-    bad = [tp for tp, _, p in picture.partitions if p.adding and not live >= set(p.adding)]
+    live = set(snapshot.live)
+    bad = [tp for tp, _, p in snapshot.partitions if p.adding and not live >= set(p.adding)]
     if bad:
-        away = {b for tp in bad if (p := picture.partition(tp)) for b in p.adding} - live
+        away = {b for tp in bad if (p := snapshot.partition(tp)) for b in p.adding} - live
         yield _found(
             "stuck-moves",
             ERROR,
@@ -292,14 +292,14 @@ def stuck_moves(picture: Picture) -> Iterator[Finding]:
         )
 
 
-def orphan_throttles(picture: Picture) -> Iterator[Finding]:
+def orphan_throttles(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Replication throttles though nothing is being moved."""
-    if picture.throttles_unowned and picture.throttled:
+    if snapshot.throttles_unowned and snapshot.throttled:
         yield _found(
             "orphan-throttles",
             WARNING,
-            f"Replication throttles are left on {picture.throttled}, and nothing is being moved.",
+            f"Replication throttles are left on {snapshot.throttled}, and nothing is being moved.",
             "The next replica that falls behind catches up at that rate, if ever.",
             "pk reassign throttle --remove",
-            (picture.throttled,),
+            (snapshot.throttled,),
         )

@@ -1,4 +1,4 @@
-"""`pk doctor`: every check on a picture that ails of just that, and the command on real clusters."""
+"""`pk doctor`: every check on a snapshot that ails of just that, and the command on real clusters."""
 
 import shlex
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from terminal import SIZES, Terminal, size_name
 from pk.cli.command_line.parse import parse
 from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
-from pk.cli.diagnosis.picture import (
+from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
     QUORUM,
@@ -26,7 +26,7 @@ from pk.cli.diagnosis.picture import (
     Group,
     OpenTransaction,
     Partition,
-    Picture,
+    ClusterSnapshot,
     Topic,
 )
 from pk.cli.diagnosis.readers import duration
@@ -60,9 +60,9 @@ def cluster(*ids: int, **brokers: Broker) -> dict[int, Broker]:
 THREE = (whole(1, 2, 3), whole(2, 3, 1), whole(3, 1, 2))
 
 
-def picture(**changes: Any) -> Picture:
+def snapshot(**changes: Any) -> ClusterSnapshot:
     """A healthy cluster of three brokers, with changes."""
-    healthy = Picture(
+    healthy = ClusterSnapshot(
         NOW,
         cluster(1, 2, 3),
         {"orders": topic(*THREE), "__consumer_offsets": topic(*THREE, internal=True)},
@@ -90,76 +90,76 @@ def holding(start: int, end: int, **configs: Any) -> dict[str, Topic]:
     return topics(orders=topic(first, *THREE[1:], **configs))
 
 
-SICK: dict[str, tuple[Picture, str, str]] = {
-    "controller": (picture(controller=-1), ERROR, "no controller"),
+SICK: dict[str, tuple[ClusterSnapshot, str, str]] = {
+    "controller": (snapshot(controller=-1), ERROR, "no controller"),
     "controller hangs": (
-        picture(controller=None, unseen={QUORUM: TimeoutError("late")}),
+        snapshot(controller=None, unseen={QUORUM: TimeoutError("late")}),
         ERROR,
         "does not answer",
     ),
     "brokers-down": (
-        picture(brokers=cluster(1, 2)),
+        snapshot(brokers=cluster(1, 2)),
         ERROR,
         "Broker 3 is not in the cluster",
     ),
     "brokers-down fenced": (
-        picture(brokers=cluster(1, 2, b3=Broker(fenced=True))),
+        snapshot(brokers=cluster(1, 2, b3=Broker(fenced=True))),
         ERROR,
         "Broker 3 is fenced",
     ),
     "brokers-down silent": (
-        picture(brokers=cluster(1, 2, b3=Broker(silent=True))),
+        snapshot(brokers=cluster(1, 2, b3=Broker(silent=True))),
         ERROR,
         "Broker 3 is in the cluster, but does not answer",
     ),
     "offline-partitions": (
-        picture(topics=topics(orders=topic(whole(1, 2, 3, leader=-1, isr=(1,)), *THREE[1:]))),
+        snapshot(topics=topics(orders=topic(whole(1, 2, 3, leader=-1, isr=(1,)), *THREE[1:]))),
         ERROR,
         "orders/0",
     ),
     "under-min-isr": (
-        picture(topics=topics(orders=topic(whole(1, 2, 3, isr=(1,)), *THREE[1:]))),
+        snapshot(topics=topics(orders=topic(whole(1, 2, 3, isr=(1,)), *THREE[1:]))),
         ERROR,
         "orders/0",
     ),
     "under-replicated": (
-        picture(topics=topics(orders=topic(whole(1, 2, 3, isr=(1, 2)), *THREE[1:]))),
+        snapshot(topics=topics(orders=topic(whole(1, 2, 3, isr=(1, 2)), *THREE[1:]))),
         ERROR,
         "out of sync on broker 3",
     ),
     "offline-directories": (
-        picture(directories=[Directory(2, "/data", "KAFKA_STORAGE_ERROR")]),
+        snapshot(directories=[Directory(2, "/data", "KAFKA_STORAGE_ERROR")]),
         ERROR,
         "/data of broker 2",
     ),
-    "full-disks": (picture(directories=[Directory(1, "/d", None, 100, 10)]), WARNING, "90% full"),
+    "full-disks": (snapshot(directories=[Directory(1, "/d", None, 100, 10)]), WARNING, "90% full"),
     "full-disks more": (
-        picture(directories=[Directory(1, "/d", None, 100, 3)]),
+        snapshot(directories=[Directory(1, "/d", None, 100, 3)]),
         ERROR,
         "97% full",
     ),
     "stuck-moves": (
-        picture(topics=topics(orders=topic(whole(1, 2, 4, isr=(1, 2), adding=(4,)), *THREE[1:]))),
+        snapshot(topics=topics(orders=topic(whole(1, 2, 4, isr=(1, 2), adding=(4,)), *THREE[1:]))),
         ERROR,
         "moved to broker 4",
     ),
     "orphan-throttles": (
-        picture(throttled="broker 1", throttles_unowned=True),
+        snapshot(throttled="broker 1", throttles_unowned=True),
         WARNING,
         "left on broker 1",
     ),
     "offset-out-of-range": (
-        picture(topics=holding(100, 200), groups=group(40)),
+        snapshot(topics=holding(100, 200), groups=group(40)),
         ERROR,
         "60 were deleted",
     ),
     "offset-out-of-range beyond": (
-        picture(topics=holding(100, 200), groups=group(201)),
+        snapshot(topics=holding(100, 200), groups=group(201)),
         ERROR,
         "beyond the end",
     ),
     "retention-risk": (
-        picture(
+        snapshot(
             topics=holding(0, 200, retention_ms=str(7 * DAY)),
             groups=group(20, expiring=True, next_ms=NOW - 7 * DAY + 5 * HOUR),
         ),
@@ -167,7 +167,7 @@ SICK: dict[str, tuple[Picture, str, str]] = {
         "in 5 h",
     ),
     "retention-risk now": (
-        picture(
+        snapshot(
             topics=holding(0, 200, retention_ms=str(7 * DAY)),
             groups=group(20, expiring=True, next_ms=NOW - 8 * DAY),
         ),
@@ -175,27 +175,27 @@ SICK: dict[str, tuple[Picture, str, str]] = {
         "at any moment",
     ),
     "retention-risk size": (
-        picture(topics=holding(100, 200, retention_bytes="1000"), groups=group(105)),
+        snapshot(topics=holding(100, 200, retention_bytes="1000"), groups=group(105)),
         WARNING,
         "retention.bytes",
     ),
     "hanging-transactions": (
-        picture(transactions=[OpenTransaction(TopicPartition("orders", 0), 7, NOW - HOUR, 5)]),
+        snapshot(transactions=[OpenTransaction(TopicPartition("orders", 0), 7, NOW - HOUR, 5)]),
         ERROR,
         "producer 7 hangs for 1 h",
     ),
     "no-spare-replica": (
-        picture(topics=topics(orders=topic(whole(1, 2), whole(2, 3), whole(3, 1)))),
+        snapshot(topics=topics(orders=topic(whole(1, 2), whole(2, 3), whole(3, 1)))),
         WARNING,
         "no replica to spare",
     ),
     "no-spare-replica never": (
-        picture(topics=topics(orders=topic(*THREE, min_insync_replicas="4"))),
+        snapshot(topics=topics(orders=topic(*THREE, min_insync_replicas="4"))),
         ERROR,
         "fewer replicas than",
     ),
     "single-replica": (
-        picture(
+        snapshot(
             topics=topics(
                 orders=topic(whole(1), whole(2), whole(3), min_insync_replicas="1"),
             )
@@ -204,7 +204,7 @@ SICK: dict[str, tuple[Picture, str, str]] = {
         "a single replica",
     ),
     "internal-topics": (
-        picture(
+        snapshot(
             topics={
                 "orders": topic(*THREE),
                 "__consumer_offsets": topic(
@@ -216,7 +216,7 @@ SICK: dict[str, tuple[Picture, str, str]] = {
         "__consumer_offsets: 1 replica",
     ),
     "one-rack": (
-        picture(
+        snapshot(
             brokers=cluster(b1=Broker("a"), b2=Broker("a"), b3=Broker("a"), b4=Broker("b")),
             topics=topics(orders=topic(*THREE, whole(4, 1, 2), whole(4, 2, 3))),
         ),
@@ -224,27 +224,27 @@ SICK: dict[str, tuple[Picture, str, str]] = {
         "one rack",
     ),
     "unclean-election": (
-        picture(topics=topics(orders=topic(*THREE, unclean_leader_election_enable="true"))),
+        snapshot(topics=topics(orders=topic(*THREE, unclean_leader_election_enable="true"))),
         WARNING,
         "orders",
     ),
     "one-copy-acks": (
-        picture(topics=topics(orders=topic(*THREE, min_insync_replicas="1"))),
+        snapshot(topics=topics(orders=topic(*THREE, min_insync_replicas="1"))),
         NOTE,
         "min.insync.replicas=1",
     ),
     "preferred-leaders": (
-        picture(topics=topics(orders=topic(whole(1, 2, 3, leader=2), *THREE[1:]))),
+        snapshot(topics=topics(orders=topic(whole(1, 2, 3, leader=2), *THREE[1:]))),
         WARNING,
         "orders/0",
     ),
     "leader-skew": (
-        picture(topics=topics(orders=topic(*[whole(1, 2, 3)] * 20))),
+        snapshot(topics=topics(orders=topic(*[whole(1, 2, 3)] * 20))),
         WARNING,
         "Broker 1 leads 21",
     ),
     "replica-skew": (
-        picture(
+        snapshot(
             brokers=cluster(1, 2, 3, 4, 5),
             topics=topics(orders=topic(*[whole(1, 2, 3), whole(4, 1, 5), whole(5, 1, 4)] * 8)),
         ),
@@ -252,7 +252,7 @@ SICK: dict[str, tuple[Picture, str, str]] = {
         "Broker 1 holds",
     ),
     "disk-skew": (
-        picture(
+        snapshot(
             brokers=cluster(1, 2, 3, 4),
             topics=topics(
                 orders=topic(whole(1, 2, 3, size_bytes=9 << 30), whole(2, 3, 4), whole(4, 1, 2)),
@@ -263,41 +263,41 @@ SICK: dict[str, tuple[Picture, str, str]] = {
         WARNING,
         "Broker 2 holds 53.7 GB",
     ),
-    "empty-brokers": (picture(brokers=cluster(1, 2, 3, 4)), NOTE, "without any replica (4)"),
+    "empty-brokers": (snapshot(brokers=cluster(1, 2, 3, 4)), NOTE, "without any replica (4)"),
     "groups-without-members": (
-        picture(topics=holding(0, 200), groups=group(20, state="Empty")),
+        snapshot(topics=holding(0, 200), groups=group(20, state="Empty")),
         WARNING,
         "billing (lag 180)",
     ),
     "dead-groups": (
-        picture(groups=group(0, state="Empty")),
+        snapshot(groups=group(0, state="Empty")),
         NOTE,
         "billing",
     ),
-    "unread-topics": (picture(topics=holding(0, 200)), NOTE, "no group reads"),
+    "unread-topics": (snapshot(topics=holding(0, 200)), NOTE, "no group reads"),
     "mixed-versions": (
-        picture(brokers=cluster(2, 3, b1=Broker(release="4.2-IV1"), b4=Broker(release="4.3-IV0"))),
+        snapshot(brokers=cluster(2, 3, b1=Broker(release="4.2-IV1"), b4=Broker(release="4.3-IV0"))),
         WARNING,
         "4.2-IV1",
     ),
     "features-behind": (
-        picture(finalized={"metadata.version": 29}),
+        snapshot(finalized={"metadata.version": 29}),
         NOTE,
         "metadata.version at 29, 30 is possible",
     ),
     "metadata-lag": (
-        picture(followers=[Follower(100, 5000, True), Follower(1, 10, False)]),
+        snapshot(followers=[Follower(100, 5000, True), Follower(1, 10, False)]),
         WARNING,
         "1 by 4,990 records",
     ),
     "metadata-lag ahead": (
-        picture(controller=1, followers=[Follower(1, 205, True), Follower(2, 265, False)]),
+        snapshot(controller=1, followers=[Follower(1, 205, True), Follower(2, 265, False)]),
         ERROR,
         "2 by 60 records",
     ),
-    "clock-skew": (picture(controller_ahead_ms=-90_000), WARNING, "1 min 30 s behind"),
+    "clock-skew": (snapshot(controller_ahead_ms=-90_000), WARNING, "1 min 30 s behind"),
     "future-records": (
-        picture(topics=topics(orders=topic(whole(1, 2, 3, newest_ms=NOW + 2 * DAY), *THREE[1:]))),
+        snapshot(topics=topics(orders=topic(whole(1, 2, 3, newest_ms=NOW + 2 * DAY), *THREE[1:]))),
         WARNING,
         "2 d ahead",
     ),
@@ -305,7 +305,7 @@ SICK: dict[str, tuple[Picture, str, str]] = {
 
 
 def test_nothing_ails_a_healthy_cluster() -> None:
-    assert diagnose(picture()) == []
+    assert diagnose(snapshot()) == []
 
 
 @pytest.mark.parametrize("case", SICK)
@@ -334,29 +334,29 @@ def test_every_check_is_tried_and_known_to_help() -> None:
 
 
 def test_a_replica_that_is_being_added_is_not_missing() -> None:
-    moving = picture(topics=topics(orders=topic(whole(1, 2, 3, isr=(1, 2), adding=(3,)), *THREE)))
+    moving = snapshot(topics=topics(orders=topic(whole(1, 2, 3, isr=(1, 2), adding=(3,)), *THREE)))
     assert not [f for f in diagnose(moving) if f.check == "under-replicated"]
 
 
 def test_what_a_silent_broker_alone_knows_is_not_taken_for_nothing() -> None:
     unheard = topics(orders=topic(whole(1, 2, 3, start=None, end=None, stable=None)))
-    left = picture(topics=unheard, groups=group(0, state="Empty"))
+    left = snapshot(topics=unheard, groups=group(0, state="Empty"))
     assert not [f for f in diagnose(left) if f.check == "dead-groups"]
-    some = picture(topics=holding(0, 200), groups_whole=False)
+    some = snapshot(topics=holding(0, 200), groups_whole=False)
     assert not [f for f in diagnose(some) if f.check == "unread-topics"]
 
 
 def test_the_doctor_counts_lag_as_groups_lag_does() -> None:
     """Also the records that were deleted unread; a group with nothing left to read lags behind nothing."""
-    behind = picture(topics=holding(100, 200), groups=group(40, state="Empty"))
+    behind = snapshot(topics=holding(100, 200), groups=group(40, state="Empty"))
     (found,) = [f for f in diagnose(behind) if f.check == "groups-without-members"]
     assert "billing (lag 160)" in found.what
-    done = picture(topics=holding(200, 200), groups=group(40, state="Empty"))
+    done = snapshot(topics=holding(200, 200), groups=group(40, state="Empty"))
     assert not [f for f in diagnose(done) if f.check == "groups-without-members"]
 
 
 def test_compacted_topics_lose_nothing_to_time() -> None:
-    kept = picture(
+    kept = snapshot(
         topics=holding(0, 200, retention_ms="1000", cleanup_policy="compact"),
         groups=group(20, expiring=True, next_ms=NOW - DAY),
     )
@@ -370,7 +370,7 @@ def test_compacted_topics_lose_nothing_to_time() -> None:
 def test_no_fix_shortens_what_another_leader_keeps(elsewhere: str, fix: str) -> None:
     orders = holding(0, 200)["orders"]
     leaders = {1: {"retention.ms": "1000"}} | {b: {"retention.ms": elsewhere} for b in (2, 3)}
-    at_risk = picture(
+    at_risk = snapshot(
         topics=topics(orders=orders._replace(by_leader=leaders)),
         groups=group(20, expiring=True, next_ms=NOW),
     )
@@ -380,7 +380,7 @@ def test_no_fix_shortens_what_another_leader_keeps(elsewhere: str, fix: str) -> 
 
 
 def test_a_topic_that_members_are_assigned_is_read() -> None:
-    read = picture(
+    read = snapshot(
         topics=holding(0, 200),
         groups={"new": Group("Stable", 1, {}, frozenset({"orders"}))},
     )
@@ -471,7 +471,7 @@ def test_what_is_deleted_while_it_is_looked_at_is_nothing_unseen(
     pk("produce", topic, "x", *at)
     pk("groups", "reset-offsets", group, "-t", topic, "--to", "start", "-y", *at)
 
-    async def look() -> Picture:
+    async def look() -> ClusterSnapshot:
         async with open_admin(pk_kafka.bootstrap) as admin:
             needs = frozenset(need for check in CHECKS for need in check.needs)
             return await collect(cast("Admin", Meanwhile(admin, topic, group)), needs)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.explain import filled
-from pk.cli.diagnosis.picture import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding, as_row
+from pk.cli.diagnosis.snapshot import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding, as_row
 from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
 from pk.cli.output.formats import Column, Listing, Row
 from pk.cli.runtime.context import Context, count
@@ -45,10 +45,10 @@ async def doctor(
         return None
     chosen = [c for c in CHECKS if not check or c.name in check]
     admin = await context.admin()
-    picture = await collect(admin, frozenset(need for c in chosen for need in c.needs))
+    snapshot = await collect(admin, frozenset(need for c in chosen for need in c.needs))
     words = cluster_words(context)
     found = [
-        f._replace(fix=with_words(f.fix, words)) if f.fix else f for f in diagnose(picture, chosen)
+        f._replace(fix=with_words(f.fix, words)) if f.fix else f for f in diagnose(snapshot, chosen)
     ]
     look = context.look
     if look.terminal and look.format == "table" and not look.narrows:
@@ -56,9 +56,9 @@ async def doctor(
         context.write(text.encode(errors="surrogateescape"))
     else:
         context.show(Listing(_FINDINGS, [as_row(f) for f in found], _style))
-    for what, error in picture.unseen.items():
+    for what, error in snapshot.unseen.items():
         context.failed(error, f"not looked at: {what}")
-    unseen = len(picture.unseen)
+    unseen = len(snapshot.unseen)
     context.say(verdict(context.settings.cluster_name, found, chosen, unseen))
     return Exit.FAILED if _fails(found, fail_on) else None
 

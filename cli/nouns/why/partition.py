@@ -11,7 +11,7 @@ from pk.cli.cluster.replicas import log_ends
 from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.cluster.topics import describe_topics
-from pk.cli.diagnosis.picture import number
+from pk.cli.diagnosis.snapshot import number
 from pk.cli.diagnosis.why_partition import PartitionFacts, ReplicaFacts, explain_partition, state_of
 from pk.cli.nouns.why.why import answer
 from pk.cli.positions.resolve import now_ms

@@ -1,6 +1,6 @@
 """What `pk doctor` looks at, and what it finds: plain values, so that every check is a function from one to the other.
 
-`pk.cli.diagnosis.collect` asks a cluster for the picture. What it could not learn stays empty and is named in `unseen`; a check
+`pk.cli.diagnosis.collect` asks a cluster for the snapshot. What it could not learn stays empty and is named in `unseen`; a check
 never takes silence for a fault.
 """
 
@@ -19,7 +19,7 @@ NOTE: Final = "note"
 """Worth knowing; perhaps as it is meant to be."""
 SEVERITIES: Final = (ERROR, WARNING, NOTE)
 QUORUM: Final = "quorum"
-"""The part of the picture that the controller tells."""
+"""The part of the snapshot that the controller tells."""
 
 _NAMED = 6
 """A command for more topics than this names the first ones only."""
@@ -137,7 +137,7 @@ class Follower(NamedTuple):
     caught_up_ms: int = -1
 
 
-class Picture(NamedTuple):
+class ClusterSnapshot(NamedTuple):
     """A cluster at one moment."""
 
     now_ms: int
@@ -203,7 +203,7 @@ class Check(NamedTuple):
     name: str
     help: str
     needs: frozenset[str]
-    run: Callable[[Picture], Iterable[Finding]]
+    run: Callable[[ClusterSnapshot], Iterable[Finding]]
 
 
 def number(text: str | None, otherwise: int) -> int:
