@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import trio
 
+from pk.cli.cluster.broker_rows import BrokerOfCluster, BrokerRow
 from pk.cli.cluster.features import release_of
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.output.formats import Column, Row, show_bytes
 from pk.cli.runtime.context import Context, place_name
 from pk.cli.runtime.exits import Unusable
 from pk.core.errors import ErrorCode, KafkaError
@@ -75,23 +75,6 @@ def keep_names(
 
 _ANSWER_S = 3.0
 """How long each broker has to tell of itself; one that is stopped may hold its connections open."""
-
-
-BROKERS = (
-    Column("broker", right=True),
-    Column("host"),
-    Column("port", right=True),
-    Column("rack"),
-    Column("controller"),
-    Column("state"),
-    Column("leaders", right=True),
-    Column("replicas", right=True),
-    Column("log_bytes", right=True, show=show_bytes, title="LOG"),
-    Column("fenced", wide=True),
-    Column("supports", wide=True),
-    Column("metadata_offset", wide=True, right=True),
-    Column("usable_bytes", right=True, show=show_bytes, wide=True, title="ROOM"),
-)
 
 
 Dirs = Mapping[int, "tuple[LogDirDescription, ...] | Exception"]
@@ -160,12 +143,12 @@ def known_brokers(look: BrokerSnapshot) -> list[int]:
     return sorted({*look.nodes, *(b for p in look.partitions.values() for b in p.replicas)})
 
 
-def broker_rows(look: BrokerSnapshot) -> list[dict[str, Any]]:
+def broker_rows(look: BrokerSnapshot) -> list[BrokerRow]:
     """A row for each broker."""
     partitions = look.partitions.values()
     leaders = Counter(p.leader_id for p in partitions)
     replicas = Counter(b for p in partitions for b in p.replicas)
-    rows = []
+    rows: list[BrokerRow] = []
     for broker in known_brokers(look):
         node = look.nodes.get(broker)
         features = look.features.get(broker)
@@ -203,9 +186,9 @@ def state_of(node: Node | None, dirs: object, features: object) -> str:
     return "directory failed" if failed else "up"
 
 
-def broker_style(row: Row) -> str | None:
+def broker_style(row: BrokerRow | BrokerOfCluster) -> str | None:
     """Red for a broker that is not up."""
-    return None if row.get("state") == "up" else "red"
+    return None if row["state"] == "up" else "red"
 
 
 def _bytes_of(dirs: Any) -> int:

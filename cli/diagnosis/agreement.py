@@ -2,19 +2,19 @@
 
 from collections.abc import Iterator
 
+from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
     QUORUM,
     WARNING,
-    Finding,
     ClusterSnapshot,
+    Finding,
     brokers_named,
     names,
     number,
     partitions_counted,
 )
-from pk.cli.diagnosis.readers import duration
 from pk.cli.runtime.context import count, join, place_name
 
 _METADATA_LAG = 1000
@@ -43,7 +43,9 @@ def controller(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 def metadata_lag(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Nodes that are behind in the metadata log, or ahead of the one that writes it."""
-    leader = next((f for f in snapshot.followers if f.voter and f.node == snapshot.controller), None)
+    leader = next(
+        (f for f in snapshot.followers if f.voter and f.node == snapshot.controller), None
+    )
     if leader is not None and (ahead := [f for f in snapshot.followers if f.end > leader.end]):
         told = join([f"{f.node} by {f.end - leader.end:,} records" for f in ahead])
         yield Finding(
@@ -79,7 +81,9 @@ def mixed_versions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         release = snapshot.brokers[broker].release
         if release is not None:
             by_release.setdefault(release, []).append(broker)
-    apis = {b: snapshot.brokers[b].apis for b in snapshot.live if snapshot.brokers[b].apis is not None}
+    apis = {
+        b: snapshot.brokers[b].apis for b in snapshot.live if snapshot.brokers[b].apis is not None
+    }
     if len(by_release) > 1:
         told = "; ".join(f"{brokers_named(ids)} {r}" for r, ids in sorted(by_release.items()))
         what = f"Brokers are of different releases: {told}."

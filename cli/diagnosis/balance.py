@@ -6,8 +6,8 @@ from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
     WARNING,
-    Finding,
     ClusterSnapshot,
+    Finding,
     partitions_counted,
 )
 from pk.cli.output.formats import show_bytes

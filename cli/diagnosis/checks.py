@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from pk.cli.diagnosis import agreement, balance, readers, replication
-from pk.cli.diagnosis.snapshot import QUORUM, SEVERITIES, Check, Finding, ClusterSnapshot
+from pk.cli.diagnosis.snapshot import QUORUM, SEVERITIES, Check, ClusterSnapshot, Finding
 
 CONFIGS: Final = "configs"
 BROKERS: Final = "brokers"

@@ -14,18 +14,18 @@ from pk.cli.cluster.throttles import describe as describe_throttles
 from pk.cli.cluster.throttles import everything, read_throttles
 from pk.cli.diagnosis import checks as c
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
+from pk.cli.diagnosis.readers import horizon_ms, retention_ms
 from pk.cli.diagnosis.snapshot import (
     Broker,
+    ClusterSnapshot,
     Commit,
     Directory,
     Follower,
     Group,
     OpenTransaction,
     Partition,
-    ClusterSnapshot,
     Topic,
 )
-from pk.cli.diagnosis.readers import horizon_ms, retention_ms
 from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import place_name
 from pk.cli.runtime.failures import phrase

@@ -11,10 +11,10 @@ from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
     WARNING,
+    ClusterSnapshot,
     Commit,
     Finding,
     Partition,
-    ClusterSnapshot,
     Topic,
     names,
     number,
@@ -44,7 +44,9 @@ def retention_ms(configs: Mapping[str, str]) -> int | None:
     return kept if kept >= 0 else None
 
 
-def _behind(snapshot: ClusterSnapshot) -> Iterator[tuple[str, TopicPartition, Commit, Topic, Partition]]:
+def _behind(
+    snapshot: ClusterSnapshot,
+) -> Iterator[tuple[str, TopicPartition, Commit, Topic, Partition]]:
     for name, group in sorted(snapshot.groups.items()):
         for tp, commit in sorted(group.commits.items()):
             p = snapshot.partition(tp)

@@ -6,7 +6,7 @@ never takes silence for a fault.
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pk.cli.runtime.context import count, join, place_name
 from pk.core.values import TopicPartition
@@ -239,7 +239,3 @@ def topics_counted(topics: Iterable[str]) -> str:
     """`2 topics (orders and users)`."""
     listed = sorted(topics)
     return f"{count(len(listed), 'topic')} ({join(listed, 4)})"
-
-
-def as_row(finding: Finding) -> dict[str, Any]:
-    return {**finding._asdict(), "subjects": list(finding.subjects)}

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pk.cli.diagnosis.explain import Evidence, Explanation
-from pk.cli.diagnosis.snapshot import brokers_named
 from pk.cli.diagnosis.readers import duration
+from pk.cli.diagnosis.snapshot import brokers_named
 from pk.cli.output.formats import show_bytes
 from pk.cli.runtime.context import join
 

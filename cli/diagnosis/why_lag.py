@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pk.cli.diagnosis.explain import Evidence, Explanation
-from pk.cli.diagnosis.snapshot import names
 from pk.cli.diagnosis.readers import duration
+from pk.cli.diagnosis.snapshot import names
 from pk.cli.runtime.context import count, join, place_name
 from pk.core.values import TopicPartition
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pk.cli.diagnosis.explain import Evidence, Explanation
-from pk.cli.diagnosis.snapshot import brokers_named
 from pk.cli.diagnosis.readers import duration
+from pk.cli.diagnosis.snapshot import brokers_named
 from pk.cli.positions.times import show_time
 
 

@@ -1,10 +1,9 @@
 """`pk brokers list`, `describe` and `logdirs`: who is there, what each holds, how much room it has."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
+from pk.cli.cluster.broker_rows import BrokerRow
 from pk.cli.cluster.brokers import (
-    BROKERS,
     BrokerSnapshot,
     ask_brokers,
     broker_rows,
@@ -12,8 +11,15 @@ from pk.cli.cluster.brokers import (
     known_brokers,
     parse_brokers,
 )
-from pk.cli.cluster.configs import source_word
+from pk.cli.nouns.brokers.rows import (
+    ConfigOfBroker,
+    DescribedBroker,
+    FeatureOfBroker,
+    LogDirRow,
+    ReplicaRow,
+)
 from pk.cli.output.formats import Column, Document, Listing, Section, show_bytes
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
 from pk.cli.runtime.failures import phrase
@@ -32,7 +38,7 @@ async def list_brokers(context: Context) -> None:
     """`pk brokers list`."""
     admin = await context.admin()
     look = await ask_brokers(context, admin)
-    context.show(Listing(BROKERS, broker_rows(look), broker_style))
+    context.show(listing(BrokerRow, broker_rows(look), broker_style))
 
 
 def chosen_brokers(look: BrokerSnapshot, words: Iterable[str]) -> list[int]:
@@ -47,13 +53,6 @@ def chosen_brokers(look: BrokerSnapshot, words: Iterable[str]) -> list[int]:
 
 
 _PAIRS = (Column("name"), Column("value"))
-_FEATURES = (
-    Column("feature"),
-    Column("finalized", right=True),
-    Column("min_supported", right=True, title="MIN"),
-    Column("max_supported", right=True, title="MAX"),
-)
-_CONFIGS = (Column("config"), Column("value"), Column("source", show=source_word))
 
 
 async def describe(context: Context, ids: Sequence[str]) -> None:
@@ -63,7 +62,7 @@ async def describe(context: Context, ids: Sequence[str]) -> None:
     wanted = chosen_brokers(look, ids)
     configs = await _own_configs(context, admin, [b for b in wanted if _answers(look, b)])
     rows = {row["broker"]: row for row in broker_rows(look)}
-    data = []
+    data: list[DescribedBroker] = []
     sections: list[Section] = []
     for broker in wanted:
         row = rows[broker]
@@ -72,23 +71,26 @@ async def describe(context: Context, ids: Sequence[str]) -> None:
         sets = configs.get(broker, [])
         data.append({**row, "features": features, "log_dirs": dirs, "configs": sets})
         named = [
-            {"name": k.replace("_", " "), "value": show_bytes(v) if k.endswith("_bytes") else v}
+            {
+                "name": k.replace("_", " "),
+                "value": show_bytes(v) if k.endswith("_bytes") and isinstance(v, int | None) else v,
+            }
             for k, v in row.items()
             if k != "broker"
         ]
         sections.append(Section(f"Broker {broker}:", Listing(_PAIRS, named)))
         if dirs:
-            sections.append(Section("", Listing(_DIRS[1:], dirs)))
+            sections.append(Section("", listing(LogDirRow, dirs, without=["broker"])))
         if features:
-            sections.append(Section("", Listing(_FEATURES, features)))
+            sections.append(Section("", listing(FeatureOfBroker, features)))
         if sets:
-            sections.append(Section("", Listing(_CONFIGS, sets)))
+            sections.append(Section("", listing(ConfigOfBroker, sets)))
         for error in (look.dirs.get(broker), look.features.get(broker)):
             if isinstance(error, Exception):
                 context.failed(error, f"broker {broker}")
                 break
     context.show_document(
-        Document(data, sections, Listing(BROKERS, [rows[b] for b in wanted], broker_style))
+        Document(data, sections, listing(BrokerRow, [rows[b] for b in wanted], broker_style))
     )
 
 
@@ -98,12 +100,12 @@ def _answers(look: BrokerSnapshot, broker: int) -> bool:
 
 async def _own_configs(
     context: Context, admin: Admin, brokers: Iterable[int]
-) -> dict[int, list[dict[str, Any]]]:
+) -> dict[int, list[ConfigOfBroker]]:
     """What was set on each broker itself, by its file or while it runs."""
     resources = [ConfigResource(ResourceType.BROKER, str(b)) for b in brokers]
     if not resources:
         return {}
-    found: dict[int, list[dict[str, Any]]] = {}
+    found: dict[int, list[ConfigOfBroker]] = {}
     answers = await admin.describe_configs(resources, include_synonyms=False)
     for resource, answer in answers.items():
         if isinstance(answer, Exception):
@@ -122,7 +124,7 @@ async def _own_configs(
     return found
 
 
-def _feature_rows(features: object) -> list[dict[str, Any]]:
+def _feature_rows(features: object) -> list[FeatureOfBroker]:
     if not isinstance(features, FeatureDescription):
         return []
     levels = {f.name: f.max_version_level for f in features.finalized}
@@ -137,32 +139,12 @@ def _feature_rows(features: object) -> list[dict[str, Any]]:
     ]
 
 
-_DIRS = (
-    Column("broker", right=True),
-    Column("path"),
-    Column("state"),
-    Column("replicas", right=True),
-    Column("bytes", right=True, show=show_bytes),
-    Column("total_bytes", right=True, show=show_bytes, title="DISK"),
-    Column("usable_bytes", right=True, show=show_bytes, title="ROOM"),
-    Column("used_percent", right=True, title="USED", show=lambda p: "-" if p is None else f"{p} %"),
-    Column("arriving", right=True, wide=True),
-)
-_REPLICAS = (
-    Column("broker", right=True),
-    Column("path", wide=True),
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("bytes", right=True, show=show_bytes),
-    Column("offset_lag", right=True, title="LAG"),
-    Column("arriving"),
-)
-
-
-def _dir_rows(broker: int, dirs: object) -> list[dict[str, Any]]:
+def _dir_rows(
+    broker: int, dirs: tuple[LogDirDescription, ...] | Exception | None
+) -> list[LogDirRow]:
     if not isinstance(dirs, tuple):
         return []
-    rows = []
+    rows: list[LogDirRow] = []
     for d in dirs:
         known = d.total_bytes >= 0
         rows.append(
@@ -189,9 +171,9 @@ def _dir_state(d: LogDirDescription) -> str:
     return "cordoned" if d.cordoned else "ok"
 
 
-def _replica_rows(broker: int, dirs: object, topics: set[str]) -> list[dict[str, Any]]:
-    if not isinstance(dirs, tuple):
-        return []
+def _replica_rows(
+    broker: int, dirs: tuple[LogDirDescription, ...], topics: set[str]
+) -> list[ReplicaRow]:
     return [
         {
             "broker": broker,
@@ -214,7 +196,8 @@ async def logdirs(
     """`pk brokers logdirs`."""
     admin = await context.admin()
     look = await ask_brokers(context, admin)
-    rows: list[dict[str, Any]] = []
+    replica_rows: list[ReplicaRow] = []
+    dir_rows: list[LogDirRow] = []
     one_by_one = replicas or topics
     for topic in topics:
         if topic not in look.topics:
@@ -228,7 +211,7 @@ async def logdirs(
         elif dirs is None:
             context.failed(CommandError("it is not up."), f"broker {broker}")
         elif one_by_one:
-            rows += _replica_rows(broker, dirs, set(topics))
+            replica_rows += _replica_rows(broker, dirs, set(topics))
         else:
-            rows += _dir_rows(broker, dirs)
-    context.show(Listing(_REPLICAS if one_by_one else _DIRS, rows))
+            dir_rows += _dir_rows(broker, dirs)
+    context.show(listing(ReplicaRow, replica_rows) if one_by_one else listing(LogDirRow, dir_rows))

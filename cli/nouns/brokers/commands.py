@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+from pk.cli.cluster.broker_rows import BrokerRow
 from pk.cli.command_line.declare import Argument, Noun, Option, Running
 from pk.cli.command_line.option_sets import Connection, Listing, Watch
+from pk.cli.nouns.brokers.rows import DescribedBroker, LogDirRow, ReplicaRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -20,10 +22,7 @@ BrokerIds = Annotated[
     "ls",
     takes=(Listing, Watch, Connection),
     examples=("pk brokers list", "pk brokers list -f wide --sort -log_bytes"),
-    shows=(
-        "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
-        "log_bytes:int? fenced:bool? supports? metadata_offset:int? usable_bytes:int?"
-    ),
+    shows=BrokerRow,
 )
 def list_brokers(context: "Context") -> Running:
     """The brokers, what they hold, and which one is the controller."""
@@ -36,17 +35,8 @@ def list_brokers(context: "Context") -> Running:
     "describe",
     takes=(Listing, Watch, Connection),
     examples=("pk brokers describe 2",),
-    shows=(
-        "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
-        "log_bytes:int? fenced:bool? supports? metadata_offset:int? usable_bytes:int? "
-        "features:[{feature finalized:int min_supported:int max_supported:int}] "
-        "log_dirs:[{broker:int path state replicas:int bytes:int total_bytes:int? "
-        "usable_bytes:int? used_percent:int? arriving:int}] configs:[{config value? source}]"
-    ),
-    rows=(
-        "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
-        "log_bytes:int? fenced:bool? supports? metadata_offset:int? usable_bytes:int?"
-    ),
+    shows=DescribedBroker,
+    rows=BrokerRow,
 )
 def describe(context: "Context", id: BrokerIds = ()) -> Running:
     """Address, rack, features, log directories and own configs of brokers."""
@@ -64,14 +54,7 @@ def describe(context: "Context", id: BrokerIds = ()) -> Running:
         "pk brokers logdirs 1 --replicas --sort -bytes --limit 20",
         "pk brokers logdirs -t orders",
     ),
-    shows={
-        "": (
-            "broker:int path state replicas:int bytes:int total_bytes:int? usable_bytes:int? "
-            "used_percent:int? arriving:int"
-        ),
-        "replicas": "broker:int path topic partition:int bytes:int offset_lag:int arriving:bool",
-        "topics": "broker:int path topic partition:int bytes:int offset_lag:int arriving:bool",
-    },
+    shows={"": LogDirRow, "replicas": ReplicaRow, "topics": ReplicaRow},
 )
 def logdirs(
     context: "Context",

@@ -6,8 +6,11 @@ from typing import Any
 
 import trio
 
-from pk.cli.cluster.brokers import BROKERS, BrokerSnapshot, ask_brokers, broker_rows, broker_style
+from pk.cli.cluster.broker_rows import BrokerOfCluster
+from pk.cli.cluster.brokers import BrokerSnapshot, ask_brokers, broker_rows, broker_style
+from pk.cli.nouns.cluster.rows import NodeRow
 from pk.cli.output.formats import Column, Document, Listing, Section
+from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context
@@ -23,27 +26,27 @@ from pk.net.client.results import (
 
 _SNAPSHOT_S = 3.0
 _PAIRS = (Column("name"), Column("value"))
-_IN_DESCRIBE = (
-    "broker",
-    "host",
-    "port",
-    "rack",
-    "controller",
-    "state",
-    "leaders",
-    "replicas",
-    "fenced",
-)
 
 
 async def describe(context: Context) -> None:
     """`pk cluster describe`."""
     admin = await context.admin()
     look = await ask_brokers(context, admin)
-    columns = [c for c in BROKERS if c.key in _IN_DESCRIBE]
-    keys = [c.key for c in columns]
-    rows = [{key: row[key] for key in keys} for row in broker_rows(look)]
-    brokers = Listing(columns, rows, broker_style)
+    rows: list[BrokerOfCluster] = [
+        {
+            "broker": row["broker"],
+            "host": row["host"],
+            "port": row["port"],
+            "rack": row["rack"],
+            "controller": row["controller"],
+            "state": row["state"],
+            "leaders": row["leaders"],
+            "replicas": row["replicas"],
+            "fenced": row["fenced"],
+        }
+        for row in broker_rows(look)
+    ]
+    brokers = listing(BrokerOfCluster, rows, broker_style)
     summary = summary_of(look)
     named = [{"name": k.replace("_", " "), "value": v} for k, v in summary.items()]
     context.show_document(
@@ -70,23 +73,6 @@ def summary_of(look: BrokerSnapshot) -> dict[str, Any]:
     }
 
 
-def _ago(ms: int | None) -> str:
-    return "-" if ms is None else f"{show_span(ms)} ago"
-
-
-_QUORUM = (
-    Column("node", right=True),
-    Column("role"),
-    Column("log_end_offset", right=True, title="LOG END"),
-    Column("lag", right=True),
-    Column("caught_up_ms", right=True, show=_ago, title="CAUGHT UP"),
-    Column("fetched_ms", right=True, show=_ago, title="FETCHED"),
-    Column("applied_offset", right=True, title="APPLIED"),
-    Column("endpoints", wide=True),
-    Column("directory_id", wide=True),
-)
-
-
 async def quorum(context: Context) -> None:
     """`pk cluster quorum`."""
     admin = await context.admin()
@@ -107,7 +93,7 @@ async def quorum(context: Context) -> None:
     now = now_ms()
     rows = quorum_rows(found, applied, now)
     snapshot = await _snapshot(admin, found)
-    listing = Listing(_QUORUM, rows)
+    nodes = listing(NodeRow, rows)
     behind = [row["lag"] for row in rows if row["lag"] is not None]
     summary = {
         "cluster_id": look.cluster.cluster_id,
@@ -125,8 +111,8 @@ async def quorum(context: Context) -> None:
     context.show_document(
         Document(
             [{**summary, "nodes": rows}],
-            [Section("", Listing(_PAIRS, named)), Section("", listing)],
-            listing,
+            [Section("", Listing(_PAIRS, named)), Section("", nodes)],
+            nodes,
         )
     )
 
@@ -138,9 +124,7 @@ async def _snapshot(admin: Admin, quorum: QuorumDescription) -> MetadataSnapshot
     return None
 
 
-def quorum_rows(
-    quorum: QuorumDescription, applied: Mapping[int, int], now: int
-) -> list[dict[str, Any]]:
+def quorum_rows(quorum: QuorumDescription, applied: Mapping[int, int], now: int) -> list[NodeRow]:
     """A row for each voter and observer; `applied` is the metadata offset that each broker says it has applied."""
     end = max(
         (s.log_end_offset for s in (*quorum.voters, *quorum.observers)),
@@ -149,7 +133,7 @@ def quorum_rows(
     leader_end = next(
         (s.log_end_offset for s in quorum.voters if s.replica_id == quorum.leader_id), end
     )
-    rows = []
+    rows: list[NodeRow] = []
     for voters, states in ((True, quorum.voters), (False, quorum.observers)):
         for state in sorted(states, key=lambda s: s.replica_id):
             leads = voters and state.replica_id == quorum.leader_id
@@ -165,7 +149,7 @@ def _quorum_row(
     end: int,
     applied: Mapping[int, int],
     now: int,
-) -> dict[str, Any]:
+) -> NodeRow:
     from pk.core.values import ZERO_UUID, uuid_text
 
     known = state.log_end_offset >= 0

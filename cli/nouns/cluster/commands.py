@@ -2,8 +2,18 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+from pk.cli.cluster.broker_rows import BrokerOfCluster
 from pk.cli.command_line.declare import Argument, Noun, Option, Running
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
+from pk.cli.nouns.cluster.rows import (
+    CheckRow,
+    DescribedCluster,
+    FeatureChange,
+    FeatureRow,
+    HealthOfCluster,
+    NodeRow,
+    QuorumOfCluster,
+)
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -15,15 +25,8 @@ CLUSTER = Noun("cluster")
     "describe",
     takes=(Listing, Watch, Connection),
     examples=("pk cluster describe",),
-    shows=(
-        "cluster_id? controller_id:int? topics:int partitions:int under_replicated:int "
-        "offline:int brokers:[{broker:int host? port:int? rack? controller:bool state "
-        "leaders:int replicas:int fenced:bool?}]"
-    ),
-    rows=(
-        "broker:int host? port:int? rack? controller:bool state leaders:int replicas:int "
-        "fenced:bool?"
-    ),
+    shows=DescribedCluster,
+    rows=BrokerOfCluster,
 )
 def describe(context: "Context") -> Running:
     """Its id, brokers, controller, topics, partitions and their health."""
@@ -36,8 +39,8 @@ def describe(context: "Context") -> Running:
     "health",
     takes=(Listing, Watch, Connection),
     examples=("pk cluster health", "pk cluster health -f json || alert"),
-    shows="healthy:bool problems:int warnings:int checks:[{check state what next?}]",
-    rows="check state what next?",
+    shows=HealthOfCluster,
+    rows=CheckRow,
 )
 def health(context: "Context") -> Running:
     """What is wrong, and why; exit code 1 when something is."""
@@ -50,16 +53,8 @@ def health(context: "Context") -> Running:
     "quorum",
     takes=(Listing, Watch, Connection),
     examples=("pk cluster quorum",),
-    shows=(
-        "cluster_id? leader_id:int leader_epoch:int high_watermark:int lag_max:int? "
-        "snapshot_offset:int? snapshot_age_ms:int? nodes:[{node:int role log_end_offset:int? "
-        "lag:int? caught_up_ms:int? fetched_ms:int? applied_offset:int? endpoints:[str] "
-        "directory_id?}]"
-    ),
-    rows=(
-        "node:int role log_end_offset:int? lag:int? caught_up_ms:int? fetched_ms:int? "
-        "applied_offset:int? endpoints:[str] directory_id?"
-    ),
+    shows=QuorumOfCluster,
+    rows=NodeRow,
 )
 def quorum(context: "Context") -> Running:
     """Who is controller, and how far each node has followed the metadata log."""
@@ -76,10 +71,7 @@ def quorum(context: "Context") -> Running:
         "pk cluster features upgrade eligible.leader.replicas.version --dry-run",
         "pk cluster features list -f json",
     ),
-    shows={
-        "": "feature level:int name? min_supported:int? max_supported:int? epoch:int? note?",
-        "action=upgrade|downgrade|disable": "feature from:int to:int result error?",
-    },
+    shows={"": FeatureRow, "action=upgrade|downgrade|disable": FeatureChange},
 )
 def features(
     context: "Context",

@@ -1,14 +1,15 @@
 """`pk cluster features`: what the cluster has settled on, what its brokers support, and raising or lowering it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import trio
 
 from pk.cli.cluster.features import METADATA_LEVELS, METADATA_VERSION, common_range, level_name
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.command_line.nearest import nearest
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.cluster.rows import FeatureChange, FeatureRow
+from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
@@ -18,32 +19,14 @@ from pk.net.client.errors import ClientError
 from pk.net.client.results import FeatureDescription
 
 ACTIONS: Final = ("list", "upgrade", "downgrade", "disable")
-_CHANGES = (
-    Column("feature"),
-    Column("from", right=True),
-    Column("to", right=True),
-    Column("result"),
-    Column("error", wide=True),
-)
 
 
-_FEATURES = (
-    Column("feature"),
-    Column("level", right=True, title="FINALIZED"),
-    Column("name"),
-    Column("min_supported", right=True, title="MIN"),
-    Column("max_supported", right=True, title="MAX"),
-    Column("epoch", right=True, wide=True),
-    Column("note"),
-)
-
-
-def feature_rows(told: Mapping[int, FeatureDescription]) -> list[dict[str, Any]]:
+def feature_rows(told: Mapping[int, FeatureDescription]) -> list[FeatureRow]:
     """A row for each feature that any broker knows. `told` holds the answers by broker."""
     newest = max(told.values(), key=lambda d: d.finalized_epoch)
     levels = {f.name: f.max_version_level for f in newest.finalized}
     names = sorted({f.name for d in told.values() for f in d.supported} | set(levels))
-    rows = []
+    rows: list[FeatureRow] = []
     for name in names:
         level = levels.get(name, 0)
         supported = common_range(told, name)
@@ -111,19 +94,20 @@ async def features(
     rows = feature_rows(told)
     if action == "list":
         known = set(words)
-        context.show(Listing(_FEATURES, [r for r in rows if not known or r["feature"] in known]))
+        shown = [r for r in rows if not known or r["feature"] in known]
+        context.show(listing(FeatureRow, shown))
         return
     if not words:
         raise Unusable(f"Say what to {action}, such as metadata.version=27.")
     by_name = {row["feature"]: row for row in rows}
-    levels = {}
+    levels: dict[str, int] = {}
     for word in words:
         name, level = _wanted(action, word, by_name)
         levels[name] = level
     await _update(context, admin, action, levels, by_name, unsafe=unsafe)
 
 
-def _wanted(action: str, word: str, rows: Mapping[str, dict[str, Any]]) -> tuple[str, int]:
+def _wanted(action: str, word: str, rows: Mapping[str, FeatureRow]) -> tuple[str, int]:
     """The feature and level that a word means. Raises Unusable."""
     name, equals, text = word.partition("=")
     row = rows.get(name)
@@ -158,7 +142,7 @@ async def _update(
     admin: Admin,
     action: str,
     levels: Mapping[str, int],
-    rows: Mapping[str, dict[str, Any]],
+    rows: Mapping[str, FeatureRow],
     *,
     unsafe: bool,
 ) -> None:
@@ -170,7 +154,7 @@ async def _update(
     if there == levels.keys():
         same = ", ".join(f"{name} {_named(name, levels[name])}" for name in levels)
         context.say(f"That is how it is: {same}; nothing was changed.")
-        context.show_nothing(_CHANGES)
+        context.show_nothing(columns(FeatureChange))
         return
     if not dry_run:
         for name, level in levels.items():
@@ -181,7 +165,7 @@ async def _update(
     answers = await admin.update_features(
         levels, allow_downgrade=lowering, unsafe=unsafe, validate_only=dry_run
     )
-    shown = []
+    shown: list[FeatureChange] = []
     for name, level in levels.items():
         error = answers[name]
         done = "would change" if dry_run else "changed"
@@ -196,7 +180,7 @@ async def _update(
                 "error": error_name(error) if error else None,
             }
         )
-    context.show(Listing(_CHANGES, shown))
+    context.show(listing(FeatureChange, shown))
     _tell_first(context, answers.values())
 
 

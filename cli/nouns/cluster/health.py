@@ -7,7 +7,7 @@ expected to lag, and count as neither.
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import trio
 
@@ -15,7 +15,9 @@ from pk.cli.cluster.brokers import BrokerSnapshot, ask_brokers, broker_rows
 from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.cluster.reassignments import running_reassignments
 from pk.cli.cluster.throttles import Present, describe, everything, read_throttles
-from pk.cli.output.formats import Column, Document, Listing, Row, Section
+from pk.cli.nouns.cluster.rows import CheckRow, HealthOfCluster
+from pk.cli.output.formats import Document, Section
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count, join, place_name
 from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.failures import NOT_AUTHORISED, phrase
@@ -37,13 +39,6 @@ _WIDE = 110
 _LAG_MAX = 1000
 """A node that lacks more metadata records than this is behind."""
 _QUORUM_S = 3.0
-
-_CHECKS = (
-    Column("check"),
-    Column("state"),
-    Column("what"),
-    Column("next"),
-)
 
 
 class Facts(NamedTuple):
@@ -314,8 +309,8 @@ async def gather(context: Context, admin: Admin) -> Facts:
     return Facts(look, min_isr, running, throttles, quorum)
 
 
-def check_style(row: Row) -> str | None:
-    return {PROBLEM: "red", WARNING: "yellow"}.get(str(row.get("state")))
+def check_style(row: CheckRow) -> str | None:
+    return {PROBLEM: "red", WARNING: "yellow"}.get(row["state"])
 
 
 async def health(context: Context) -> int | None:
@@ -325,22 +320,23 @@ async def health(context: Context) -> int | None:
     found = checks(facts)
     if refused := _refused(facts):
         context.fail(refused)
-    rows: list[dict[str, Any]] = [check._asdict() for check in found]
+    rows: list[CheckRow] = [
+        {"check": c.check, "state": c.state, "what": c.what, "next": c.next} for c in found
+    ]
     problems = sum(check.state == PROBLEM for check in found)
     warnings = sum(check.state == WARNING for check in found)
-    listing = Listing(_CHECKS, rows, check_style)
+    every = listing(CheckRow, rows, check_style)
     look = context.look
     narrow = look.terminal and look.width < _WIDE
-    shown_listing = listing
-    if narrow:  # what comes next stands below, or the checks would not fit one screen
-        shown_listing = listing._replace(columns=[c for c in _CHECKS if c.key != "next"])
-    data = {
-        "healthy": not problems,
+    # On a narrow terminal the next steps stand below, or the checks would not fit one screen.
+    shown = listing(CheckRow, rows, check_style, without=["next"]) if narrow else every
+    data: HealthOfCluster = {
+        "healthy": problems == 0,
         "problems": problems,
         "warnings": warnings,
         "checks": rows,
     }
-    context.show_document(Document([data], [Section("", shown_listing)], listing))
+    context.show_document(Document([data], [Section("", shown)], every))
     said = f"{count(problems, 'problem')}, {count(warnings, 'warning')}"
     verdict = "unhealthy" if problems else "healthy"
     context.say(f"{context.settings.cluster_name} is {verdict}: {said}.")

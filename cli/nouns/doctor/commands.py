@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pk.cli.command_line.declare import Noun, Option, Running
 from pk.cli.command_line.option_sets import Connection, Listing, Watch
+from pk.cli.nouns.doctor.rows import CheckRow, FindingRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -59,7 +60,7 @@ CheckName = Literal[
         "asked. A record of a lagging group lives at least until its own time plus "
         "retention.ms: that is the time left that retention-risk tells."
     ),
-    shows={"": "severity check what why fix subjects:[str]", "list": "check help"},
+    shows={"": FindingRow, "list": CheckRow},
 )
 def doctor(
     context: "Context",

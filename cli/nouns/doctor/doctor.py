@@ -10,30 +10,33 @@ from typing import Any, Final
 from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
 from pk.cli.diagnosis.explain import filled
-from pk.cli.diagnosis.snapshot import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding, as_row
+from pk.cli.diagnosis.snapshot import ERROR, NOTE, SEVERITIES, WARNING, Check, Finding
 from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
-from pk.cli.output.formats import Column, Listing, Row
+from pk.cli.nouns.doctor.rows import CheckRow, FindingRow
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import Exit
 from pk.cli.terminal.escapes import escaped_lines
 
-_FINDINGS: Final = (
-    Column("severity"),
-    Column("check"),
-    Column("what"),
-    Column("why", wide=True),
-    Column("fix"),
-    Column("subjects", wide=True),
-)
-_CHECKS: Final = (Column("check"), Column("help"))
 _PROSE: Final = 100
 """Lines of prose longer than that are hard to read, however wide the terminal."""
 _STYLES: Final = {ERROR: "red", WARNING: "yellow", NOTE: "cyan"}
 _SGR: Final = {ERROR: "\x1b[1;31m", WARNING: "\x1b[1;33m", NOTE: "\x1b[1;36m"}
 
 
-def _style(row: Row) -> str | None:
-    return _STYLES.get(str(row.get("severity")))
+def _row(finding: Finding) -> FindingRow:
+    return {
+        "severity": finding.severity,
+        "check": finding.check,
+        "what": finding.what,
+        "why": finding.why,
+        "fix": finding.fix,
+        "subjects": list(finding.subjects),
+    }
+
+
+def _style(row: FindingRow) -> str | None:
+    return _STYLES.get(row["severity"])
 
 
 async def doctor(
@@ -41,7 +44,7 @@ async def doctor(
 ) -> int | None:
     """`pk doctor`."""
     if list_checks:
-        context.show(Listing(_CHECKS, [{"check": c.name, "help": c.help} for c in CHECKS]))
+        context.show(listing(CheckRow, [{"check": c.name, "help": c.help} for c in CHECKS]))
         return None
     chosen = [c for c in CHECKS if not check or c.name in check]
     admin = await context.admin()
@@ -55,7 +58,7 @@ async def doctor(
         text = escaped_lines(cards(found, look.width, colour=look.colour))
         context.write(text.encode(errors="surrogateescape"))
     else:
-        context.show(Listing(_FINDINGS, [as_row(f) for f in found], _style))
+        context.show(listing(FindingRow, [_row(f) for f in found], _style))
     for what, error in snapshot.unseen.items():
         context.failed(error, f"not looked at: {what}")
     unseen = len(snapshot.unseen)

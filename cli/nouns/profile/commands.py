@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from pk.cli.command_line.declare import Argument, Noun, Running
 from pk.cli.command_line.option_sets import Change, Debug, Listing, Yes
 from pk.cli.nouns.profile.options import AddProfile
+from pk.cli.nouns.profile.rows import ProfileRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -17,9 +18,7 @@ PROFILE = Noun("profile")
     "ls",
     takes=(Listing, Debug),
     examples=("pk profile list",),
-    shows=(
-        "profile bootstrap? guard colour? cluster_id? chosen:bool properties:<str> secrets:<str>"
-    ),
+    shows=ProfileRow,
     blocking=True,
 )
 def list_profiles(context: "Context") -> int | None:
@@ -34,9 +33,7 @@ def list_profiles(context: "Context") -> int | None:
     "describe",
     takes=(Listing, Debug),
     examples=("pk profile show prod",),
-    shows=(
-        "profile bootstrap? guard colour? cluster_id? chosen:bool properties:<str> secrets:<str>"
-    ),
+    shows=ProfileRow,
     blocking=True,
 )
 def show(

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pk.cli.nouns.profile.options import AddProfile
-from pk.cli.output.formats import Column, Document, Listing, Row, Section
+from pk.cli.nouns.profile.rows import ProfileRow
+from pk.cli.output.formats import Column, Document, Listing, Section
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
 from pk.cli.runtime.paths import make_user_dir
@@ -24,16 +26,6 @@ from pk.cli.runtime.settings import (
 )
 from pk.cli.terminal.stdin import wait_for_input
 
-_PROFILES = (
-    Column("profile"),
-    Column("bootstrap"),
-    Column("guard"),
-    Column("colour"),
-    Column("chosen"),
-    Column("cluster_id", wide=True),
-    Column("properties", wide=True),
-    Column("secrets", wide=True),
-)
 _PAIRS = (Column("name"), Column("value"))
 
 _SECRET = re.compile(
@@ -42,7 +34,7 @@ _SECRET = re.compile(
 """Client keys whose values are nobody's business but the user's."""
 
 
-def _row(profile: Profile, chosen: str | None) -> dict[str, Any]:
+def _row(profile: Profile, chosen: str | None) -> ProfileRow:
     return {
         "profile": profile.name,
         "bootstrap": profile.bootstrap,
@@ -62,11 +54,11 @@ def list_profiles(context: Context) -> None:
     profiles, chosen = read_profiles()
     if not profiles and context.streams.out_terminal:
         context.say("There is none yet; `pk profile add NAME -b HOST:PORT` makes one.")
-    context.show(Listing(_PROFILES, [_row(p, chosen) for p in profiles.values()], _style))
+    context.show(listing(ProfileRow, [_row(p, chosen) for p in profiles.values()], _style))
 
 
-def _style(row: Row) -> str | None:
-    return row.get("colour")
+def _style(row: ProfileRow) -> str | None:
+    return row["colour"]
 
 
 def show(context: Context, name: str | None) -> None:
@@ -80,7 +72,7 @@ def show(context: Context, name: str | None) -> None:
     row = _row(profile, chosen)
     named = [{"name": k.replace("_", " "), "value": v} for k, v in row.items()]
     context.show_document(
-        Document([row], [Section("", Listing(_PAIRS, named))], Listing(_PROFILES, [row], _style))
+        Document([row], [Section("", Listing(_PAIRS, named))], listing(ProfileRow, [row], _style))
     )
 
 

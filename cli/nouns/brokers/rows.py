@@ -1,0 +1,64 @@
+"""The rows of `pk brokers`."""
+
+from typing import Annotated, TypedDict
+
+from pk.cli.cluster.broker_rows import BrokerRow
+from pk.cli.output.formats import show_bytes
+from pk.cli.output.rows import Shown
+
+
+class FeatureOfBroker(TypedDict):
+    """A feature that a broker supports, and the level that the cluster has settled on."""
+
+    feature: str
+    finalized: int
+    min_supported: Annotated[int, Shown("MIN")]
+    max_supported: Annotated[int, Shown("MAX")]
+
+
+class LogDirRow(TypedDict):
+    """A log directory of a broker."""
+
+    broker: int
+    path: str
+    state: str
+    replicas: int
+    bytes: Annotated[int, Shown(show=show_bytes)]
+    total_bytes: Annotated[int | None, Shown("DISK", show=show_bytes)]
+    usable_bytes: Annotated[int | None, Shown("ROOM", show=show_bytes)]
+    used_percent: Annotated[int | None, Shown("USED", show=lambda percent: f"{percent} %")]
+    arriving: Annotated[int, Shown(wide=True)]
+
+
+class ReplicaRow(TypedDict):
+    """A replica in a log directory."""
+
+    broker: int
+    path: Annotated[str, Shown(wide=True)]
+    topic: str
+    partition: Annotated[int, Shown("PART")]
+    bytes: Annotated[int, Shown(show=show_bytes)]
+    offset_lag: Annotated[int, Shown("LAG")]
+    arriving: bool
+
+
+def _show_source(source: str) -> str:
+    from pk.cli.cluster.configs import source_word
+
+    return source_word(source)
+
+
+class ConfigOfBroker(TypedDict):
+    """A config that is set on a broker itself."""
+
+    config: str
+    value: str | None
+    source: Annotated[str, Shown(show=_show_source)]
+
+
+class DescribedBroker(BrokerRow):
+    """A broker with its features, log directories and own configs."""
+
+    features: list[FeatureOfBroker]
+    log_dirs: list[LogDirRow]
+    configs: list[ConfigOfBroker]

@@ -1,0 +1,93 @@
+"""The rows of `pk cluster`."""
+
+from typing import Annotated, TypedDict
+
+from pk.cli.cluster.broker_rows import BrokerOfCluster
+from pk.cli.output.rows import Shown
+from pk.cli.positions.times import show_span
+
+
+def _show_ago(ms: int) -> str:
+    return f"{show_span(ms)} ago"
+
+
+class DescribedCluster(TypedDict):
+    """A cluster with its brokers."""
+
+    cluster_id: str | None
+    controller_id: int | None
+    topics: int
+    partitions: int
+    under_replicated: int
+    offline: int
+    brokers: list[BrokerOfCluster]
+
+
+class CheckRow(TypedDict):
+    """A check of `pk cluster health`."""
+
+    check: str
+    state: str
+    what: str
+    next: str | None
+
+
+class HealthOfCluster(TypedDict):
+    """The result of all checks."""
+
+    healthy: bool
+    problems: int
+    warnings: int
+    checks: list[CheckRow]
+
+
+class NodeRow(TypedDict):
+    """A node of the metadata quorum. Times are in ms."""
+
+    node: int
+    role: str
+    log_end_offset: Annotated[int | None, Shown("LOG END")]
+    lag: int | None
+    caught_up_ms: Annotated[int | None, Shown("CAUGHT UP", show=_show_ago)]
+    fetched_ms: Annotated[int | None, Shown("FETCHED", show=_show_ago)]
+    applied_offset: Annotated[int | None, Shown("APPLIED")]
+    endpoints: Annotated[list[str], Shown(wide=True)]
+    directory_id: Annotated[str | None, Shown(wide=True)]
+
+
+class QuorumOfCluster(TypedDict):
+    """The metadata quorum and its nodes."""
+
+    cluster_id: str | None
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    lag_max: int | None
+    snapshot_offset: int | None
+    snapshot_age_ms: int | None
+    nodes: list[NodeRow]
+
+
+class FeatureRow(TypedDict):
+    """A feature: the level in force and the levels that every broker supports."""
+
+    feature: str
+    level: Annotated[int, Shown("FINALIZED")]
+    name: str | None
+    min_supported: Annotated[int | None, Shown("MIN")]
+    max_supported: Annotated[int | None, Shown("MAX")]
+    epoch: Annotated[int | None, Shown(wide=True)]
+    note: str | None
+
+
+FeatureChange = TypedDict(
+    "FeatureChange",
+    {
+        "feature": str,
+        "from": int,
+        "to": int,
+        "result": str,
+        "error": Annotated[str | None, Shown(wide=True)],
+    },
+)
+"""A feature whose level was changed; `from` is a word of Python."""

@@ -1,0 +1,18 @@
+"""The rows of `pk profile`."""
+
+from typing import Annotated, TypedDict
+
+from pk.cli.output.rows import Shown
+
+
+class ProfileRow(TypedDict):
+    """A profile."""
+
+    profile: str
+    bootstrap: str | None
+    guard: str
+    colour: str | None
+    chosen: bool
+    cluster_id: Annotated[str | None, Shown(wide=True)]
+    properties: Annotated[dict[str, str], Shown(wide=True)]
+    secrets: Annotated[dict[str, str], Shown(wide=True)]
