@@ -171,7 +171,7 @@ def _left(ms: int | None) -> str:
 
 def duration(ms: int) -> str:
     """`7 d`, `5 h 20 min`, `42 s`."""
-    parts = []
+    parts: list[str] = []
     left = max(ms, 0)
     for unit, size in (("d", 24 * HOUR_MS), ("h", HOUR_MS), ("min", 60_000), ("s", 1000)):
         n, left = divmod(left, size)

@@ -82,7 +82,7 @@ def explain_config(f: ConfigFacts) -> Explanation:
     if f.by_leader:
         each = join([f"{shown(f.key, v)} on {brokers_named(ids)}" for v, ids in _by_broker(f)])
         verdict = f"{f.key} of {f.what} depends on the broker that leads the partition: {each}."
-    evidence = []
+    evidence: list[Evidence] = []
     for layer in () if f.by_leader and f.overrides else f.layers:
         wins = layer is won and not f.by_leader
         name = LAYERS.get(layer.source, layer.source.lower())

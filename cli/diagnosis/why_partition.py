@@ -106,7 +106,8 @@ def _verdict(p: PartitionFacts, state: str) -> str:
                 f"{p.name} is whole ({in_sync}), but led by broker {p.leader} instead of its preferred "
                 f"replica, {p.replicas[0]}."
             )
-    return f"Nothing ails {p.name}: {in_sync}, led by its preferred replica, {p.leader}."
+        case _:
+            return f"Nothing ails {p.name}: {in_sync}, led by its preferred replica, {p.leader}."
 
 
 def _causes(p: PartitionFacts, out: Sequence[int]) -> str:
@@ -192,7 +193,7 @@ def _replica(p: PartitionFacts, broker: int) -> Evidence:
 
 
 def _move(p: PartitionFacts) -> str:
-    parts = []
+    parts: list[str] = []
     if p.adding:
         parts.append(f"{brokers_named(p.adding)} to be added")
     if p.removing:

@@ -114,7 +114,7 @@ class _Plan:
 
 
 def _nodes(directory: str, count: int, store: str) -> list[NodeState]:
-    nodes = []
+    nodes: list[NodeState] = []
     if store == EMBEDDED:
         nodes.append(NodeState(CONTROLLER, "controller", os.path.join(directory, "controller")))
     role = "broker" if store == EMBEDDED else "broker,controller"

@@ -65,7 +65,7 @@ class ClusterState:
     bootstrap: str
     """The brokers' addresses, with commas."""
     nodes: list[NodeState]
-    answers: dict[str, str | None] = field(default_factory=dict)
+    answers: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """Id of a command → what went wrong, None where nothing did."""
 
     def node(self, number: int) -> NodeState:
@@ -153,7 +153,7 @@ def enlist(directory: str) -> str | None:
 def running() -> list[str]:
     """The directories of the clusters that run on this machine. What others left behind is taken away."""
     folder = os.path.join(user_dir("state"), "clusters")
-    found = []
+    found: list[str] = []
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(folder)):
             path = os.path.join(folder, name)

@@ -35,7 +35,7 @@ TOPIC_KEYS: Final = read_table(TOPIC)
 GROUP_KEYS: Final = read_table(GROUP)
 CLIENT_METRICS_KEYS: Final = read_table(CLIENT_METRICS)
 
-TOPIC_SYNONYMS: Final = {
+TOPIC_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "cleanup.policy": ("log.cleanup.policy",),
     "compression.gzip.level": ("compression.gzip.level",),
     "compression.lz4.level": ("compression.lz4.level",),

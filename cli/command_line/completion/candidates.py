@@ -179,7 +179,7 @@ def locate(root: Group, words: Sequence[str]) -> Place:
                 waiting = option
             elif option is not None:
                 given.append((option, text or None))
-        elif isinstance(node, Group):
+        elif not isinstance(node, Command):
             child = node.child(word)
             if child is not None:
                 node = child
@@ -416,7 +416,7 @@ _CONFIG_KINDS = frozenset(
 def _configs(kind: str, option: Option, place: Place, typed: str, names: Names) -> list[Candidate]:
     """Config keys with what they are and what they are set to; behind `KEY=` the values there are."""
     of, name = _configured(kind, place, names)
-    present = names.configs(of, name) if name else {}
+    present: Mapping[str, str] = names.configs(of, name) if name else {}
     table = config_words(of)
     key, equals, value = typed.partition("=")
     if equals and option.kind in ("pair", "config"):
@@ -450,7 +450,7 @@ def _client_keys(typed: str) -> list[Candidate]:
 def _keys_of_named(place: Place, names: Names) -> list[Candidate]:
     """Config keys of what the word before names: a topic, unless --type says otherwise."""
     of = next((text for option, text in place.given if option.dest == "type" and text), "topic")
-    present = names.configs(of, place.plain[-1]) if place.plain else {}
+    present: Mapping[str, str] = names.configs(of, place.plain[-1]) if place.plain else {}
     return [Candidate(k, about(k, w, present.get(k))) for k, w in config_words(of).items()]
 
 

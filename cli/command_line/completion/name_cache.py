@@ -13,7 +13,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pk.cli.runtime.paths import make_user_dir, user_dir
 
@@ -31,10 +31,10 @@ def _load(bootstrap: str, kind: str) -> dict[str, Any]:
     try:
         with open(_file(user_dir("cache"), bootstrap, kind), encoding="utf-8") as file:
             data = json.load(file)
-        found = data["names"] if data["of"] == bootstrap else {}
+        found: object = data["names"] if data["of"] == bootstrap else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return cast(dict[str, Any], found) if isinstance(found, dict) else {}
 
 
 def _save(bootstrap: str, kind: str, names: Mapping[str, Any]) -> None:
@@ -83,10 +83,11 @@ def remember(bootstrap: str, kind: str, names: Iterable[str] | Mapping[str, str]
         _remember_partitions(bootstrap, names)
         return
     known = _load(bootstrap, kind)
-    meanings: Mapping[str, str] = names if isinstance(names, Mapping) else {}
-    wanted = {
-        name: meanings.get(name) or known.get(name, "") for name in sorted(names)[:_NAMES_MAX]
-    }
+    meanings: dict[str, str] = (
+        dict(cast(Mapping[str, str], names)) if isinstance(names, Mapping) else {}
+    )
+    kept: list[str] = sorted(cast(Iterable[str], names))[:_NAMES_MAX]
+    wanted = {name: meanings.get(name) or known.get(name, "") for name in kept}
     if known != wanted:
         _save(bootstrap, kind, wanted)
 

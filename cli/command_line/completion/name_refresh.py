@@ -96,18 +96,23 @@ def refresh() -> int:
     """`pk __refresh`: fetches the names once. An exit code, which nobody reads."""
     import signal
 
-    from pk.cli.command_line.bridge import Args
+    from pk.cli.command_line.option_sets import Reach
+    from pk.cli.command_line.values import Pair
     from pk.cli.runtime.settings import settings_of
 
     try:
         given = json.loads(os.environ.pop(_GIVEN, "{}"))
         os.nice(10)
-        signal.alarm(
-            _ALARM_S
-        )  # a keyring that asks, a disk that hangs: nobody would end this otherwise
-        values: dict[str, Any] = {name: given.get(name) for name in CONNECTING}
-        values["client_properties"] = tuple(map(tuple, given.get("client_properties") or ()))
-        settings = settings_of(Args(values, frozenset(given)))
+        # Without it, a keyring that asks or a disk that hangs would keep this process for ever.
+        signal.alarm(_ALARM_S)
+        pairs: list[list[str]] = given.get("client_properties") or []
+        reach = Reach(
+            bootstrap_server=given.get("bootstrap_server"),
+            profile=given.get("profile"),
+            client_properties=tuple(Pair(key, value) for key, value in pairs),
+            config_file=given.get("config_file"),
+        )
+        settings = settings_of(reach)
         from pk.cli.runtime.connect import run_loop
 
         run_loop(_fetch_and_keep, settings)

@@ -95,6 +95,7 @@ async def quorum(context: Context) -> None:
     snapshot = await _snapshot(admin, found)
     nodes = listing(NodeRow, rows)
     behind = [row["lag"] for row in rows if row["lag"] is not None]
+    age = max(now - snapshot.made_ms, 0) if snapshot else None
     summary = {
         "cluster_id": look.cluster.cluster_id,
         "leader_id": found.leader_id,
@@ -102,10 +103,9 @@ async def quorum(context: Context) -> None:
         "high_watermark": found.high_watermark,
         "lag_max": max(behind, default=None),
         "snapshot_offset": snapshot.end_offset if snapshot else None,
-        "snapshot_age_ms": max(now - snapshot.made_ms, 0) if snapshot else None,
+        "snapshot_age_ms": age,
     }
     shown = {k: v for k, v in summary.items() if k != "snapshot_age_ms"}
-    age = summary["snapshot_age_ms"]
     shown["snapshot_age"] = "-" if age is None else show_span(age)
     named = [{"name": k.replace("_", " "), "value": v} for k, v in shown.items()]
     context.show_document(

@@ -151,7 +151,7 @@ async def _update(
     if unsafe and not lowering:
         raise Unusable("--unsafe is for a downgrade.")
     there = {name for name, level in levels.items() if level == rows[name]["level"]}
-    if there == levels.keys():
+    if there == set(levels):
         same = ", ".join(f"{name} {_named(name, levels[name])}" for name in levels)
         context.say(f"That is how it is: {same}; nothing was changed.")
         context.show_nothing(columns(FeatureChange))

@@ -128,7 +128,9 @@ def _offline(partitions: Mapping[TopicPartition, PartitionDescription]) -> Check
 def _in_sync(
     partitions: Mapping[TopicPartition, PartitionDescription], facts: Facts
 ) -> list[Check]:
-    under, lacking, edge = [], [], []
+    under: list[TopicPartition] = []
+    lacking: list[TopicPartition] = []
+    edge: list[TopicPartition] = []
     for tp, p in partitions.items():
         needed = facts.min_isr.get(tp.topic, 1)
         gone = missing(p, (facts.running or {}).get(tp))
@@ -138,7 +140,7 @@ def _in_sync(
             lacking.append(tp)
             if len(p.isr) == needed:
                 edge.append(tp)
-    found = []
+    found: list[Check] = []
     if under:
         what = f"{count(len(under), 'partition')} below it, acks=all is refused: {_some(under)}"
         found.append(Check("min ISR", PROBLEM, what, "pk isr --under-min-isr"))
@@ -162,7 +164,9 @@ def _in_sync(
 
 
 def _directories(look: BrokerSnapshot) -> Check:
-    failed, full, most = [], [], (0.0, "")
+    failed: list[str] = []
+    full: list[str] = []
+    most = (0.0, "")
     for broker, dirs in look.dirs.items():
         for d in dirs if isinstance(dirs, tuple) else ():
             name = f"{d.path} of broker {broker}"

@@ -218,7 +218,7 @@ class Moving:
         """Finds out what became of the moves, and has their preferred replicas lead."""
         waiting = {tp: self.changes[tp].after for tp in self.moved}
         described = await until_told(self.admin, waiting)
-        elect = []
+        elect: list[TopicPartition] = []
         for tp, after in waiting.items():
             p = described.get(tp)
             if p is None:
@@ -463,21 +463,20 @@ async def _interrupted(
     """Does what whoever interrupted wants; None: goes on watching. Where the terminal is gone, the rest is left to a process
     that outlives it, since nobody can be asked any more."""
     context = moving.context
-    answer = "l"
+    answer: str = "l"
     if context.streams.in_terminal and context.streams.err_terminal and not _is_closed(context):
+        said: list[str] = []
 
         async def ask() -> None:
-            nonlocal answer
-            answer = (await context.ask("What now? ")).strip().lower()[:1]
+            said.append((await context.ask("What now? ")).strip().lower()[:1])
 
         context.say()
         for line in _choices(moving, may_go_on=may_go_on):
             context.say(line)
         if await interrupts.or_until(ask):
             context.say()
-            answer = "l"
-        elif not may_go_on and answer not in ("c", "d"):
-            answer = "l"
+        elif may_go_on or said[0] in ("c", "d"):
+            answer = said[0]
     if _is_closed(context):
         answer = "d"  # and nobody sees the throttle that stays
     if answer in ("c", "d", "l"):

@@ -362,7 +362,7 @@ async def cancel(context: Context, partitions: Sequence[str], *, every: bool) ->
     )
     with trio.CancelScope(shield=True):
         answers = await admin.alter_reassignments(dict.fromkeys(wanted))
-        done = []
+        done: list[TopicPartition] = []
         for tp, row in zip(wanted, rows, strict=True):
             error = answers.get(tp)
             row["result"] = "cancelled" if error is None else phrase(error)
@@ -389,7 +389,7 @@ def _cancel_row(tp: TopicPartition, live: Live) -> dict[str, Any]:
 
 def _named(words: Iterable[str], live: Live) -> list[TopicPartition]:
     """The moving partitions that `orders` or `orders/0` means. Raises CommandError where one does not move."""
-    found = []
+    found: list[TopicPartition] = []
     for word in words:
         if "/" in word or ":" in word:
             tp = parse_partition(word, "PARTITION")

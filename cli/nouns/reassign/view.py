@@ -31,6 +31,10 @@ def _bytes_pair(pair: Sequence[int]) -> str:
     return before if before == after else f"{before} → {after}"
 
 
+def _percent(percent: float | None) -> str:
+    return "-" if percent is None else f"{percent:.0f} %"
+
+
 _PLAN = (
     Column("topic"),
     Column("partition", right=True, title="PART"),
@@ -57,7 +61,7 @@ STATUS = (
     Column("removing", show=_ids),
     Column("copied", show=show_bytes, right=True),
     Column("total", show=show_bytes, right=True, title="OF"),
-    Column("percent", show=lambda p: "-" if p is None else f"{p:.0f} %", right=True, title="%"),
+    Column("percent", show=_percent, right=True, title="%"),
     Column("note"),
 )
 

@@ -144,7 +144,7 @@ async def topic(context: Context, options: WaitForTopics) -> None:
 
 async def _there(admin: Admin, names: Sequence[str], partitions: int) -> str | None:
     answers = await admin.describe_topics(names)
-    missing = []
+    missing: list[str] = []
     for name in names:
         answer = answers[name]
         if is_unknown(answer):
@@ -183,7 +183,8 @@ async def isr(context: Context, topics: Sequence[str], within: str, *, every: bo
 
 async def _out_of_sync(admin: Admin, names: Sequence[str] | None) -> str | None:
     answers = await admin.describe_topics(names)
-    total, missing = 0, []
+    total = 0
+    missing: list[str] = []
     for name, answer in sorted(answers.items()):
         if is_unknown(answer):
             if names is None:  # deleted a moment ago
@@ -357,7 +358,7 @@ async def broker(context: Context, ids: Sequence[str], num: int | None, within: 
 
 
 def _ids(words: Iterable[str]) -> list[int]:
-    found = []
+    found: list[int] = []
     for word in words:
         if not word.isascii() or not word.isdigit():
             raise Unusable(f"A broker is named by its id, not {word!r}.")

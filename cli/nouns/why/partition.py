@@ -140,7 +140,7 @@ async def gather(
         else {o.replica_id: o.last_fetch_timestamp_ms for o in (*quorum.observers, *quorum.voters)}
     )
     clock = _controller_clock(quorum) or now_ms()
-    found = {}
+    found: dict[TopicPartition, PartitionFacts] = {}
     for tp, p in chosen.items():
         moving = running.get(tp)
         found[tp] = PartitionFacts(
