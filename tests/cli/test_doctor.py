@@ -12,6 +12,7 @@ from terminal import SIZES, Terminal, size_name
 from pk.cli.command_line.parse import parse
 from pk.cli.diagnosis.checks import CHECKS, diagnose
 from pk.cli.diagnosis.collect import collect
+from pk.cli.diagnosis.readers import duration
 from pk.cli.diagnosis.snapshot import (
     ERROR,
     NOTE,
@@ -19,6 +20,7 @@ from pk.cli.diagnosis.snapshot import (
     SEVERITIES,
     WARNING,
     Broker,
+    ClusterSnapshot,
     Commit,
     Directory,
     Finding,
@@ -26,10 +28,8 @@ from pk.cli.diagnosis.snapshot import (
     Group,
     OpenTransaction,
     Partition,
-    ClusterSnapshot,
     Topic,
 )
-from pk.cli.diagnosis.readers import duration
 from pk.cli.nouns.doctor.commands import CheckName
 from pk.cli.nouns.doctor.doctor import cards
 from pk.cli.output.output_options import check_look
