@@ -1,12 +1,13 @@
 """Changing configs, for every command that does: plan, try, show, ask, change, keep the way back.
 
-A change is planned from what the broker says is there now, tried on the broker (which refuses what it would not take before
-anybody is asked), shown, asked for, and made with IncrementalAlterConfigs, so that other keys stay as they are.
+A change is planned from the configs as the broker describes them and tried on the broker, so that a value which it refuses is
+reported before the question. Then it is shown, confirmed and made with IncrementalAlterConfigs, which leaves other keys alone.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.cluster.configs import remember_keys, shown_name, spoken_name
 from pk.cli.cluster.propagation import until_configs
 from pk.cli.cluster.topics import is_unknown, unknown_topic
@@ -34,22 +35,22 @@ _UNLISTED = frozenset(("leader.replication.throttled.rate", "follower.replicatio
 
 
 class ConfigPlan(NamedTuple):
-    """Changes to configs, with what is there now and a row for each resource and key."""
+    """Changes to configs, with the configs as they are now and a row for each resource and key."""
 
     wanted: ConfigChanges
     known: Mapping[ConfigResource, Sequence[ConfigEntry]]
-    rows: list[dict[str, Any]]
+    rows: list[AlteredConfig]
 
     @property
     def name(self) -> str | None:
-        """What a guard wants typed: the only thing that is changed."""
+        """What a guard asks the user to type: the only resource that changes; None if there are several."""
         return shown_name(next(iter(self.wanted))) if len(self.wanted) == 1 else None
 
 
-async def apply_changes(context: Context, wanted: ConfigChanges) -> list[dict[str, Any]]:
+async def apply_changes(context: Context, wanted: ConfigChanges) -> list[AlteredConfig]:
     """Shows what would change, asks, changes it, and keeps the way back; a row for each resource and key."""
     plan = await plan_changes(context, wanted)
-    if context.args.dry_run:
+    if context.change.dry_run:
         tell_consequences(context, plan)
     else:
         await check_plan(context, plan)
@@ -62,11 +63,10 @@ async def apply_changes(context: Context, wanted: ConfigChanges) -> list[dict[st
 
 
 async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
-    """What the changes lead to. Raises CommandError where a thing is not there or the broker would refuse a value,
-    Unusable where there is no such key."""
+    """What the changes lead to. Raises CommandError for a resource that is missing, Unusable for an unknown key."""
     admin = await context.admin()
     described = await admin.describe_configs(list(wanted))
-    rows: list[dict[str, Any]] = []
+    rows: list[AlteredConfig] = []
     known: dict[ConfigResource, Sequence[ConfigEntry]] = {}
     for resource, changes in wanted.items():
         answer = described[resource]
@@ -87,7 +87,7 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
                     "name": change.name,
                     "from": None if secret or entry is None else entry.value,
                     "to": "(hidden)" if secret else _after(entry, change),
-                    "result": "would change" if context.args.dry_run else "changed",
+                    "result": "would change" if context.change.dry_run else "changed",
                     "error": None,
                 }
             )
@@ -95,7 +95,7 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
 
 
 def check_key(name: str, entries: Mapping[str, ConfigEntry]) -> None:
-    """Raises Unusable for a key that there is none of, as far as the broker lists its keys."""
+    """Raises Unusable for an unknown key, if the broker lists its keys."""
     if name not in entries and len(entries) > 10 and name not in _UNLISTED:
         near = nearest(name, entries)
         hint = f"; did you mean {' or '.join(near)}?" if near else "."
@@ -103,7 +103,7 @@ def check_key(name: str, entries: Mapping[str, ConfigEntry]) -> None:
 
 
 async def check_plan(context: Context, plan: ConfigPlan) -> None:
-    """Raises CommandError where the broker would refuse some of it: better before the question than after."""
+    """Raises CommandError if the broker would refuse any of it, so that nobody is asked in vain."""
     refused = await refusals(context, plan.wanted)
     if refused:
         said = dict.fromkeys(map(sentence, refused))
@@ -113,23 +113,23 @@ async def check_plan(context: Context, plan: ConfigPlan) -> None:
 def tell_plan(context: Context, plan: ConfigPlan) -> None:
     """Says what would change, before the question."""
     for row in plan.rows:
-        before, after = (both_ways(row["name"], row[at]) for at in ("from", "to"))
+        before, after = (both_ways(row["name"], value) for value in (row["from"], row["to"]))
         context.say(f"{row['resource']}: {row['name']} {before} → {after}")
     tell_consequences(context, plan)
 
 
 def tell_consequences(context: Context, plan: ConfigPlan) -> None:
-    """Says which records and clients the change concerns."""
+    """Says what the change means for records and clients."""
     types = {resource.type for resource in plan.wanted}
     if types <= {ResourceType.TOPIC, ResourceType.BROKER}:
         for said in consequences(plan.rows, of_brokers=ResourceType.BROKER in types):
             context.say(said)
 
 
-async def make_changes(context: Context, plan: ConfigPlan) -> list[dict[str, Any]]:
+async def make_changes(context: Context, plan: ConfigPlan) -> list[AlteredConfig]:
     """Makes the changes, or tries them with --dry-run, and keeps the way back; the rows say what became of each."""
     admin = await context.admin()
-    trying = context.args.dry_run
+    trying = context.change.dry_run
     kept = None if trying else await remember_configs(context, plan.known, plan.wanted)
     answers = await admin.alter_configs(plan.wanted, validate_only=trying)
     failed = [resource for resource in plan.wanted if answers[resource] is not None]
@@ -151,14 +151,14 @@ async def make_changes(context: Context, plan: ConfigPlan) -> list[dict[str, Any
 
 
 async def refusals(context: Context, wanted: ConfigChanges) -> list[Exception]:
-    """What the broker would refuse of the changes."""
+    """The errors with which the broker would refuse the changes; empty if it takes them all."""
     admin = await context.admin()
     answers = await admin.alter_configs(wanted, validate_only=True)
     return [error for error in answers.values() if error is not None]
 
 
 def _after(entry: ConfigEntry | None, change: ConfigChange) -> str | None:
-    """The value that a change leads to, as far as it can be known beforehand."""
+    """The value after a change, as far as it can be known before."""
     if change.operation is ConfigOperation.SET:
         return change.value
     if change.operation is ConfigOperation.DELETE:

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.command_line.nearest import nearest
-from pk.cli.config_keys.units import shown_value
-from pk.cli.output.formats import Column, Listing, Row
 from pk.cli.runtime.exits import Unusable
 from pk.net.client.results import (
     ConfigEntry,
@@ -37,7 +35,7 @@ _OWN = {
 
 
 def own_value(resource: ConfigResource, entry: ConfigEntry | None) -> str | None:
-    """The value that the resource itself holds; None where the value comes from below it."""
+    """The value that is set on the resource itself; None if the value comes from another layer."""
     if entry is None:
         return None
     own = _OWN.get(resource.type)
@@ -59,10 +57,11 @@ def resource_type(word: str) -> ResourceType:
 
 
 def entity_name(kind: ResourceType, name: str) -> str:
+    """A resource's name as Kafka has it: empty for the default of all brokers. Raises Unusable."""
     if kind is ResourceType.BROKER and name in ("default", "<default>", ""):
         return ""
     if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and not name.isdigit():
-        raise Unusable(f"A broker is named by its id, or `default`; not {name!r}.")
+        raise Unusable(f"A broker is named by its id or `default`, not {name!r}.")
     return name
 
 
@@ -72,52 +71,24 @@ def entity_word(kind: ResourceType) -> str:
 
 
 def shown_name(resource: ConfigResource) -> str:
+    """The name in a list."""
     return resource.name or "default"
 
 
 def spoken_name(resource: ConfigResource) -> str:
-    """The name as a sentence begins with it: `broker 2`, where a number alone would say nothing."""
+    """The name at the start of a sentence: `broker 2`, since a number alone would say nothing."""
     numbered = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
     return f"broker {resource.name}" if numbered and resource.name else shown_name(resource)
 
 
-SOURCE_WORDS = {
-    "dynamic_broker": "this broker",
-    "dynamic_default_broker": "all brokers",
-    "static_broker": "its file",
-    "dynamic_broker_logger": "logger",
-}
-"""Layers in the words of people; the others are called by their names."""
-
-
-def source_word(source: str) -> str:
-    """What people call the layer that a value comes from."""
-    return SOURCE_WORDS.get(source, source)
-
-
 def remember_keys(resource: ConfigResource, entries: Sequence[ConfigEntry]) -> None:
-    """Keeps the keys of topics and brokers for completion, where the answer is of all of them and not of a few."""
+    """Keeps the keys of topics and brokers for completion, if the answer holds all of them and not a few."""
     if resource.type in (ResourceType.TOPIC, ResourceType.BROKER) and len(entries) > 10:
         remember("", f"{TYPE_WORDS[resource.type]}-config", (e.name for e in entries))
 
 
-ALTERED = (
-    Column("resource"),
-    Column("name"),
-    Column("from", on_terminal=lambda row: shown_value(row, "from")),
-    Column("to", on_terminal=lambda row: shown_value(row, "to")),
-    Column("result"),
-    Column("error", wide=True),
-)
-
-
-def altered_listing(rows: Sequence[Row]) -> Listing:
-    """What became of changes to configs."""
-    return Listing(ALTERED, rows)
-
-
 def was_set(entry: ConfigEntry) -> bool:
-    """Whether somebody set this value on the thing itself."""
+    """Whether the value was set, and is not a default."""
     return entry.source in (
         ConfigSource.TOPIC,
         ConfigSource.DYNAMIC_BROKER,

@@ -5,8 +5,9 @@ no time, since nobody saw it begin.
 """
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from pk.cli.cluster.isr_event import IsrEvent
 from pk.cli.cluster.topics import Partitions
 from pk.core.values import TopicPartition
 
@@ -21,9 +22,9 @@ class Gone(NamedTuple):
     broker: int
 
 
-def isr_changes(before: Watched, now: Watched, time: str) -> list[dict[str, Any]]:
-    """What happened between two looks: made, deleted, shrink, expand, leader, offline."""
-    rows: list[dict[str, Any]] = []
+def isr_changes(before: Watched, now: Watched, time: str) -> list[IsrEvent]:
+    """What happened between two descriptions, at `time`."""
+    rows: list[IsrEvent] = []
     for tp in sorted({*before, *now}):
         if tp not in before:
             rows.append(event_row(tp, "made", now[tp][1], now[tp], time))
@@ -48,7 +49,8 @@ def event_row(
     brokers: Iterable[int],
     state: tuple[int, tuple[int, ...]],
     time: str | None,
-) -> dict[str, Any]:
+) -> IsrEvent:
+    """A row without what only brokers know. `state`: the leader and the in-sync replicas afterwards."""
     return {
         "time": time,
         "topic": tp.topic,
@@ -63,15 +65,15 @@ def event_row(
 
 
 class History:
-    """When each replica fell out of sync, as far as it was seen. Time, in milliseconds, is an argument."""
+    """When each replica fell out of sync, as far as the watch saw it. Times are arguments, in milliseconds."""
 
     def __init__(self) -> None:
         self._since: dict[Gone, int | None] = {}
-        """None: it was gone before the watch began, and nobody has said since when."""
+        """None: it was out of sync before the watch began, and it is unknown since when."""
 
-    def begin(self, partitions: Partitions) -> list[dict[str, Any]]:
-        """What was out of sync before anybody looked: a row for each such partition, without a time."""
-        rows = []
+    def begin(self, partitions: Partitions) -> list[IsrEvent]:
+        """What is out of sync when the watch begins: a row for each such partition, without a time."""
+        rows: list[IsrEvent] = []
         for tp, p in sorted(partitions.items()):
             out = [b for b in p.replicas if b not in p.isr]
             for broker in out:
@@ -82,19 +84,19 @@ class History:
         return rows
 
     def learn(self, tp: TopicPartition, broker: int, since_ms: int) -> None:
-        """Somebody else knows since when a replica is gone that was gone before anybody looked."""
+        """Another source knows since when a replica is out of sync that was so when the watch began."""
         gone = Gone(tp, broker)
         if gone in self._since and self._since[gone] is None:
             self._since[gone] = since_ms
 
     def since(self, tp: TopicPartition, brokers: Iterable[int]) -> int | None:
-        """When the first of these replicas fell out of sync; None where nobody saw that."""
+        """When the first of these replicas fell out of sync; None if that is unknown for one of them."""
         times = [self._since.get(Gone(tp, broker)) for broker in brokers]
         seen = [time for time in times if time is not None]
         return min(seen) if seen and len(seen) == len(times) else None
 
-    def see(self, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
-        """Takes in what `isr_changes` told, and adds to replicas that came back how long they were gone."""
+    def see(self, rows: Iterable[IsrEvent], now_ms: int) -> None:
+        """Takes in the rows of `isr_changes`, and adds to replicas that are back in sync how long they were out of it."""
         for row in rows:
             tp = TopicPartition(row["topic"], row["partition"])
             if row["event"] == "shrink":

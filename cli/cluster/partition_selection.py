@@ -1,8 +1,7 @@
-"""Which partitions a command is about: topics by name or pattern, and the filters of health that `isr` and `partitions
-list` share."""
+"""Which partitions a command is about: of which topics, and those for which a filter such as --under-replicated holds."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from pk.cli.cluster.min_isr import min_isrs
 from pk.cli.cluster.topics import Partitions, describe_topics, named_topics
@@ -12,60 +11,63 @@ from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin
 
+if TYPE_CHECKING:
+    from pk.cli.command_line.option_sets import Ailing
 
-async def chosen(context: Context, admin: Admin) -> Partitions:
-    """The partitions of the topics that the command names, else of all that are not internal; unfiltered."""
-    args = context.args
-    names = await named_topics(context, admin, args.topic) if args.topic else None
-    topics = await describe_topics(context, admin, names)
-    if names is None and not args.internal:
-        topics = [t for t in topics if not t.internal]
-    found = {TopicPartition(t.name, p.partition): p for t in topics for p in t.partitions}
+
+async def partitions_of(
+    context: Context, admin: Admin, topics: Sequence[str], *, internal: bool
+) -> Partitions:
+    """The partitions of topics, by names or patterns; if none is given, of all topics, `internal` ones only if asked for."""
+    names = await named_topics(context, admin, topics) if topics else None
+    described = await describe_topics(context, admin, names)
+    if names is None and not internal:
+        described = [t for t in described if not t.internal]
+    found = {TopicPartition(t.name, p.partition): p for t in described for p in t.partitions}
     if names is None:
         remember(context.settings.bootstrap, "partition", map(place_name, found))
     return found
 
 
-def filters(args: Any) -> bool:
-    """Whether the command wants only partitions that something ails."""
-    return bool(args.under_replicated or args.offline or args.under_min_isr or args.at_min_isr)
+def filters(wanted: "Ailing") -> bool:
+    """Whether any filter is given."""
+    return wanted.under_replicated or wanted.offline or wanted.under_min_isr or wanted.at_min_isr
 
 
-def tell_none(context: Context, partitions: Partitions) -> None:
-    """Says on a terminal that the filters left nothing: an empty table might as well be a mistake."""
-    args = context.args
-    if not context.streams.out_terminal or not filters(args):
+def tell_none(context: Context, partitions: Partitions, wanted: "Ailing") -> None:
+    """Says on a terminal that the filters left none of the partitions: an empty table might look like a mistake."""
+    if not context.streams.out_terminal or not filters(wanted):
         return
-    words = {
-        "under_replicated": "under-replicated",
-        "offline": "without a leader",
-        "under_min_isr": "under its min.insync.replicas",
-        "at_min_isr": "at its min.insync.replicas",
+    given = {
+        "under-replicated": wanted.under_replicated,
+        "without a leader": wanted.offline,
+        "under its min.insync.replicas": wanted.under_min_isr,
+        "at its min.insync.replicas": wanted.at_min_isr,
     }
-    asked = " or ".join(said for name, said in words.items() if args.values()[name])
-    context.say(f"None of {count(len(partitions), 'partition')} is {asked}.")
+    state = " or ".join(words for words, asked in given.items() if asked)
+    context.say(f"None of {count(len(partitions), 'partition')} is {state}.")
 
 
 async def needed_replicas(
-    admin: Admin, args: Any, partitions: Iterable[TopicPartition]
+    admin: Admin, wanted: "Ailing", partitions: Iterable[TopicPartition]
 ) -> dict[str, int]:
-    """min.insync.replicas by topic, where a filter wants it."""
-    if not (args.under_min_isr or args.at_min_isr):
+    """min.insync.replicas by topic, if a filter needs it."""
+    if not (wanted.under_min_isr or wanted.at_min_isr):
         return {}
     return await min_isrs(admin, (tp.topic for tp in partitions))
 
 
-def ailing(partitions: Partitions, args: Any, min_isr: Mapping[str, int]) -> Partitions:
-    """The partitions that any of the filters given holds for; all of them where none is given."""
-    if not filters(args):
+def filtered(partitions: Partitions, wanted: "Ailing", min_isr: Mapping[str, int]) -> Partitions:
+    """The partitions for which any of the filters given holds; all of them if none is given."""
+    if not filters(wanted):
         return partitions
     return {
         tp: p
         for tp, p in partitions.items()
-        if (args.under_replicated and p.under_replicated)
-        or (args.offline and p.leader_id < 0)
-        or (args.under_min_isr and len(p.isr) < min_isr.get(tp.topic, 1))
-        or (args.at_min_isr and len(p.isr) == min_isr.get(tp.topic, 1))
+        if (wanted.under_replicated and p.under_replicated)
+        or (wanted.offline and p.leader_id < 0)
+        or (wanted.under_min_isr and len(p.isr) < min_isr.get(tp.topic, 1))
+        or (wanted.at_min_isr and len(p.isr) == min_isr.get(tp.topic, 1))
     }
 
 

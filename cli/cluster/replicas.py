@@ -8,6 +8,7 @@ estimates how much it has missed.
 from collections.abc import Iterable, Mapping
 
 from pk.cli.cluster.out_of_sync_since import Witness
+from pk.cli.cluster.replica_lag import About
 from pk.cli.cluster.topics import Partitions
 from pk.core.errors import KafkaError
 from pk.core.values import TopicPartition
@@ -28,22 +29,6 @@ and hold its connections open."""
 
 Ends = dict[TopicPartition, dict[int, int]]
 """Partition → broker → the log end offset of the replica there."""
-
-
-class About(int):
-    """A number of records that is reckoned, not told."""
-
-
-def show_behind(lag: Mapping[str, int | None] | None) -> str:
-    """The replicas that are behind, as broker:records; broker:~records where that is reckoned, broker:? where unknown."""
-    if lag is None:
-        return "-"
-    told = (
-        f"{broker}:{'?' if behind is None else f'~{behind}' if isinstance(behind, About) else behind}"
-        for broker, behind in lag.items()
-        if behind != 0 or isinstance(behind, About)
-    )
-    return ",".join(told) or "0"
 
 
 def lags(

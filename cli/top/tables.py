@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pk.cli.cluster.reassignment_progress import status_row
-from pk.cli.cluster.replicas import show_behind
+from pk.cli.cluster.replica_lag import show_lag
 from pk.cli.cluster.topics import partition_style
 from pk.cli.output.formats import Column, Row, plain, show_bytes
 from pk.cli.positions.times import show_span, show_time
@@ -459,7 +459,7 @@ ISR = Tab(
             falling=True,
         ),
         TopColumn("since", "SINCE", drop=4),
-        TopColumn("behind", "BEHIND", show_behind),
+        TopColumn("behind", "BEHIND", show_lag),
     ),
     _isr_rows,
     lambda row: (row["topic"], row["partition"]),

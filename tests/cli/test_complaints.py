@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pk.cli.cluster.partition_selection import ailing
-from pk.cli.command_line.bridge import Args
+from pk.cli.cluster.partition_selection import filtered
+from pk.cli.command_line.option_sets import Ailing
 from pk.cli.nouns.isr.isr import isr_row
 from pk.core.values import TopicPartition
 from pk.net.client.results import PartitionDescription
@@ -78,11 +78,7 @@ def test_every_under_replicated_partition_is_shown() -> None:
     partitions = {
         TopicPartition("wide", i): PartitionDescription(i, 1, 0, (1, 2), (1,)) for i in range(2000)
     }
-    asked = Args(
-        {"under_replicated": True, "offline": False, "under_min_isr": False, "at_min_isr": False},
-        frozenset(),
-    )
-    found = ailing(partitions, asked, {})
+    found = filtered(partitions, Ailing(under_replicated=True), {})
     assert len(found) == 2000
     tp, p = next(iter(found.items()))
     assert isr_row(tp, p, 5, {1: 5, 2: 3})["out_of_sync"] == [2]

@@ -106,7 +106,7 @@ def test_nothing_changed_does_nothing(at: Run, topic: str, editor: Editor) -> No
     [
         ("s/^retention.ms=/retention.mss=/", "did you mean retention.ms"),
         ("s/^#cleanup.policy=.*/cleanup.policy=compat/", "cleanup.policy"),
-        ("$a\\\nretention.ms=5", "retention.ms stands there twice"),
+        ("$a\\\nretention.ms=5", "retention.ms is set twice"),
         ("s/^retention.ms=.*/retention.ms=x/", "retention.ms"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -14,11 +14,13 @@ from trio.testing import MockClock
 
 from pk.cli.cluster.isr_changes import History, isr_changes
 from pk.cli.cluster.out_of_sync_since import Witness
-from pk.cli.cluster.partition_selection import ailing
-from pk.cli.cluster.replicas import show_behind
-from pk.cli.command_line.bridge import Args
+from pk.cli.cluster.partition_selection import filtered
+from pk.cli.cluster.replica_lag import show_lag
+from pk.cli.command_line.option_sets import Ailing
 from pk.cli.command_line.parse import parse
-from pk.cli.nouns.isr.isr import isr_row, show_since
+from pk.cli.nouns.isr.isr import isr_row
+from pk.cli.nouns.isr.options import InSyncReplicas
+from pk.cli.nouns.isr.rows import show_since
 from pk.cli.nouns.isr.watch import watch
 from pk.cli.nouns.partitions.partitions import partition_row, state_of
 from pk.cli.output.formats import Column
@@ -97,12 +99,15 @@ def test_a_silence_at_any_question_does_not_end_the_watch() -> None:
     parsed, said, admin = parse(("isr", "-w", "--at-min-isr")), io.StringIO(), Fading()
     context = Context(parsed.args, parsed.path, Streams(io.BytesIO(), said))
     with pytest.RaisesGroup(SeenEnough):
-        trio.run(watch, context, cast("Any", admin), clock=MockClock(autojump_threshold=0))
+        options = InSyncReplicas(at_min_isr=True)
+        trio.run(
+            watch, context, cast("Any", admin), options, 0.5, clock=MockClock(autojump_threshold=0)
+        )
     assert said.getvalue().count("No broker answers; watching on.") == 1
     assert (admin.topics, admin.configs) == (4, 3)
 
 
-def check_rows(words: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+def check_rows(words: tuple[str, ...], rows: Sequence[Mapping[str, Any]]) -> None:
     """Holds rows to what `-f schema` says of them."""
     check_json((*words, "-f", "json"), json.dumps(rows))
 
@@ -136,14 +141,14 @@ def test_a_row_knows_how_far_each_replica_is_behind() -> None:
     assert (row["lag_max"], row["log_end_offset"], row["high_watermark"]) == (15, 100, 90)
     assert row["log_end_offsets"] == {"1": 100, "2": 85, "3": None}
     assert (row["out_of_sync"], row["in_sync"], row["elr"]) == ([3], 2, [3])
-    assert show_behind(row["behind"]) == "2:15,3:?"
-    assert show_behind({"2": 0}) == "0"
+    assert show_lag(row["behind"]) == "2:15,3:?"
+    assert show_lag({"2": 0}) == "0"
 
 
 def test_without_the_leader_s_end_nothing_is_said_of_lag() -> None:
     row = isr_row(A, partition(1, (1, 2), (1,)), None, {2: 85})
     assert row["behind"] is None and row["lag_max"] is None
-    assert show_behind(row["behind"]) == "-"
+    assert show_lag(row["behind"]) == "-"
     gone = isr_row(A, partition(-1, (1, 2), ()), None, {2: 85})
     assert gone["leader"] is None and gone["log_end_offsets"] == {"1": None, "2": 85}
 
@@ -153,13 +158,13 @@ def test_a_row_says_since_when_a_replica_is_out_and_about_what_it_missed() -> No
     seen = {(A, 2): Witness(5_000, 40), (A, 3): Witness(9_000, None)}
     row = isr_row(A, p, 90, {1: 100, 3: 60}, seen)
     assert (row["behind"], row["estimated"], row["lag_max"]) == ({"2": 40, "3": 40}, [2], 40)
-    assert show_behind(row["behind"]) == "2:~40,3:40"
-    assert datetime.fromisoformat(row["since"]).timestamp() == 5.0
+    assert show_lag(row["behind"]) == "2:~40,3:40"
+    assert row["since"] and datetime.fromisoformat(row["since"]).timestamp() == 5.0
     assert json.loads(json.dumps(row["behind"])) == {"2": 40, "3": 40}
     unknown = isr_row(A, p, 90, {1: 100}, {(A, 2): Witness(None, None)})
-    assert (unknown["since"], show_behind(unknown["behind"])) == (None, "2:?,3:?")
+    assert (unknown["since"], show_lag(unknown["behind"])) == (None, "2:?,3:?")
     nothing = isr_row(A, p, 90, {1: 100}, {(A, 2): Witness(5_000, 0)})
-    assert show_behind(nothing["behind"]) == "2:~0,3:?"  # it is out, though nothing was written
+    assert show_lag(nothing["behind"]) == "2:~0,3:?"  # it is out, though nothing was written
 
 
 def test_a_time_of_today_is_shown_without_its_day() -> None:
@@ -216,13 +221,13 @@ def test_the_state_of_a_partition_is_the_worst_of_it(
 )
 def test_filters_leave_what_ails(filters: tuple[str, ...], left: list[TopicPartition]) -> None:
     names = ("under_replicated", "offline", "under_min_isr", "at_min_isr")
-    args = Args({name: name in filters for name in names}, frozenset())
+    wanted = Ailing(**{name: name in filters for name in names})
     partitions = {
         A: partition(1, (1, 2, 3), (1, 2)),
         B: partition(1, (1, 2, 3), (1, 2, 3)),
         C: partition(-1, (1, 2, 3), ()),
     }
-    assert list(ailing(partitions, args, {"t": 2})) == left
+    assert list(filtered(partitions, wanted, {"t": 2})) == left
 
 
 def test_topics_by_pattern_and_filters_on_a_live_broker(at: Run, fresh: Fresh) -> None:

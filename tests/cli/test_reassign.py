@@ -31,6 +31,7 @@ from pk.cli.cluster.throttles import (
 from pk.cli.command_line.parse import parse
 from pk.cli.main import main
 from pk.cli.nouns.partitions.elect_leaders import elect_leaders
+from pk.cli.nouns.partitions.options import ElectLeaders
 from pk.cli.nouns.reassign.cautions import cautions
 from pk.cli.nouns.reassign.cluster_state import Live
 from pk.cli.nouns.reassign.option_values import parse_rate, parse_sets
@@ -430,7 +431,8 @@ def test_a_question_about_many_elections_says_what_shows_the_rest(tmp_path: Path
         session: Any = ManyToElect()
         streams = Streams(io.BytesIO(), said, nobody)
         with pytest.raises(Refused):
-            trio.run(elect_leaders, Context(parsed.args, parsed.path, streams, session))
+            context = Context(parsed.args, parsed.path, streams, session)
+            trio.run(elect_leaders, context, ElectLeaders(partition=("t",)))
     lines = said.getvalue().splitlines()
     assert lines[0].split() == ["TOPIC", "PART", "FROM", "TO", "ISR"]
     assert lines[40].split() == ["t", "39", "2", "1", "1,2"]

@@ -43,7 +43,7 @@ class ReplicaRow(TypedDict):
 
 
 def _show_source(source: str) -> str:
-    from pk.cli.cluster.configs import source_word
+    from pk.cli.config_keys.sources import source_word
 
     return source_word(source)
 

@@ -1,9 +1,11 @@
 """`pk configs alter`."""
 
+from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.cluster.config_changes import apply_changes
-from pk.cli.cluster.configs import altered_listing
 from pk.cli.config_keys.units import config_value
-from pk.cli.nouns.configs.configs import resources_of
+from pk.cli.nouns.configs.options import AlterConfigs
+from pk.cli.nouns.configs.resources import resources_of
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Unusable
 from pk.cli.runtime.settings import read_properties
@@ -20,7 +22,7 @@ def apache_configs(text: str) -> list[tuple[str, str]]:
     while rest:
         key, equals, rest = rest.partition("=")
         if not equals or not key.strip():
-            raise Unusable(f"--add-config wants KEY=VALUE,KEY=[A,B], not {text!r}.")
+            raise Unusable(f"--add-config must be KEY=VALUE,KEY=[A,B], not {text!r}.")
         if rest.startswith("["):
             value, closed, rest = rest[1:].partition("]")
             if not closed:
@@ -32,17 +34,17 @@ def apache_configs(text: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _changes(context: Context) -> list[ConfigChange]:
-    args = context.args
-    pairs = list(args.config)
-    for text in args.add_config:
+def _changes(options: AlterConfigs) -> list[ConfigChange]:
+    """The changes that the command line asks for. Raises Unusable."""
+    pairs: list[tuple[str, str]] = list(options.config)
+    for text in options.add_config:
         pairs += apache_configs(text)
-    if args.add_config_file:
-        pairs += read_properties(args.add_config_file).items()
+    if options.add_config_file:
+        pairs += read_properties(options.add_config_file).items()
     changes = [ConfigChange(k, config_value(k, v)) for k, v in pairs]
-    changes += [ConfigChange(k, None, ConfigOperation.DELETE) for k in args.delete]
-    changes += [ConfigChange(k, v, ConfigOperation.APPEND) for k, v in args.append]
-    changes += [ConfigChange(k, v, ConfigOperation.SUBTRACT) for k, v in args.subtract]
+    changes += [ConfigChange(k, None, ConfigOperation.DELETE) for k in options.delete]
+    changes += [ConfigChange(k, v, ConfigOperation.APPEND) for k, v in options.append]
+    changes += [ConfigChange(k, v, ConfigOperation.SUBTRACT) for k, v in options.subtract]
     if not changes:
         raise Unusable(
             "There is nothing to change; give -c KEY=VALUE, --delete, --append or --subtract."
@@ -54,10 +56,11 @@ def _changes(context: Context) -> list[ConfigChange]:
     return changes
 
 
-async def alter(context: Context) -> None:
+async def alter(context: Context, options: AlterConfigs) -> None:
     """`pk configs alter`."""
-    resources = resources_of(context)
+    resources = resources_of(options)
     if not resources:
         raise Unusable("Name what to change: `topic NAME`, `broker ID` or `broker default`.")
-    changes = _changes(context)
-    context.show(altered_listing(await apply_changes(context, dict.fromkeys(resources, changes))))
+    changes = _changes(options)
+    rows = await apply_changes(context, dict.fromkeys(resources, changes))
+    context.show(listing(AlteredConfig, rows))

@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.command_line.declare import Argument, Noun, Running
 from pk.cli.command_line.option_sets import Change, Connection, Listing, Watch
 from pk.cli.nouns.configs.options import AlterConfigs, DescribeConfigs, EditConfigs
+from pk.cli.nouns.configs.rows import ConfigResourceRow, ConfigRow, DocumentedConfigRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -17,7 +19,7 @@ CONFIGS = Noun("configs")
     "ls",
     takes=(Listing, Watch, Connection),
     examples=("pk configs list", "pk configs list topic"),
-    shows="name type",
+    shows=ConfigResourceRow,
 )
 def list_resources(
     context: "Context",
@@ -26,9 +28,9 @@ def list_resources(
     ] = None,
 ) -> Running:
     """What has configs that were set."""
-    from pk.cli.nouns.configs.configs import list_resources
+    from pk.cli.nouns.configs.listing import list_resources
 
-    return list_resources(context)
+    return list_resources(context, type=type)
 
 
 @CONFIGS.command(
@@ -39,19 +41,13 @@ def list_resources(
         "pk configs describe broker 1 -a --where 'name ~ ^log'",
         "pk configs describe topic orders -v -c retention.ms,cleanup.policy",
     ),
-    shows={
-        "": "resource name value? source type read_only:bool sensitive:bool synonyms:<str?>",
-        "docs": (
-            "resource name value? source type read_only:bool sensitive:bool synonyms:<str?> "
-            "documentation?"
-        ),
-    },
+    shows={"": ConfigRow, "docs": DocumentedConfigRow},
 )
 def describe(context: "Context", options: DescribeConfigs) -> Running:
     """Config values and where each comes from."""
-    from pk.cli.nouns.configs.configs import describe
+    from pk.cli.nouns.configs.describe import describe
 
-    return describe(context)
+    return describe(context, options)
 
 
 @CONFIGS.command(
@@ -62,13 +58,13 @@ def describe(context: "Context", options: DescribeConfigs) -> Running:
         "pk configs alter topic orders -c retention.ms=86400000 --delete cleanup.policy",
         "pk configs alter broker default -c log.retention.ms=86400000 --dry-run",
     ),
-    shows="resource name from? to? result error?",
+    shows=AlteredConfig,
 )
 def alter(context: "Context", options: AlterConfigs) -> Running:
     """Set, extend or remove configs."""
     from pk.cli.nouns.configs.alter import alter
 
-    return alter(context)
+    return alter(context, options)
 
 
 @CONFIGS.command(
@@ -80,10 +76,10 @@ def alter(context: "Context", options: AlterConfigs) -> Running:
         "are sent. A text that is refused, by you or by the broker, is kept in a file whose "
         "name is said."
     ),
-    shows="resource name from? to? result error?",
+    shows=AlteredConfig,
 )
 def edit(context: "Context", options: EditConfigs) -> Running:
     """Open the configs of one thing in $EDITOR; what differs is shown, asked for, and changed."""
     from pk.cli.nouns.configs.edit import edit
 
-    return edit(context)
+    return edit(context, options)

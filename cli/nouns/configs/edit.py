@@ -2,8 +2,8 @@
 
 The text is a properties file: a line `key=value` is what the thing itself holds, every other key stands beneath as a
 comment with its default and what it is for. Taking the `#` away sets a key; removing a line (or putting a `#` before it)
-goes back to the default. Only what differs from before is sent. The text lies in a file of the user's from the first moment
-on, and stays there until it has been applied: whatever refuses it, nothing that was typed is lost.
+goes back to the default. Only what differs from before is sent. The text is kept in a file of the user's until it has been
+applied, so that nothing that was typed is lost, whatever fails.
 """
 
 import difflib
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import trio
 
+from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.cluster.config_changes import (
     check_key,
     make_changes,
@@ -24,16 +25,17 @@ from pk.cli.cluster.config_changes import (
     tell_consequences,
 )
 from pk.cli.cluster.configs import (
-    ALTERED,
-    altered_listing,
     entity_word,
     own_value,
     shown_name,
     spoken_name,
 )
+from pk.cli.cluster.topics import is_unknown, unknown_topic
 from pk.cli.config_keys.docs import allowed, documentation, in_units, keys_of
 from pk.cli.config_keys.units import config_value
-from pk.cli.nouns.configs.configs import resources_of
+from pk.cli.nouns.configs.options import EditConfigs
+from pk.cli.nouns.configs.resources import resources_of
+from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import exit_code, exit_of_rows, sentence
@@ -53,45 +55,46 @@ _WIDTH = 78
 Entries = Mapping[str, ConfigEntry]
 
 
-async def edit(context: Context) -> None:
+async def edit(context: Context, options: EditConfigs) -> None:
     """`pk configs edit`."""
-    args = context.args
-    resources = resources_of(context)
+    resources = resources_of(options)
     if len(resources) != 1:
         raise Unusable(
             "Name one thing to edit: `topic NAME`, `broker ID`, `broker default`, `group NAME`."
         )
-    if not args.dry_run:
+    if not context.change.dry_run:
         context.allow()
-    if not args.file:
+    if not options.file:
         check_editor("--file FILE takes what it would write, `pk configs alter` single keys")
     resource = resources[0]
     before = await _entries(context, resource)
-    path = _keep(args.file) if args.file else _write(resource, _text(context, resource, before))
+    path = (
+        _existing(options.file)
+        if options.file
+        else _write(resource, _text(context, resource, before))
+    )
     try:
-        changes = await _edited(context, resource, before, path)
+        changes = await _edited(context, options, resource, before, path)
         if changes:
-            await _apply(context, resource, before, changes, path)
+            await _apply(context, options, resource, before, changes, path)
             return
     except CommandError:
         raise
-    except (
-        BaseException
-    ):  # Ctrl-C at the question, the cluster gone meanwhile: the text outlives that, too
-        context.say(_kept(context, path))
+    except BaseException:  # Ctrl-C at the question, a lost cluster: the text outlives them
+        context.say(_kept(context, resource, path))
         raise
-    _remove(path, args.file)
+    _remove(path, options.file)
     context.say("Nothing differs; nothing was changed.")
-    context.show_nothing(ALTERED)
+    context.show_nothing(columns(AlteredConfig))
 
 
 async def _edited(
-    context: Context, resource: ConfigResource, before: Entries, path: str
+    context: Context, options: EditConfigs, resource: ConfigResource, before: Entries, path: str
 ) -> Sequence[ConfigChange]:
-    """What the user makes of the text, once the broker would take it. Raises CommandError, naming the file, where the user
-    gives up or is not there."""
+    """The changes in the edited text, once the broker would take them. Raises CommandError, naming the file, if the user gives
+    up or there is no terminal."""
     while True:
-        if not context.args.file or context.streams.in_terminal:
+        if not options.file or context.streams.in_terminal:
             await trio.to_thread.run_sync(edit_file, path)
         try:
             changes = changes_in(_read(path), resource, before)
@@ -102,66 +105,67 @@ async def _edited(
                 return changes
         except (ConfigError, CommandError) as error:
             refused = [error]
-        await _edit_again(context, path, refused)
+        await _edit_again(context, resource, path, refused)
 
 
 async def _apply(
     context: Context,
+    options: EditConfigs,
     resource: ConfigResource,
     before: Entries,
     changes: Sequence[ConfigChange],
     path: str,
 ) -> None:
-    """Shows the difference, asks, and changes what differs. Raises what refuses it, naming the file that was kept."""
+    """Shows the difference, asks, and changes what differs. An error names the file in which the text is kept."""
     _tell_difference(context, resource, before, changes)
     try:
         await _check_unchanged(context, resource, before, changes)
         plan = await plan_changes(context, {resource: changes})
         tell_consequences(context, plan)
-        if not context.args.dry_run:
+        if not context.change.dry_run:
             await context.agree(
                 f"Change this on {context.settings.cluster_name}?", name=shown_name(resource)
             )
         rows = await make_changes(context, plan)
     except CommandError as error:
-        raise CommandError(f"{error} {_kept(context, path)}", error.code) from None
+        raise CommandError(f"{error} {_kept(context, resource, path)}", error.code) from None
     except (ClientError, KafkaError):
-        context.say(_kept(context, path))
+        context.say(_kept(context, resource, path))
         raise
-    context.show(altered_listing(rows))
-    if context.failures or context.args.dry_run:
-        context.say(_kept(context, path))
+    context.show(listing(AlteredConfig, rows))
+    if context.failures or context.change.dry_run:
+        context.say(_kept(context, resource, path))
     else:
-        _remove(path, context.args.file)
+        _remove(path, options.file)
 
 
-def _kept(context: Context, path: str) -> str:
-    resource = resources_of(context)[0]
+def _kept(context: Context, resource: ConfigResource, path: str) -> str:
+    """Says where the text is, and how to go on with it."""
     thing = (entity_word(resource.type), shown_name(resource))
     again = shlex.join(("pk", *context.path, *thing, "--file", path))
     return f"The text is kept in {path}; `{again}` goes on from there."
 
 
-async def _edit_again(context: Context, path: str, refused: Sequence[Exception]) -> None:
-    """Returns if the user wants another try. Raises Refused, naming the file, where not or where nobody is there."""
+async def _edit_again(
+    context: Context, resource: ConfigResource, path: str, refused: Sequence[Exception]
+) -> None:
+    """Returns if the user wants another try. Otherwise, or without a terminal, raises Refused, naming the file."""
     if context.streams.in_terminal and context.streams.err_terminal:
         for error in refused:
             context.say(sentence(error))
         answer = await context.ask("Edit it again? [Y/n] ")
         if answer.strip().lower() in ("", "y", "yes"):
             return
-        raise Refused(f"Nothing was changed. {_kept(context, path)}")
+        raise Refused(f"Nothing was changed. {_kept(context, resource, path)}")
     said = " ".join(map(sentence, refused))
     code = exit_of_rows(refused)
-    # A mistake in the text is none of the command line.
+    # The mistake is in the text, not in the command line.
     code = Exit.FAILED if code == Exit.USAGE else code
-    raise CommandError(f"{said} {_kept(context, path)}", code)
+    raise CommandError(f"{said} {_kept(context, resource, path)}", code)
 
 
 async def _entries(context: Context, resource: ConfigResource) -> Entries:
-    """What the thing has now, by key. Raises CommandError where it is not there."""
-    from pk.cli.cluster.topics import is_unknown, unknown_topic
-
+    """The configs of the resource as they are now, by key. Raises CommandError if it does not exist."""
     admin = await context.admin()
     answers = await admin.describe_configs([resource], include_documentation=True)
     answer = answers[resource]
@@ -214,12 +218,12 @@ def as_property(value: str) -> str:
 
 
 def changes_in(text: str, resource: ConfigResource, before: Entries) -> list[ConfigChange]:
-    """What a text changes. Raises ConfigError where it cannot be read, Unusable for a key that there is none of."""
+    """What a text changes. Raises ConfigError if it cannot be parsed, Unusable for an unknown key."""
     wanted = parse_properties(text)
     twice = _twice(text)
     if twice:
-        raise Unusable(f"{twice} stands there twice.")
-    changes = []
+        raise Unusable(f"{twice} is set twice.")
+    changes: list[ConfigChange] = []
     for name, typed in wanted.items():
         check_key(name, before)
         value = config_value(name, typed)
@@ -235,8 +239,8 @@ def changes_in(text: str, resource: ConfigResource, before: Entries) -> list[Con
 
 
 def _twice(text: str) -> str | None:
-    """The first key that is set on two lines: the second would win, and nobody would see it."""
-    seen = set()
+    """The first key that is set on two lines; the second would win silently."""
+    seen = set[str]()
     for line in text.splitlines():
         name = line.strip().partition("=")[0].strip()
         if not name or name[0] in "#!" or "=" not in line:
@@ -278,7 +282,7 @@ def _tell_difference(
 async def _check_unchanged(
     context: Context, resource: ConfigResource, before: Entries, changes: Sequence[ConfigChange]
 ) -> None:
-    """Raises Refused where somebody else has changed a key meanwhile that is to be changed here."""
+    """Raises Refused if a key that changes here was changed by somebody else meanwhile."""
     now = await _entries(context, resource)
     for change in changes:
         was, found = (own_value(resource, e.get(change.name)) for e in (before, now))
@@ -289,7 +293,7 @@ async def _check_unchanged(
 
 
 def _write(resource: ConfigResource, text: str) -> str:
-    """Writes the text where it survives what goes wrong; its path. Raises CommandError."""
+    """Writes the text to a file of the user's, where it survives every failure; its path. Raises CommandError."""
     try:
         directory = os.path.join(make_user_dir("state"), "edits")
         os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -303,7 +307,8 @@ def _write(resource: ConfigResource, text: str) -> str:
     return path
 
 
-def _keep(path: str) -> str:
+def _existing(path: str) -> str:
+    """`path`, if there is such a file. Raises Unusable."""
     if not os.path.exists(path):
         raise Unusable(f"--file: there is no {path}.")
     return path

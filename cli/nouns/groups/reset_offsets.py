@@ -105,7 +105,8 @@ async def _active_and_absent(
     told: object = None
     while True:
         answers = await admin.describe_groups(names)
-        active, absent = [], []
+        active: list[r.GroupDescription] = []
+        absent: list[str] = []
         for name in names:
             answer = answers[name]
             if is_absent(answer):

@@ -6,7 +6,7 @@ one it counts as paused, give or take the interval; what differs between two bas
 member that returns under a new member id is still the same member.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import trio
 
@@ -47,17 +47,29 @@ def _dash(value: object) -> str:
     return "" if value is None else str(value)
 
 
+def _pause(row: Row) -> str:
+    return "" if row["pause_ms"] is None else show_span(row["pause_ms"])
+
+
+def _text_of(key: str) -> Callable[[Row], str]:
+    """Shows a field as it is, and nothing for a missing one."""
+
+    def show(row: Row) -> str:
+        return _dash(row[key])
+
+    return show
+
+
+def _clock(row: Row) -> str:
+    return str(row["time"])[11:23]
+
+
 _CELLS = (
-    Cell("TIME", 12, lambda row: row["time"][11:23]),
-    Cell("EVENT", 9, lambda row: row["event"]),
-    Cell("CLIENT", 18, lambda row: _dash(row["client_id"])),
-    Cell("PARTS", 5, lambda row: _dash(row["partitions"]), right=True),
-    Cell(
-        "PAUSE",
-        7,
-        lambda row: "" if row["pause_ms"] is None else show_span(row["pause_ms"]),
-        right=True,
-    ),
+    Cell("TIME", 12, _clock),
+    Cell("EVENT", 9, _text_of("event")),
+    Cell("CLIENT", 18, _text_of("client_id")),
+    Cell("PARTS", 5, _text_of("partitions"), right=True),
+    Cell("PAUSE", 7, _pause, right=True),
     Cell("CHANGE", 0, _change),
 )
 
@@ -107,7 +119,7 @@ class Recorder:
 
     def _comings(self, members: Mapping[str, r.MemberDescription], now: int) -> list[RebalanceRow]:
         before = self._members or {}
-        rows = []
+        rows: list[RebalanceRow] = []
         for name in sorted(before.keys() - members.keys()):
             row = self._row(now, "left", before[name])
             row["lost"] = partition_names(self._owned.get(name, ()))
@@ -126,7 +138,7 @@ class Recorder:
         now: int,
     ) -> list[RebalanceRow]:
         """The end of a rebalance: a row for each member whose partitions changed, and one for the group."""
-        rows = []
+        rows: list[RebalanceRow] = []
         for name in sorted(owned, key=lambda name: (members[name].client_id, name)):
             had = self._owned.get(name, frozenset())
             if had != owned[name]:

@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING
 
+from pk.cli.cluster.isr_event import IsrEvent
 from pk.cli.command_line.declare import Noun, Running
 from pk.cli.command_line.option_sets import Connection, Listing
 from pk.cli.nouns.isr.options import InSyncReplicas
+from pk.cli.nouns.isr.rows import InSyncRow
 
 if TYPE_CHECKING:
     from pk.cli.runtime.context import Context
@@ -22,26 +24,14 @@ ISR = Noun("isr")
     ),
     notes=(
         "BEHIND names each replica that lacks records, as BROKER:RECORDS; BROKER:~RECORDS is "
-        "reckoned, BROKER:? not known. SINCE: no API of Kafka tells when a replica fell out "
-        "of sync. Of a broker that is away it is when the controller last heard from it; of "
-        "one that answers, when the first record was produced that it lacks. -w sees for "
-        "itself."
+        "an estimate, BROKER:? unknown. SINCE: Kafka has no API that says when a replica fell "
+        "out of sync. For a broker that is down it is when the controller last heard from it; for "
+        "one that answers, when the first record that it lacks was produced. -w sees it happen."
     ),
-    shows={
-        "": (
-            "topic partition:int leader:int? leader_epoch:int replicas:[int] isr:[int] "
-            "in_sync:int out_of_sync:[int] elr:[int]? last_known_elr:[int]? log_end_offset:int? "
-            "high_watermark:int? behind:<int?>? lag_max:int? estimated:[int] since? "
-            "log_end_offsets:<int?>? offline_replicas:[int]"
-        ),
-        "watch": (
-            "time? topic partition:int event brokers:[int] leader:int? isr:[int] out_for_ms:int? "
-            "behind:<int?>?"
-        ),
-    },
+    shows={"": InSyncRow, "watch": IsrEvent},
 )
 def isr(context: "Context", options: InSyncReplicas) -> Running:
     """Every partition's replicas, in-sync replicas, leader, and how far each replica is behind."""
     from pk.cli.nouns.isr.isr import isr
 
-    return isr(context)
+    return isr(context, options)

@@ -1,25 +1,17 @@
 """`pk isr`: which replicas are in sync, and how far behind the others are."""
 
 from collections.abc import Mapping
-from datetime import date
-from typing import Any
 
 import trio
 
 from pk.cli.cluster.out_of_sync_since import Witness, witnesses
-from pk.cli.cluster.partition_selection import ailing, chosen, needed_replicas, tell_none
-from pk.cli.cluster.replicas import (
-    CONSUMER,
-    DEBUGGING_REPLICA,
-    About,
-    Ends,
-    ask_latest,
-    by_broker,
-    lags,
-    show_behind,
-)
+from pk.cli.cluster.partition_selection import filtered, needed_replicas, partitions_of, tell_none
+from pk.cli.cluster.replica_lag import About
+from pk.cli.cluster.replicas import CONSUMER, DEBUGGING_REPLICA, Ends, ask_latest, by_broker, lags
 from pk.cli.cluster.topics import Partitions, leader_of, partition_style
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.isr.options import InSyncReplicas
+from pk.cli.nouns.isr.rows import InSyncRow
+from pk.cli.output.rows import listing
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
@@ -27,53 +19,23 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
 
-def show_since(since: str | None) -> str:
-    """A time for people: without the day where that is today."""
-    if not since:
-        return "-"
-    return since[11:19] if since[:10] == date.today().isoformat() else since[:16].replace("T", " ")
-
-
-_ISR = (
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("leader", right=True),
-    Column("leader_epoch", right=True, wide=True, title="EPOCH"),
-    Column("replicas"),
-    Column("isr", title="ISR"),
-    Column("in_sync", right=True, wide=True),
-    Column("out_of_sync", title="OUT"),
-    Column("since", show=show_since),
-    Column("behind", show=show_behind),
-    Column("elr", wide=True, title="ELR"),
-    Column("last_known_elr", title="LAST KNOWN ELR", wide=True),
-    Column("log_end_offset", right=True, title="LEO"),
-    Column("high_watermark", right=True, wide=True, title="HW"),
-    Column("lag_max", right=True, wide=True),
-    Column("estimated", wide=True),
-    Column("log_end_offsets", title="LEO OF EACH", wide=True),
-    Column("offline_replicas", wide=True, title="OFFLINE"),
-)
-
-
-async def isr(context: Context) -> int | None:
+async def isr(context: Context, options: InSyncReplicas) -> int | None:
     """`pk isr`."""
-    args = context.args
     admin = await context.admin()
-    if args.watch:
+    if options.watch is not None:
         from pk.cli.nouns.isr.watch import watch
 
-        return await watch(context, admin)
-    partitions = await chosen(context, admin)
-    wanted = ailing(partitions, args, await needed_replicas(admin, args, partitions))
+        return await watch(context, admin, options, options.watch)
+    partitions = await partitions_of(context, admin, options.topic, internal=options.internal)
+    wanted = filtered(partitions, options, await needed_replicas(admin, options, partitions))
     if not wanted:
-        tell_none(context, partitions)
+        tell_none(context, partitions, options)
     rows = await isr_rows(context, admin, wanted)
-    context.show(Listing(_ISR, rows, partition_style))
+    context.show(listing(InSyncRow, rows, partition_style))
     return None
 
 
-async def isr_rows(context: Context, admin: Admin, wanted: Partitions) -> list[dict[str, Any]]:
+async def isr_rows(context: Context, admin: Admin, wanted: Partitions) -> list[InSyncRow]:
     """A row for each partition."""
     ends: Ends = {}
     watermarks: Ends = {}
@@ -101,7 +63,7 @@ def isr_row(
     hw: int | None,
     ends: Mapping[int, int],
     seen: Mapping[tuple[TopicPartition, int], Witness] = {},
-) -> dict[str, Any]:
+) -> InSyncRow:
     """What is known of one partition; `seen` is what is known of the replicas that are out of sync."""
     leo = ends.get(p.leader_id)
     behind = lags(tp, p, ends, seen, [b for b in p.replicas if b != p.leader_id])

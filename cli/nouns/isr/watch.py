@@ -1,19 +1,19 @@
 """`pk isr -w`: who leaves and joins the in-sync replicas, as it happens.
 
-Kafka has no API for the history of an ISR, so a watch asks again and again and tells what is different. What was out of
-sync when it began is told first, without a time: nobody saw when that began, and how long it lasts is as `isr_since`
-reckons it. A replica that comes back says how long it was gone.
+Kafka has no API for the history of an ISR, so a watch asks again and again and shows what is different. First it shows what is
+out of sync already, without a time, and for as long as `out_of_sync_since` estimates. A replica that comes back is shown with
+how long it was out.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import trio
 
 from pk.cli.cluster.isr_changes import History, Watched, isr_changes
+from pk.cli.cluster.isr_event import IsrEvent
 from pk.cli.cluster.out_of_sync_since import witnesses
-from pk.cli.cluster.partition_selection import ailing, needed_replicas
-from pk.cli.cluster.replicas import lags, log_ends, show_behind
+from pk.cli.cluster.partition_selection import filtered, needed_replicas
+from pk.cli.cluster.replicas import lags, log_ends
 from pk.cli.cluster.topics import (
     Partitions,
     existing_topics,
@@ -21,8 +21,11 @@ from pk.cli.cluster.topics import (
     named_topics,
     partition_style,
 )
-from pk.cli.output.formats import Column, plain, title
-from pk.cli.positions.times import show_span, show_time
+from pk.cli.nouns.isr.options import InSyncReplicas
+from pk.cli.output.formats import Column, Row, plain, title
+from pk.cli.output.rows import columns
+from pk.cli.positions.resolve import now_ms
+from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit
 from pk.cli.terminal.event_table import Cell, EventTable
@@ -32,30 +35,20 @@ from pk.net.client import results as r
 from pk.net.client.admin import Admin
 from pk.net.client.errors import ClientError
 
-_EVENTS = (
-    Column("time", show=lambda time: time[11:23] if time else "-"),
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("event"),
-    Column("brokers"),
-    Column("leader", right=True),
-    Column("isr", title="ISR"),
-    Column("out_for_ms", title="OUT FOR", show=lambda ms: "-" if ms is None else show_span(ms)),
-    Column("behind", show=show_behind),
-)
 _LOST_S = 1.0
 _ROOMY = 100
 """Columns of a terminal that has room for everything."""
 
 
-async def _look(context: Context, admin: Admin, *, first: bool) -> Partitions:
-    """The partitions as they are now. Raises CommandError where the first look does not find a topic that was named."""
-    args = context.args
+async def _partitions(
+    context: Context, admin: Admin, options: InSyncReplicas, *, first: bool
+) -> Partitions:
+    """The partitions as they are now. Raises CommandError if the `first` call does not find a topic that was named."""
     names: list[str] | None = None
-    if args.topic:
-        # A pattern is read anew each time, so that it takes in topics made meanwhile.
-        plain = [word for word in args.topic if not is_pattern(word)]
-        patterns = [word for word in args.topic if is_pattern(word)]
+    if options.topic:
+        # A pattern is matched again each time, so that it finds topics made meanwhile.
+        plain = [word for word in options.topic if not is_pattern(word)]
+        patterns = [word for word in options.topic if is_pattern(word)]
         names = plain + (await named_topics(context, admin, patterns) if patterns else [])
         if first:
             await existing_topics(context, admin, plain)
@@ -63,51 +56,56 @@ async def _look(context: Context, admin: Admin, *, first: bool) -> Partitions:
     return {
         TopicPartition(topic.name, p.partition): p
         for topic in described.values()
-        if isinstance(topic, r.TopicDescription) and (names or args.internal or not topic.internal)
+        if isinstance(topic, r.TopicDescription)
+        and (names or options.internal or not topic.internal)
         for p in topic.partitions
     }
 
 
 def _cells(context: Context, topics: Iterable[str]) -> list[Cell]:
-    """The cells of an event: a narrow terminal leaves out who leads. What comes later is to stand below what came first."""
+    """The cells of an event: a narrow terminal leaves out the leader. Columns have a fixed width, since rows come one by one."""
     topic = max(min(max(map(len, topics), default=5), 40), 5)
     wide = {"time": 12, "topic": topic, "partition": 4, "event": 7, "brokers": 7, "leader": 6}
     wide |= {"isr": 9, "out_for_ms": 8, "behind": 0}
     roomy = not context.look.terminal or context.look.width >= _ROOMY
     return [
-        _cell(column, wide[column.key]) for column in _EVENTS if roomy or column.key != "leader"
+        _cell(column, wide[column.key])
+        for column in columns(IsrEvent)
+        if roomy or column.key != "leader"
     ]
 
 
 def _cell(column: Column, width: int) -> Cell:
     show = column.show or plain
     head = title(column).replace(" ", "-")
-    return Cell(head, width, lambda row: show(row[column.key]), right=column.right, cut=False)
+
+    def text(row: Row) -> str:
+        return show(row[column.key])
+
+    return Cell(head, width, text, right=column.right, cut=False)
 
 
-async def watch(context: Context, admin: Admin) -> int:
-    """Shows isr_changes until it is interrupted.
+async def watch(context: Context, admin: Admin, options: InSyncReplicas, every_s: float) -> int:
+    """Shows changes until it is interrupted, asking every `every_s` seconds.
 
-    Ctrl-C is waited for: an exception that comes at any line may come where nobody lets it through, as in a finalizer.
+    It waits for Ctrl-C: a KeyboardInterrupt could be raised on any line, and be swallowed there, as in a finalizer.
     """
     with listen_for_interrupts() as interrupts:
-        interrupted = await interrupts.or_until(lambda: _watch(context, admin))
+        interrupted = await interrupts.or_until(lambda: _watch(context, admin, options, every_s))
     if interrupted and context.streams.err_terminal:
         context.say()
     return Exit.INTERRUPTED if interrupted else Exit.OK
 
 
-async def _watch(context: Context, admin: Admin) -> None:
-    from pk.cli.positions.resolve import now_ms
-
+async def _watch(context: Context, admin: Admin, options: InSyncReplicas, every_s: float) -> None:
     history = History()
     table: EventTable | None = None
     before: Watched = {}
     lost = False
     while True:
         try:
-            partitions = await _look(context, admin, first=table is None)
-            min_isr = await needed_replicas(admin, context.args, partitions)
+            partitions = await _partitions(context, admin, options, first=table is None)
+            min_isr = await needed_replicas(admin, options, partitions)
         except ClientError:
             if table is None:
                 raise
@@ -120,8 +118,8 @@ async def _watch(context: Context, admin: Admin) -> None:
         now: Watched = {tp: (p.leader_id, p.isr) for tp, p in partitions.items()}
         if table is None:
             cells = _cells(context, {tp.topic for tp in partitions})
-            table = EventTable(context, _EVENTS, cells, partition_style)
-            begun = history.begin(ailing(partitions, context.args, min_isr))
+            table = EventTable(context, columns(IsrEvent), cells, partition_style)
+            begun = history.begin(filtered(partitions, options, min_isr))
             await _add_since(admin, partitions, begun, history, now_ms())
             table.tell(begun)
             count = len(partitions)
@@ -131,21 +129,21 @@ async def _watch(context: Context, admin: Admin) -> None:
             rows = isr_changes(before, now, show_time(stamp))
             history.see(rows, stamp)
             await _add_lag(admin, partitions, rows)
-            wanted = _wanted(context.args, partitions, before, min_isr)
+            wanted = _wanted(options, partitions, before, min_isr)
             table.tell([row for row in rows if _of(row) in wanted])
         before = now
-        await trio.sleep(context.args.watch)
+        await trio.sleep(every_s)
 
 
-def _of(row: dict[str, Any]) -> TopicPartition:
+def _of(row: IsrEvent) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
 
 
 def _wanted(
-    args: Any, partitions: Partitions, before: Watched, min_isr: dict[str, int]
+    options: InSyncReplicas, partitions: Partitions, before: Watched, min_isr: dict[str, int]
 ) -> set[TopicPartition]:
-    """The partitions that the filters are about: those that ail now, or did a moment ago and so have news of it."""
-    found = set(ailing(partitions, args, min_isr)) | (before.keys() - partitions.keys())
+    """The partitions to show: those for which a filter holds, and those that were not whole a moment ago."""
+    found = set(filtered(partitions, options, min_isr)) | (before.keys() - partitions.keys())
     was = {
         tp: partitions[tp]
         for tp, (leader, isr) in before.items()
@@ -157,11 +155,11 @@ def _wanted(
 async def _add_since(
     admin: Admin,
     partitions: Partitions,
-    rows: list[dict[str, Any]],
+    rows: list[IsrEvent],
     history: History,
     stamp: int,
 ) -> None:
-    """Adds to what was out of sync from the beginning since when it is, and how far it is behind."""
+    """Adds to what was out of sync when the watch began: since when, and how far it is behind."""
     gone = {_of(row): partitions[_of(row)] for row in rows if row["event"] == "out"}
     if not gone:
         return
@@ -178,8 +176,8 @@ async def _add_since(
             row["behind"] = lags(tp, gone[tp], ends.get(tp, {}), seen, row["brokers"])
 
 
-async def _add_lag(admin: Admin, partitions: Partitions, rows: list[dict[str, Any]]) -> None:
-    """Adds how far the replicas that left are behind at that moment."""
+async def _add_lag(admin: Admin, partitions: Partitions, rows: list[IsrEvent]) -> None:
+    """Adds how far the replicas that just left the ISR are behind."""
     left = {_of(row): row for row in rows if row["event"] == "shrink" and row["leader"] is not None}
     if not left:
         return

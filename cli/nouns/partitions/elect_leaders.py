@@ -6,7 +6,7 @@ the truth. It is for partitions without a leader only, and it wants its word typ
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pk.cli.cluster.brokers import describe_nodes
 from pk.cli.cluster.partition_selection import parse_partition
@@ -14,8 +14,11 @@ from pk.cli.cluster.reassignment_json import read_json
 from pk.cli.cluster.replicas import log_ends
 from pk.cli.cluster.topics import existing_topics, is_pattern, named_topics, partition_numbers
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.partitions.options import ElectLeaders
+from pk.cli.nouns.partitions.rows import ElectionRow, UncleanElectionRow
+from pk.cli.output.formats import Listing
 from pk.cli.output.question_table import say_limited_table
+from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context, count, place_name
 from pk.cli.runtime.exits import CommandError, Refused, Unusable
 from pk.cli.runtime.failures import error_name, phrase, sentence
@@ -24,27 +27,8 @@ from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
 
-_RESULT = (
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("from", right=True),
-    Column("to", right=True),
-    Column("isr", title="ISR"),
-    Column("result"),
-    Column("error", wide=True),
-)
 _ASKED_ROWS = 40
 """So many elections are shown with the question."""
-
-_UNCLEAN = (
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("replicas"),
-    Column("isr", title="ISR"),
-    Column("elr", title="ELR"),
-    Column("alive"),
-    Column("log_ends", title="LOG ENDS"),
-)
 
 
 class Election(NamedTuple):
@@ -59,31 +43,30 @@ class Election(NamedTuple):
     """Why there is nothing to elect; empty where there is."""
 
 
-async def elect_leaders(context: Context) -> None:
+async def elect_leaders(context: Context, options: ElectLeaders) -> None:
     """`pk partitions elect-leaders`."""
-    args = context.args
-    unclean = args.unclean or args.election_type == "unclean"
-    if args.unclean and args.election_type == "preferred":
+    unclean = options.unclean or options.election_type == "unclean"
+    if options.unclean and options.election_type == "preferred":
         raise Unusable("--unclean and --election-type preferred contradict each other.")
-    named = bool(args.partition or args.topic or args.from_json)
-    if named and args.all:
+    named = bool(options.partition or options.topic or options.from_json)
+    if named and options.all:
         raise Unusable("Name partitions, or say --all; not both.")
-    if unclean and not named and not args.all:
+    if unclean and not named and not options.all:
         raise Unusable("Name what to elect at the price of records, or say --all.")
     admin = await context.admin()
-    partitions = await _partitions(context, admin)
+    partitions = await _partitions(context, admin, options)
     elections = [_of(tp, p, unclean) for tp, p in sorted(partitions.items())]
     wanted = [e for e in elections if not e.why_not]
     if not named:
         elections = wanted
     if not elections:
         what = "without a leader" if unclean else "that another than its preferred replica leads"
-        context.show_nothing(_RESULT)
+        context.show_nothing(columns(ElectionRow))
         context.say(f"There is no partition {what}.")
         return
-    if args.dry_run:
+    if context.change.dry_run:
         rows = [_row(e, "would be elected") for e in elections]
-        context.show(Listing(_RESULT, rows))
+        context.show(listing(ElectionRow, rows))
         if unclean and wanted:
             await _show_loss(context, admin, wanted)
         return
@@ -96,18 +79,17 @@ async def elect_leaders(context: Context) -> None:
 
 
 async def _partitions(
-    context: Context, admin: Admin
+    context: Context, admin: Admin, options: ElectLeaders
 ) -> dict[TopicPartition, r.PartitionDescription]:
     """What the command line names, else every partition. Raises CommandError and Unusable."""
-    args = context.args
-    words = list(args.partition)
-    if args.partitions and not args.topic:
+    words = list(options.partition)
+    if options.partitions and not options.topic:
         raise Unusable("-p says which partitions of the topic of -t.")
-    if args.topic:
-        numbers = partition_numbers(args.partitions, "-p")
-        words += [f"{args.topic}/{n}" for n in numbers] if numbers else [args.topic]
-    if args.from_json:
-        words += [place_name(tp) for tp in _in_json(args.from_json)]
+    if options.topic:
+        numbers = partition_numbers(options.partitions, "-p")
+        words += [f"{options.topic}/{n}" for n in numbers] if numbers else [options.topic]
+    if options.from_json:
+        words += [place_name(tp) for tp in _in_json(options.from_json)]
     if not words:
         described = await admin.describe_topics()
         topics = [t for t in described.values() if isinstance(t, r.TopicDescription)]
@@ -125,7 +107,7 @@ async def _partitions(
                 numbers_of.add(tp.partition)
         else:
             wanted[word] = None
-    found = {}
+    found = dict[TopicPartition, r.PartitionDescription]()
     for topic in await existing_topics(context, admin, wanted):
         here = {p.partition: p for p in topic.partitions}
         numbers = wanted[topic.name]
@@ -156,7 +138,7 @@ def _of(tp: TopicPartition, p: r.PartitionDescription, unclean: bool) -> Electio
     return Election(tp, p, preferred, "not needed" if p.leader_id == preferred else "")
 
 
-def _row(election: Election, result: str) -> dict[str, Any]:
+def _row(election: Election, result: str) -> ElectionRow:
     p = election.p
     return {
         "topic": election.tp.topic,
@@ -170,10 +152,10 @@ def _row(election: Election, result: str) -> dict[str, Any]:
 
 
 async def _agree(context: Context, wanted: list[Election]) -> None:
-    columns = [c for c in _RESULT if c.key not in ("result", "error")]
-    if not context.args.yes:
+    shown = columns(ElectionRow, without=("result", "error"))
+    if not context.change.yes:
         rows = [_row(e, "") for e in wanted]
-        say_limited_table(context, Listing(columns, rows), _ASKED_ROWS, "`--dry-run`")
+        say_limited_table(context, Listing(shown, rows), _ASKED_ROWS, "`--dry-run`")
     away = [e for e in wanted if e.to not in e.p.isr]
     if away:
         context.say(
@@ -197,7 +179,7 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
     _, nodes = await describe_nodes(admin)
     live = {b for b, node in nodes.items() if not node.fenced}
     ends = await log_ends(admin, {e.tp: e.p for e in wanted})
-    rows = [
+    rows: list[UncleanElectionRow] = [
         {
             "topic": e.tp.topic,
             "partition": e.tp.partition,
@@ -209,7 +191,7 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
         }
         for e in wanted
     ]
-    say_limited_table(context, Listing(_UNCLEAN, rows))
+    say_limited_table(context, listing(UncleanElectionRow, rows))
     context.say(
         f"An unclean election makes a replica that lacks records lead {count(len(wanted), 'partition')}: "
         "what only the lost replicas hold is gone, acknowledged or not, and consumers may see offsets "
@@ -229,8 +211,7 @@ async def _show_loss(context: Context, admin: Admin, wanted: list[Election]) -> 
 async def _agree_to_loss(context: Context, admin: Admin, wanted: list[Election]) -> None:
     """Shows what is lost and has it confirmed by a word. Raises Refused."""
     await _show_loss(context, admin, wanted)
-    args = context.args
-    if args.yes or context.settings.guard in ("readonly", "none"):
+    if context.change.yes or context.settings.guard in ("readonly", "none"):
         await context.agree("", name=None)
         return
     if not context.streams.in_terminal or not context.streams.err_terminal:
@@ -252,7 +233,7 @@ async def _elect(
 ) -> None:
     kind = r.ElectionType.UNCLEAN if unclean else r.ElectionType.PREFERRED
     answers = await admin.elect_leaders(kind, [e.tp for e in wanted]) if wanted else {}
-    rows = []
+    rows: list[ElectionRow] = []
     for election in elections:
         row = _row(election, "elected")
         error = answers.get(election.tp)
@@ -263,6 +244,6 @@ async def _elect(
             row["result"] = phrase(error)
             row["error"] = error_name(error)
         rows.append(row)
-    context.show(Listing(_RESULT, rows))
+    context.show(listing(ElectionRow, rows))
     if context.failures:
         context.say(sentence(context.failures[0]))

@@ -1,35 +1,19 @@
 """`pk partitions list`: partitions by health, leader and broker."""
 
-from typing import Any
-
 from pk.cli.cluster.brokers import parse_brokers
 from pk.cli.cluster.min_isr import min_isrs
-from pk.cli.cluster.partition_selection import ailing, chosen, tell_none
+from pk.cli.cluster.partition_selection import filtered, partitions_of, tell_none
 from pk.cli.cluster.topics import Partitions, leader_of, partition_style
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.partitions.options import ListPartitions
+from pk.cli.nouns.partitions.rows import PartitionStateRow
+from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 
-_PARTITIONS = (
-    Column("topic"),
-    Column("partition", right=True, title="PART"),
-    Column("leader", right=True),
-    Column("preferred_leader", right=True, title="PREFERRED"),
-    Column("replicas"),
-    Column("isr", title="ISR"),
-    Column("min_isr", right=True, title="MIN"),
-    Column("state"),
-    Column("out_of_sync", title="OUT", wide=True),
-    Column("leader_epoch", right=True, wide=True, title="EPOCH"),
-    Column("elr", title="ELR", wide=True),
-    Column("last_known_elr", title="LAST KNOWN ELR", wide=True),
-    Column("offline_replicas", title="OFFLINE", wide=True),
-)
-
 
 def state_of(p: r.PartitionDescription, min_isr: int | None) -> str:
-    """The worst that can be said of a partition, in a word or two."""
+    """The worst state that a partition is in, in a word or two."""
     if p.leader_id < 0:
         return "offline"
     if min_isr is not None and len(p.isr) < min_isr:
@@ -44,7 +28,7 @@ def state_of(p: r.PartitionDescription, min_isr: int | None) -> str:
 
 def partition_row(
     tp: TopicPartition, p: r.PartitionDescription, min_isr: int | None
-) -> dict[str, Any]:
+) -> PartitionStateRow:
     """What is known of one partition."""
     return {
         "topic": tp.topic,
@@ -63,27 +47,27 @@ def partition_row(
     }
 
 
-def _led(partitions: Partitions, context: Context) -> Partitions:
+def _led(partitions: Partitions, options: ListPartitions) -> Partitions:
     """The partitions that --leader, --broker and --not-preferred leave."""
-    args = context.args
-    leaders = parse_brokers(args.leader, "--leader")
-    brokers = parse_brokers(args.broker, "--broker")
+    leaders = parse_brokers(options.leader, "--leader")
+    brokers = parse_brokers(options.broker, "--broker")
     return {
         tp: p
         for tp, p in partitions.items()
         if (not leaders or p.leader_id in leaders)
         and (not brokers or set(brokers) & set(p.replicas))
-        and (not args.not_preferred or (p.replicas and p.leader_id != p.replicas[0]))
+        and (not options.not_preferred or (p.replicas and p.leader_id != p.replicas[0]))
     }
 
 
-async def list_partitions(context: Context) -> None:
+async def list_partitions(context: Context, options: ListPartitions) -> None:
     """`pk partitions list`."""
     admin = await context.admin()
-    partitions = _led(await chosen(context, admin), context)
+    every = await partitions_of(context, admin, options.topic, internal=options.internal)
+    partitions = _led(every, options)
     min_isr = await min_isrs(admin, (tp.topic for tp in partitions))
-    wanted = ailing(partitions, context.args, min_isr)
+    wanted = filtered(partitions, options, min_isr)
     if not wanted:
-        tell_none(context, partitions)
+        tell_none(context, partitions, options)
     rows = [partition_row(tp, p, min_isr.get(tp.topic)) for tp, p in wanted.items()]
-    context.show(Listing(_PARTITIONS, rows, partition_style))
+    context.show(listing(PartitionStateRow, rows, partition_style))

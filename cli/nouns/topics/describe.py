@@ -55,7 +55,7 @@ async def topic_configs(
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
     if not resources:
         return {}
-    found = {}
+    found: dict[str, tuple[ConfigEntry, ...]] = {}
     for resource, answer in (await admin.describe_configs(resources)).items():
         if isinstance(answer, Exception):
             context.failed(answer, f"configs of {resource.name}")

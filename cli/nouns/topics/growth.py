@@ -29,7 +29,7 @@ def tell_growth(context: Context, totals: Mapping[str, int], now: Mapping[str, i
     for name, total in totals.items() if not context.change.dry_run else ():
         context.say(f"Topic {name} grows from {now[name]} to {total} partitions.")
     context.say(
-        "New records with a key may go to another partition than earlier ones; partitions cannot be removed again."
+        "New records with a key may go to another partition than before; partitions cannot be removed again."
     )
 
 

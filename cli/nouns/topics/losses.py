@@ -32,7 +32,8 @@ async def records_in(admin: Admin, partitions: Iterable[TopicPartition]) -> int 
 
 async def readers_of(admin: Admin, topics: Iterable[str]) -> list[str]:
     """The groups that have commits in any of the topics, as far as brokers answer within 3 s."""
-    wanted, found = set(topics), []
+    wanted = set(topics)
+    found: list[str] = []
     with trio.move_on_after(_READERS_S), suppress(KafkaError, ClientError):
         listed = await admin.list_groups()
         names = [g.group_id for g in listed.groups][:_GROUPS_MAX]

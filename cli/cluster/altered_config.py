@@ -1,0 +1,19 @@
+"""The row of a changed config."""
+
+from typing import Annotated, TypedDict
+
+from pk.cli.config_keys.units import shown_value
+from pk.cli.output.rows import Shown
+
+AlteredConfig = TypedDict(
+    "AlteredConfig",
+    {
+        "resource": str,
+        "name": str,
+        "from": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "from"))],
+        "to": Annotated[str | None, Shown(on_terminal=lambda row: shown_value(row, "to"))],
+        "result": str,
+        "error": Annotated[str | None, Shown(wide=True)],
+    },
+)
+"""A config before and after a change, or what the change would be."""

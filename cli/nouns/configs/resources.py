@@ -1,0 +1,25 @@
+"""What a command of `pk configs` is about: TYPE NAME…, or the options of Apache's tool."""
+
+from pk.cli.cluster.configs import RESOURCE_TYPES, entity_name, resource_type
+from pk.cli.nouns.configs.options import AlterConfigs, DescribeConfigs, EditConfigs
+from pk.cli.runtime.exits import Unusable
+from pk.net.client.results import ConfigResource
+
+
+def resources_of(options: DescribeConfigs | AlterConfigs | EditConfigs) -> list[ConfigResource]:
+    """The resources that the command line names; none if it names a type alone. Raises Unusable."""
+    named = (("topic", options.topic), ("broker", options.broker), ("group", options.group))
+    for word, name in named:
+        if name is not None:
+            if options.type or options.entity_type:
+                raise Unusable(f"Say what it is about once: TYPE NAME, or --{word}.")
+            return [ConfigResource(RESOURCE_TYPES[word], name)]
+    word = options.type or options.entity_type
+    if not word:
+        raise Unusable(
+            "Say what it is about: `topic NAME`, `broker ID`, `broker default` or `group NAME`."
+        )
+    kind = resource_type(word)
+    names = [*options.name, *options.entity_name]
+    names += ["default"] if options.entity_default else []
+    return [ConfigResource(kind, entity_name(kind, name)) for name in dict.fromkeys(names)]
