@@ -215,7 +215,7 @@ def trim(context: "Context", options: TrimTopics) -> Running:
     """Delete the records at the beginning of partitions, up to a position; shown before it is done."""
     from pk.cli.nouns.topics.trim import trim
 
-    return trim(context)
+    return trim(context, options)
 
 
 @TOPICS.command(
@@ -232,4 +232,4 @@ def offsets(context: "Context", options: TopicOffsets) -> Running:
     """Start, end and any other position of each partition, as offsets."""
     from pk.cli.nouns.topics.offsets import offsets
 
-    return offsets(context)
+    return offsets(context, options)

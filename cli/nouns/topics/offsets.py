@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pk.cli.cluster.topics import check_partitions, describe_topics, partition_numbers
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.topics.options import TopicOffsets
+from pk.cli.nouns.topics.rows import OffsetsRow, PositionRow
+from pk.cli.output.rows import listing
 from pk.cli.positions.grammar import Positions
 from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
 from pk.cli.positions.resolve import ResolvedRange, bounds_of, positions_option
@@ -14,17 +16,6 @@ from pk.cli.runtime.exits import Unusable
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
 from pk.net.client.admin import Admin
-
-_OFFSETS = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("start", right=True),
-    Column("end", right=True),
-    Column("records", right=True),
-    Column("begin", right=True),
-    Column("until", right=True),
-    Column("leader_epoch", wide=True, right=True),
-)
 
 _TIMES: Final = {
     "latest": r.LATEST,
@@ -53,29 +44,29 @@ def _time(text: str) -> int:
     )
 
 
-async def offsets(context: Context) -> None:
+async def offsets(context: Context, options: TopicOffsets) -> None:
     """`pk topics offsets`."""
-    args = context.args
-    if args.offset is not None and args.time is not None:
+    if options.offset is not None and options.time is not None:
         raise Unusable("-o and --time both name a position; say one.")
-    positions = positions_option(args.offset, "-o") if args.offset is not None else None
-    check_group(positions, context.args.group)
-    moment = _time(args.time) if args.time is not None else None
-    numbers = partition_numbers(args.partitions, "-p")
+    positions = positions_option(options.offset, "-o") if options.offset is not None else None
+    check_group(positions, options.group)
+    moment = _time(options.time) if options.time is not None else None
+    numbers = partition_numbers(options.partitions, "-p")
     admin = await context.admin()
     wanted: list[TopicPartition] = []
-    for topic in await describe_topics(context, admin, args.topic):
+    for topic in await describe_topics(context, admin, options.topic):
         every = [p.partition for p in topic.partitions]
         wanted += check_partitions(topic, numbers or every)
-    isolation = r.IsolationLevel[args.isolation_level.upper()]
+    isolation = r.IsolationLevel[options.isolation_level.upper()]
     starts, ends = await bounds_of(admin, wanted, isolation)
     answered = [tp for tp in wanted if isinstance(ends[tp], r.ListedOffset)]
     found: Mapping[TopicPartition, Found] = {}
     if positions is not None:
-        found = await _of_positions(context, admin, positions, answered, isolation)
+        found = await _of_positions(context, admin, positions, answered, options.group, isolation)
     elif moment is not None:
         found = await _of_time(admin, moment, answered, isolation)
-    rows: list[dict[str, Any]] = []
+    rows: list[OffsetsRow] = []
+    positioned: list[PositionRow] = []
     for tp in wanted:
         start, end, also = starts[tp], ends[tp], found.get(tp)
         error = next((a for a in (start, end, also) if isinstance(a, Exception)), None)
@@ -83,7 +74,8 @@ async def offsets(context: Context) -> None:
             context.failed(error, place_name(tp))
             continue
         assert isinstance(start, r.ListedOffset) and isinstance(end, r.ListedOffset)
-        row: dict[str, Any] = {
+        begin, until = also if isinstance(also, tuple) else (None, None)
+        row: OffsetsRow = {
             "topic": tp.topic,
             "partition": tp.partition,
             "start": start.offset,
@@ -91,12 +83,10 @@ async def offsets(context: Context) -> None:
             "records": end.offset - start.offset,
             "leader_epoch": end.leader_epoch,
         }
-        if isinstance(also, tuple):
-            row |= {"begin": also[0], "until": also[1]}
         rows.append(row)
+        positioned.append({**row, "begin": begin, "until": until})
     asked = positions is not None or moment is not None
-    columns = [c for c in _OFFSETS if asked or c.key not in ("begin", "until")]
-    context.show(Listing(columns, rows))
+    context.show(listing(PositionRow, positioned) if asked else listing(OffsetsRow, rows))
 
 
 async def _of_positions(
@@ -104,10 +94,11 @@ async def _of_positions(
     admin: Admin,
     positions: Positions,
     wanted: Sequence[TopicPartition],
+    group: str | None,
     isolation: r.IsolationLevel,
 ) -> dict[TopicPartition, Found]:
     ranges = await resolve_positions(
-        context, admin, positions, wanted, group=context.args.group, isolation=isolation
+        context, admin, positions, wanted, group=group, isolation=isolation
     )
     return {tp: _ends(place) for tp, place in ranges.items()}
 

@@ -1,7 +1,6 @@
-"""`pk topics trim`, and what is said before records are lost for good: how many, whose, and that nothing brings them back."""
+"""`pk topics trim`."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pk.cli.cluster.topics import (
     check_partitions,
@@ -10,7 +9,9 @@ from pk.cli.cluster.topics import (
     topic_partitions,
 )
 from pk.cli.nouns.topics.losses import lost_records, tell_readers
-from pk.cli.output.formats import Column, Listing
+from pk.cli.nouns.topics.options import TrimTopics
+from pk.cli.nouns.topics.rows import TrimmedRow
+from pk.cli.output.rows import listing
 from pk.cli.positions.lookup import check_group, lacks_commit, resolve_positions
 from pk.cli.positions.resolve import ResolvedRange, now_ms, positions_option, resolve
 from pk.cli.runtime.context import Context, count, join, place_name
@@ -21,80 +22,64 @@ from pk.net.client.admin import Admin
 
 _SHOWN = 20
 
-_TRIM = (
-    Column("topic"),
-    Column("partition", right=True),
-    Column("start", right=True),
-    Column("target", right=True, title="TO"),
-    Column("end", right=True),
-    Column("records", right=True, title="LOST"),
-    Column("note"),
-    Column("result"),
-    Column("error", wide=True),
-)
 
-
-async def trim(context: Context) -> None:
+async def trim(context: Context, options: TrimTopics) -> None:
     """`pk topics trim`."""
     admin = await context.admin()
-    places = await _places(context, admin)
-    rows = [_row(context, tp, place) for tp, place in places.items()]
-    todo = {row["tp"]: row["target"] for row in rows if row["records"]}
-    losing = [row for row in rows if row["records"]]
+    ranges = await _ranges(context, admin, options)
+    rows = {tp: _row(context, tp, found) for tp, found in ranges.items()}
+    losing = {tp: row for tp, row in rows.items() if row["records"]}
     if losing:
-        if not context.args.dry_run:
-            _tell_places(context, losing)
-        await _tell_loss(context, admin, losing)
-    if todo and not context.args.dry_run:
-        topics = list(dict.fromkeys(row["topic"] for row in losing))
+        if not context.change.dry_run:
+            _tell_positions(context, list(losing.values()))
+        await _tell_loss(context, admin, list(losing.values()))
+    if losing and not context.change.dry_run:
+        topics = list(dict.fromkeys(tp.topic for tp in losing))
         await context.agree(
             f"Trim on {context.settings.cluster_name}?",
             name=topics[0] if len(topics) == 1 else context.settings.bootstrap,
         )
-        answers = await admin.delete_records(todo)
-        for row in rows:
-            answer = answers.get(row["tp"])
+        answers = await admin.delete_records({tp: row["target"] or 0 for tp, row in losing.items()})
+        for tp, row in losing.items():
+            answer = answers[tp]
             if isinstance(answer, Exception):
                 context.fail(answer)
                 row["result"] = phrase(answer)
                 row["error"] = error_name(answer)
-            elif answer is not None:
+            else:
                 row["start"], row["result"] = answer, "trimmed"
-    for row in rows:
-        del row["tp"]
-    context.show(Listing(_TRIM, rows))
+    context.show(listing(TrimmedRow, list(rows.values())))
     if context.failures:
         context.say(sentence(context.failures[0]))
-    elif not todo:
+    elif not losing:
         context.say("Nothing lies below that; nothing was changed.")
 
 
-async def _places(
-    context: Context, admin: Admin
+async def _ranges(
+    context: Context, admin: Admin, options: TrimTopics
 ) -> Mapping[TopicPartition, ResolvedRange | Exception]:
-    """Where each partition is to begin. Raises Unusable and CommandError."""
-    args = context.args
-    if args.offset_json_file is not None:
-        if args.topic or args.offset is not None or args.partitions or args.group:
+    """Where each partition will begin. Raises Unusable and CommandError."""
+    if options.offset_json_file is not None:
+        if options.topic or options.offset is not None or options.partitions or options.group:
             raise Unusable("The file says which partitions and offsets; nothing goes with it.")
-        return await _from_json(context, admin, args.offset_json_file)
-    if not args.topic:
+        return await _from_json(context, admin, options.offset_json_file)
+    if not options.topic:
         raise Unusable("Name a topic, and with -o where it is to begin.")
-    if args.offset is None:
+    if options.offset is None:
         raise Unusable(
             "Say with -o where what is kept begins: an offset, -N, @TIME, or end for nothing."
         )
-    positions = positions_option(args.offset, "-o")
-    check_group(positions, args.group)
+    positions = positions_option(options.offset, "-o")
+    check_group(positions, options.group)
     if any(asked.end is not None for asked in positions.ranges):
         raise Unusable("-o wants one position, not a range: everything before it is deleted.")
-    numbers = partition_numbers(args.partitions, "-p")
+    numbers = partition_numbers(options.partitions, "-p")
     wanted: list[TopicPartition] = []
-    for word in args.topic:
+    for word in options.topic:
         name, own = topic_partitions(word)
         (topic,) = await existing_topics(context, admin, [name])
         wanted += check_partitions(topic, own or numbers or [p.partition for p in topic.partitions])
-    ranges = await resolve_positions(context, admin, positions, wanted, group=args.group)
+    ranges = await resolve_positions(context, admin, positions, wanted, group=options.group)
     return {tp: _kept_without_commit(place) for tp, place in ranges.items()}
 
 
@@ -141,16 +126,25 @@ async def _from_json(
     return found
 
 
-def _row(context: Context, tp: TopicPartition, place: ResolvedRange | Exception) -> dict[str, Any]:
-    row: dict[str, Any] = {"tp": tp, "topic": tp.topic, "partition": tp.partition}
+def _row(context: Context, tp: TopicPartition, place: ResolvedRange | Exception) -> TrimmedRow:
     if isinstance(place, Exception):
         context.fail(place)
-        empty = dict.fromkeys(("start", "target", "end", "records", "note"))
-        return {**row, **empty, "result": phrase(place), "error": error_name(place)}
+        return {
+            "topic": tp.topic,
+            "partition": tp.partition,
+            "start": None,
+            "target": None,
+            "end": None,
+            "records": None,
+            "note": None,
+            "result": phrase(place),
+            "error": error_name(place),
+        }
     lost = max(place.begin - place.start, 0)
-    done = "would be trimmed" if context.args.dry_run else "trimmed"
+    done = "would be trimmed" if context.change.dry_run else "trimmed"
     return {
-        **row,
+        "topic": tp.topic,
+        "partition": tp.partition,
         "start": place.start,
         "target": place.begin,
         "end": place.latest,
@@ -161,8 +155,8 @@ def _row(context: Context, tp: TopicPartition, place: ResolvedRange | Exception)
     }
 
 
-def _tell_places(context: Context, rows: Sequence[dict[str, Any]]) -> None:
-    """Says where each partition is to begin."""
+def _tell_positions(context: Context, rows: Sequence[TrimmedRow]) -> None:
+    """Says where each partition will begin."""
     for row in rows[:_SHOWN]:
         context.say(
             f"{row['topic']}/{row['partition']}: {row['start']:,} → {row['target']:,} of {row['end']:,}"
@@ -172,10 +166,10 @@ def _tell_places(context: Context, rows: Sequence[dict[str, Any]]) -> None:
         context.say(f"… and {count(len(rows) - _SHOWN, 'partition')} more (--dry-run shows all).")
 
 
-async def _tell_loss(context: Context, admin: Admin, rows: Sequence[dict[str, Any]]) -> None:
+async def _tell_loss(context: Context, admin: Admin, rows: Sequence[TrimmedRow]) -> None:
     """Says what is lost, and who reads there."""
     topics = list(dict.fromkeys(row["topic"] for row in rows))
-    lost = sum(row["records"] for row in rows)
+    lost = sum(row["records"] or 0 for row in rows)
     context.say(
         f"This deletes {lost_records(lost)} at the beginning of {join(topics)} for good: nothing brings them back."
     )
