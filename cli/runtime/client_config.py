@@ -14,6 +14,7 @@ from pk.net.client.config import (
     ProducerConfig,
     keys,
 )
+from pk.net.client.errors import ConfigError
 
 _ALL = (AdminConfig, ProducerConfig, ConsumerConfig)
 
@@ -33,4 +34,6 @@ def client_config(
     # What nobody knows is refused by the client that -X is for, which knows the nearest name.
     theirs = about is not None and about is not kind
     config.update({k: v for k, v in settings.given.items() if k in own or not theirs})
+    if config.get("transactional.id"):
+        raise ConfigError("transactional.id: no command of pk writes in transactions")
     return config

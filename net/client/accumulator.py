@@ -11,7 +11,13 @@ from typing import Final
 import trio
 
 from pk.core.errors import ErrorCode, KafkaError
-from pk.core.record.batch import HEADER_BYTES, SEQUENCES, records, write_crc
+from pk.core.record.batch import (
+    HEADER_BYTES,
+    SEQUENCES,
+    TRANSACTIONAL_BIT,
+    records,
+    write_crc,
+)
 from pk.core.record.build import BATCH_BYTES_MAX, BatchBuilder, Headers
 from pk.core.record.compress import Codec
 from pk.core.record.varint import VARINTS
@@ -25,6 +31,10 @@ Row = tuple[bytes | None, bytes | None, Headers, int | None, int | None]
 
 RECORD_OVERHEAD: Final = 21 + HEADER_BYTES
 """More than a record alone in a batch takes beside its key, value and headers."""
+
+
+_ATTRIBUTES_LOW: Final = 22
+"""The low byte of a batch's attributes."""
 
 
 class Batch(BatchBuilder):
@@ -46,6 +56,7 @@ class Batch(BatchBuilder):
         "serial",
         "settled",
         "splits",
+        "transactional",
     )
 
     def __init__(
@@ -72,6 +83,7 @@ class Batch(BatchBuilder):
         self.base_sequence = -1
         self.producer_id = -1
         self.producer_epoch = -1
+        self.transactional = False
         self.attempts = 0
         self.not_before = 0.0
         self.settled = trio.Event()
@@ -163,9 +175,19 @@ class Batch(BatchBuilder):
         if self.built is None:
             self.built = self.build()
 
-    def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give the sealed batch its producer's identity and place."""
+    def stamp(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        *,
+        transactional: bool = False,
+    ) -> None:
+        """Give the sealed batch its producer's identity and place, and whether it belongs to a transaction."""
         assert self.built is not None
+        self.transactional = transactional
+        if transactional:
+            self.built[_ATTRIBUTES_LOW] |= TRANSACTIONAL_BIT
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
@@ -189,7 +211,12 @@ class Batch(BatchBuilder):
             half.seal()
             if self.base_sequence >= 0:
                 sequence = (self.base_sequence + first) % SEQUENCES
-                half.stamp(self.producer_id, self.producer_epoch, sequence)
+                half.stamp(
+                    self.producer_id,
+                    self.producer_epoch,
+                    sequence,
+                    transactional=self.transactional,
+                )
             self.splits.append((first, half))
         return [half for _, half in self.splits]
 
@@ -238,6 +265,13 @@ class PartitionQueue:
                 break
             place += 1
         self.batches.insert(place, batch)
+
+    def forget_numbers(self) -> None:
+        """The producer has another id or epoch: number from 0 when the next batch is sent."""
+        self.producer_epoch = -1
+        self.next_sequence = 0
+        self.last_acked_sequence = -1
+        self.needs_epoch = self.unresolved = False
 
     def start_again(self, producer_epoch: int) -> None:
         """Go on at sequence 0 with a new epoch; what is queued is numbered anew when it is sent."""

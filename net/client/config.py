@@ -152,6 +152,8 @@ class ProducerConfig(ClientConfig):
     partitioner_class: str = _key("", check=_partitioner)
     partitioner_ignore_keys: bool = _key(False)
     retries: int = _key(INT_MAX, low=0, high=INT_MAX)
+    transaction_timeout_ms: int = _key(60_000, low=1, high=INT_MAX)
+    transactional_id: str | None = _key(None)
 
     @property
     def required_acks(self) -> int:
@@ -209,16 +211,14 @@ class ConsumerConfig(ClientConfig):
         return tuple(ASSIGNORS.get(name, name) for name in self.partition_assignment_strategy)
 
 
-_TRANSACTIONS = "transactions come later"
+_TWO_PHASE = "two-phase commit (KIP-939) is not stable in Apache Kafka either"
 _TELEMETRY = "pushing client metrics to the broker (KIP-714) comes later"
 _METRICS = "this client keeps no metrics of Java's kind"
 _BYTES = "names a Java class; keys and values are bytes here"
 _CLASSES = "names Java classes"
 
 _REFUSED: Final[dict[str, tuple[str | None, str]]] = {
-    "transactional.id": (None, _TRANSACTIONS),
-    "transaction.timeout.ms": (None, _TRANSACTIONS),
-    "transaction.two.phase.commit.enable": ("false", _TRANSACTIONS),
+    "transaction.two.phase.commit.enable": ("false", _TWO_PHASE),
     "enable.metrics.push": ("false", _TELEMETRY),
     "metric.reporters": ("", _METRICS),
     "metrics.num.samples": (None, _METRICS),
@@ -379,9 +379,11 @@ def _check_protocol(config: ConsumerConfig, given: Mapping[str, object]) -> None
 def idempotence(config: ProducerConfig, given: Mapping[str, object] | None) -> bool:
     """Whether the producer is idempotent: as Java, a conflicting key turns off what was not asked for by name.
 
-    Raises ConfigError where `enable.idempotence=true` was given and another key forbids it.
+    Raises ConfigError where `enable.idempotence=true` or a `transactional.id` was given and another key forbids it.
     """
     if not config.enable_idempotence:
+        if config.transactional_id is not None:
+            raise ConfigError("transactional.id: enable.idempotence must not be false")
         return False
     conflict = None
     if config.required_acks != -1:
@@ -392,6 +394,8 @@ def idempotence(config: ProducerConfig, given: Mapping[str, object] | None) -> b
         conflict = "max.in.flight.requests.per.connection must be at most 5"
     if conflict is None:
         return True
+    if config.transactional_id is not None:
+        raise ConfigError(f"transactional.id: {conflict}")
     if given is not None and "enable.idempotence" in given:
         raise ConfigError(f"enable.idempotence=true: {conflict}")
     if config.max_in_flight_requests_per_connection > 5:

@@ -113,6 +113,22 @@ class BufferExhausted(ClientError):
     """`max.block.ms` passed while `buffer.memory` was full or the topic's metadata was unknown."""
 
 
+class NoTransaction(ClientError):
+    """A transactional producer was used outside a transaction, or began a second one inside one."""
+
+
+class TransactionOutcomeUnknown(ClientError):
+    """`max.block.ms` passed before the coordinator said how a transaction ended: it may be committed or aborted. The producer
+    is finished; the next one with this transactional id waits for the outcome."""
+
+    def __init__(self, transactional_id: str, *, commit: bool, cause: Exception) -> None:
+        doing = "commit" if commit else "abort"
+        super().__init__(
+            f"no answer to the {doing} of a transaction of {transactional_id!r}; whether it took place is"
+            f" unknown ({cause})"
+        )
+
+
 class NoOffset(ClientError):
     """`auto.offset.reset` is `none`, and a partition has no committed offset, or one out of range."""
 

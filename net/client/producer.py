@@ -11,11 +11,12 @@ the block raises, what was not sent is dropped and its deliveries fail with `Clo
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from operator import itemgetter
 
 import trio
 
+from pk.core.errors import KafkaError, ProtocolError
 from pk.core.record.build import Headers
 from pk.core.record.compress import Codec
 from pk.core.values import TopicPartition
@@ -32,12 +33,21 @@ from pk.net.client.cluster import Cluster, in_nursery, open_cluster
 from pk.net.client.config import ProducerConfig, idempotence, parse
 from pk.net.client.connection import OnRequest
 from pk.net.client.delivery import BatchDelivered, Deliveries, Delivery
-from pk.net.client.errors import BufferExhausted, ClientError, Closed, UnknownPartition
+from pk.net.client.errors import (
+    BufferExhausted,
+    ClientError,
+    Closed,
+    NoTransaction,
+    UnknownPartition,
+)
 from pk.net.client.metadata import TopicInfo
 from pk.net.client.partitioner import KeyCache, Partitioner, Sticky, round_robin
+from pk.net.client.results import OffsetAndMetadata
 from pk.net.client.sender import Sender
+from pk.net.client.transaction import Aborted, GroupMetadata, Transactions
 
 _KEY = itemgetter(0)
+_ABORT_S = 5.0
 
 
 class Producer:
@@ -172,6 +182,62 @@ class Producer:
         while early := [b for b in self._accumulator.unsettled if b.serial <= limit]:
             await early[0].settled.wait()
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """A transaction (KIP-98), for a producer with a `transactional.id`: what is sent in the block, and the offsets that
+        `send_offsets` commits in it, become visible together when the block ends, or, if it raises, never.
+
+        The first transaction fences every earlier producer with the same `transactional.id`. Raises what made the commit
+        impossible, after aborting; KafkaError PRODUCER_FENCED or INVALID_PRODUCER_EPOCH where another producer has taken
+        over; TransactionOutcomeUnknown where the coordinator did not answer in `max.block.ms`. Cancelled, the block
+        aborts if that takes no longer than five seconds; otherwise the coordinator does after `transaction.timeout.ms`.
+        """
+        transactions = self._transactional()
+        await transactions.begin()
+        try:
+            yield
+            await self.flush()
+            if self._sender.fatal is not None:
+                raise self._sender.fatal
+            if transactions.error is not None:
+                raise transactions.error
+            await transactions.end(commit=True)
+        except BaseException:
+            if transactions.open and self._sender.fatal is None:
+                with trio.move_on_after(_ABORT_S, shield=True):
+                    await self._abort(transactions)
+            raise
+        finally:
+            transactions.leave()
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commit offsets of a group with the open transaction: the read half of read-process-write.
+
+        `group` is the consumer's `group_metadata`; a member that has lost its partitions meanwhile is refused
+        (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, KIP-447), and the transaction can only be aborted. Raises KafkaError,
+        ClientError, NoTransaction.
+        """
+        await self._transactional().send_offsets(offsets, group)
+
+    def _transactional(self) -> Transactions:
+        if self._closed:
+            raise Closed("this producer is closed")
+        if self._sender.transactions is None:
+            raise NoTransaction("transactions need a transactional.id")
+        return self._sender.transactions
+
+    async def _abort(self, transactions: Transactions) -> None:
+        """Abort; what is on its way to a broker is waited for, so that none of it can land in the next transaction."""
+        if transactions.error is None:
+            transactions.error = Aborted()
+        self._sender.drop_waiting(transactions.error)
+        await self.flush()
+        if self._sender.fatal is None:
+            with suppress(KafkaError, ClientError, ProtocolError):  # what was wrong first is raised
+                await transactions.end(commit=False)
+
     async def partitions(self, topic: str) -> int:
         """How many partitions a topic has. Raises KafkaError, BufferExhausted."""
         return len((self._topic_now(topic) or await self._topic(topic)).partitions)
@@ -186,6 +252,8 @@ class Producer:
             raise Closed("this producer is closed")
         if self._sender.fatal is not None:
             raise self._sender.fatal
+        if self._sender.transactions is not None:
+            self._sender.transactions.check()
 
     def _topic_now(self, topic: str) -> TopicInfo | None:
         self._check()
@@ -490,6 +558,8 @@ async def open_producer(
             sender.on_batch = lambda b: tell(
                 BatchDelivered(b.partition, b.base_offset, b.count, b.error)
             )
+        if parsed.transactional_id is not None:
+            sender.transactions = Transactions(cluster, parsed, sender)
         nursery.start_soon(sender.keep_metadata)
         producer = Producer(cluster, parsed, accumulator, sender, partitioner)
         try:

@@ -7,6 +7,9 @@ because of the gap, come back as well and follow it. When the broker's memory an
 batch was refused or given up for good) the partition goes on with a raised epoch, numbering from 0, once nothing of it is
 in flight: OUT_OF_ORDER means that the batch was not appended, so sending it again cannot repeat it.
 
+In a transaction nothing goes on past a gap: a batch that is given up makes the transaction one that can only be aborted
+(`pk.net.client.transaction`), and the next one begins under a new epoch.
+
 Without idempotence, batches may overtake each other on a retry unless max.in.flight.requests.per.connection is 1, as in
 Java's client.
 """
@@ -31,6 +34,7 @@ from pk.net.client.cluster import Backoff, Cluster
 from pk.net.client.config import ProducerConfig
 from pk.net.client.connection import Connection, Pending
 from pk.net.client.errors import ClientError, RequestTimedOut
+from pk.net.client.transaction import Aborted, Transactions
 
 PRODUCE: Final = 0
 _EPOCH_MAX: Final = 32_767
@@ -74,6 +78,9 @@ class Sender:
         self.idempotent = idempotent
         self.acks = config.required_acks
         self.codec = accumulator.codec
+        self.transactions: Transactions | None = None
+        """The transactions of a producer that has a `transactional.id`."""
+
         self.producer_id = -1
         self.producer_epoch = -1
         self.fatal: Exception | None = None
@@ -187,7 +194,11 @@ class Sender:
 
     def give_up(self, queue: PartitionQueue, batch: Batch, error: Exception) -> None:
         """Fail a batch; an idempotent producer may now have a gap in its numbers."""
-        if self.idempotent and batch.base_sequence >= 0:
+        if batch not in self.accumulator.unsettled:
+            return  # aborted meanwhile
+        if self.transactions is not None:
+            self.transactions.fail(error)
+        elif self.idempotent and batch.base_sequence >= 0:
             if batch.attempts and not isinstance(error, KafkaError):
                 queue.unresolved = True  # it may or may not be in the log
             else:
@@ -212,7 +223,7 @@ class Sender:
                         raise KafkaError(response.error_code, "InitProducerId")
                 except KafkaError as e:
                     if not e.retriable:
-                        self._fail(_explained(e))
+                        self.fail(_explained(e))
                         return
                 except (ClientError, ProtocolError):
                     pass
@@ -231,9 +242,23 @@ class Sender:
                 batch = queue.batches.popleft()
                 self.give_up(queue, batch, self.timed_out(batch))
 
-    def _fail(self, error: Exception) -> None:
+    def fail(self, error: Exception) -> None:
+        """End the producer: every batch fails, and so does every call from now on."""
         self.fatal = error
         self.abort(error)
+
+    def become(self, producer_id: int, producer_epoch: int) -> None:
+        """Write under this id and epoch from the next batch on."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        for queue in self.accumulator.queues.values():
+            queue.forget_numbers()
+
+    def drop_waiting(self, error: Exception) -> None:
+        """Fail every batch that is not on its way to a broker."""
+        for queue in self.accumulator.queues.values():
+            while queue.batches:
+                self.settle(queue.batches.popleft(), error=error)
 
     def abort(self, error: Exception) -> None:
         """Fail every batch."""
@@ -281,6 +306,8 @@ class BrokerSender:
                         if sender.idempotent and sender.producer_id < 0:
                             await sender.ensure_producer_id()
                             continue
+                        if not await self._admitted():
+                            continue
                         connection = await self._connection()
                         if connection is None:
                             continue
@@ -295,6 +322,19 @@ class BrokerSender:
     @property
     def _in_flight_max(self) -> int:
         return self.config.max_in_flight_requests_per_connection
+
+    async def _admitted(self) -> bool:
+        """Whether what is queued belongs to the open transaction, if this producer has transactions."""
+        transactions = self.sender.transactions
+        if transactions is None:
+            return True
+        waiting = [queue.partition for queue in self.queues if queue.batches]
+        if all(map(transactions.is_admitted, waiting)) or await transactions.admit(waiting):
+            return True
+        # The transaction will be aborted: nothing of it is sent any more.
+        self.sender.drop_waiting(transactions.error or Aborted())
+        await trio.lowlevel.checkpoint()
+        return False
 
     async def _connection(self) -> Connection | None:
         sender = self.sender
@@ -368,6 +408,9 @@ class BrokerSender:
             if when > now:
                 due = min(due, when)
                 continue
+            if sender.transactions and not sender.transactions.is_admitted(queue.partition):
+                due = now  # it came while others were admitted
+                continue
             if not self._resolve(queue):
                 due = now
                 break
@@ -414,7 +457,12 @@ class BrokerSender:
         sender = self.sender
         if queue.producer_epoch < 0:
             queue.start_again(sender.producer_epoch)
-        batch.stamp(sender.producer_id, queue.producer_epoch, queue.next_sequence)
+        batch.stamp(
+            sender.producer_id,
+            queue.producer_epoch,
+            queue.next_sequence,
+            transactional=sender.transactions is not None,
+        )
         queue.next_sequence = (queue.next_sequence + batch.count) % SEQUENCES
 
     def _submit(
@@ -425,8 +473,8 @@ class BrokerSender:
     ) -> None:
         sender = self.sender
         try:
-            low = 7 if sender.codec == Codec.ZSTD else 3
-            version = connection.version_of(PRODUCE, low=low)
+            low, high = self._versions()
+            version = connection.version_of(PRODUCE, low=low, high=high)
             request = self._request(taken, version)
             if version >= 13 and any(t.topic_id == ZERO_UUID for t in request.topic_data):
                 version = connection.version_of(PRODUCE, low=low, high=12)
@@ -444,6 +492,15 @@ class BrokerSender:
         self._in_flight += 1
         nursery.start_soon(self._complete, pending, taken)
 
+    def _versions(self) -> tuple[int, int]:
+        """The oldest and newest version of Produce that may carry these batches: from 12 on it adds partitions to the
+        transaction by itself (KIP-890)."""
+        low = 7 if self.sender.codec == Codec.ZSTD else 3
+        transactions = self.sender.transactions
+        if transactions is None:
+            return low, 32_767
+        return (12, 32_767) if transactions.adds_by_itself else (low, 11)
+
     def _request(self, taken: list[tuple[PartitionQueue, Batch]], version: int) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
         for queue, batch in taken:
@@ -455,6 +512,7 @@ class BrokerSender:
             data = PartitionProduceData(index=queue.partition.partition, records=batch.built)
             topic.partition_data.append(data)
         return ProduceRequest(
+            transactional_id=self.config.transactional_id,
             acks=self.sender.acks,
             timeout_ms=self.config.request_timeout_ms,
             topic_data=list(topics.values()),
@@ -521,6 +579,13 @@ class BrokerSender:
             sender.accumulator.split(queue, batch)
             sender.place(queue)
             return
+        if sender.transactions is not None and code in _LOST_SEQUENCE:
+            earlier = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_earlier(batch)
+            if earlier and sender.transactions.error is None:
+                self._again(queue, batch, error, wait=False)
+            else:
+                sender.give_up(queue, batch, error)
+            return
         if sender.idempotent and code in _LOST_SEQUENCE:
             gap = code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and queue.has_earlier(batch)
             if not gap and batch.producer_epoch == queue.producer_epoch:
@@ -548,7 +613,8 @@ class BrokerSender:
         sender, now = self.sender, trio.current_time()
         if batch not in sender.accumulator.unsettled:
             return  # aborted meanwhile
-        if batch.attempts > self.config.retries or sender.expired(batch, now):
+        aborting = sender.transactions is not None and sender.transactions.error is not None
+        if aborting or batch.attempts > self.config.retries or sender.expired(batch, now):
             sender.give_up(queue, batch, error)
             return
         if wait:

@@ -1,0 +1,384 @@
+"""The transactions of a producer (KIP-98, KIP-360, KIP-447, KIP-890): who it is to its coordinator, what belongs to the open
+transaction, and how the transaction ends.
+
+Two protocols exist, and the cluster's finalized `transaction.version` says which one counts, looked at when a transaction
+begins. Up to version 1 the producer names each partition and group to the coordinator before it writes there. From version 2
+on a produce adds its partition by itself, and each end of a transaction answers a new epoch, so that nothing late of one
+transaction can land in the next.
+
+An error leaves a transaction in one of three ways:
+
+- *retriable*: asked again until `max.block.ms` is over;
+- *abortable*: the transaction can only be aborted; `send`, `send_offsets` and the commit raise the first such error, and the
+  producer goes on with the next transaction;
+- *fatal*: another producer took over the transactional id, or the coordinator and this producer disagree. The producer is
+  finished: every call raises the error.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.values import TopicPartition
+from pk.net.client.admin_base import by_topic
+from pk.net.client.cluster import Cluster
+from pk.net.client.config import ProducerConfig
+from pk.net.client.connection import Connection
+from pk.net.client.errors import ClientError, NoTransaction, TransactionOutcomeUnknown
+from pk.net.client.results import CoordinatorType, OffsetAndMetadata
+
+if TYPE_CHECKING:
+    from pk.net.client.sender import Sender
+
+GroupMetadata = tuple[str, str, int, str | None]
+"""(group id, member id, generation or member epoch, instance id), as `Consumer.group_metadata` has it."""
+
+_PURPOSE: Final = "transaction"
+_FEATURE: Final = "transaction.version"
+_END_TXN: Final = 26
+_ADD_PARTITIONS_BY_CLIENT_MAX: Final = 3
+"""Later versions of AddPartitionsToTxn are for brokers."""
+
+_FATAL: Final = frozenset(
+    (
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.UNSUPPORTED_VERSION,
+    )
+)
+"""What a coordinator may answer that ends the producer."""
+
+_FATAL_OF_A_BATCH: Final = _FATAL - {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
+"""What the leader of a partition may answer that ends the producer. An epoch it refuses may be one that the coordinator
+raised when it aborted the transaction after `transaction.timeout.ms`: the abort shows which."""
+
+
+class Aborted(ClientError):
+    """The record belongs to a transaction that was aborted before the record was acknowledged."""
+
+    def __init__(self) -> None:
+        super().__init__("the transaction was aborted before this record was acknowledged")
+
+
+class Transactions:
+    """The transactional side of a producer. `Producer.transaction` drives it; the sender asks it before it sends."""
+
+    def __init__(self, cluster: Cluster, config: ProducerConfig, sender: "Sender") -> None:
+        assert config.transactional_id is not None
+        self.transactional_id = config.transactional_id
+        self.open = False
+        """Whether records may be sent."""
+
+        self.error: Exception | None = None
+        """Why the open transaction can only be aborted."""
+
+        self.version = 0
+        """The `transaction.version` that the open transaction follows."""
+
+        self._cluster = cluster
+        self._config = config
+        self._sender = sender
+        self._partitions: set[TopicPartition] = set()
+        self._groups: set[str] = set()
+        self._epoch_used_up = False
+        """A batch was given up: its sequence is a gap, so the next transaction needs a new epoch."""
+
+        self._left_open = False
+        """The coordinator may hold a transaction of ours that nobody ended: it must not become part of the next one."""
+
+    @property
+    def adds_by_itself(self) -> bool:
+        """Whether a produce adds its partition to the transaction (KIP-890)."""
+        return self.version >= 2
+
+    def check(self) -> None:
+        """Raises NoTransaction outside a transaction, and the error of one that can only be aborted."""
+        if not self.open:
+            raise NoTransaction(
+                "this producer has a transactional.id: records belong into"
+                " `async with producer.transaction():`"
+            )
+        if self.error is not None:
+            raise self.error
+
+    async def begin(self) -> None:
+        """Open a transaction; the first one takes the transactional id from any earlier producer.
+
+        Raises KafkaError, ClientError, NoTransaction where one is open already.
+        """
+        if self._sender.fatal is not None:
+            raise self._sender.fatal
+        if self.open:
+            raise NoTransaction("a transaction is open: a producer has one at a time")
+        if self._left_open:
+            # What is still on its way belongs to the old epoch: whatever becomes of it is not this transaction's.
+            self._sender.abort(Aborted())
+        gap = self._epoch_used_up and not self.adds_by_itself
+        if self._sender.producer_id < 0 or self._left_open or gap:
+            await self._take_over()
+        self.version = await self._version()
+        self.error = None
+        self._left_open = self._epoch_used_up = False
+        self._partitions.clear()
+        self._groups.clear()
+        self.open = True
+
+    def fail(self, error: Exception) -> None:
+        """A batch of the transaction was given up: the transaction can only be aborted."""
+        if isinstance(error, KafkaError) and error.code in _FATAL_OF_A_BATCH:
+            self._sender.fail(error)
+        self._epoch_used_up = True
+        if self.error is None:
+            self.error = error
+
+    def is_admitted(self, partition: TopicPartition) -> bool:
+        """Whether records for `partition` may be sent now, with no word to the coordinator before."""
+        return partition in self._partitions
+
+    async def admit(self, partitions: Iterable[TopicPartition]) -> bool:
+        """Make partitions part of the transaction before anything is sent to them. False: nothing may be sent."""
+        if self.error is not None or not self.open:
+            return False
+        new = [p for p in partitions if p not in self._partitions]
+        if new and not self.adds_by_itself:
+            try:
+                await self._ask("AddPartitionsToTxn", lambda c: self._add_partitions(c, new))
+            except (KafkaError, ClientError, ProtocolError):
+                return False
+        self._partitions.update(new)
+        return True
+
+    async def send_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        """Commit a group's offsets with the transaction (TxnOffsetCommit). Raises KafkaError, ClientError."""
+        self.check()
+        if not offsets:
+            return
+        group_id = group[0]
+        if group_id not in self._groups:
+            if not self.adds_by_itself:
+                await self._ask("AddOffsetsToTxn", lambda c: self._add_group(c, group_id))
+            self._groups.add(group_id)
+
+        async def commit() -> None:
+            node_id = await self._cluster.coordinator(group_id)
+            connection = await self._cluster.connection(node_id, _PURPOSE)
+            await self._commit_offsets(connection, offsets, group)
+
+        await self._patiently(
+            "TxnOffsetCommit", commit, lambda: self._cluster.forget_coordinator(group_id)
+        )
+
+    async def end(self, *, commit: bool) -> None:
+        """End the transaction, once all its batches are settled.
+
+        Raises KafkaError where a commit was refused: then the transaction is still open, to be aborted.
+        """
+        if self._partitions or self._groups:
+            self._left_open = True
+            try:
+                await self._ask("EndTxn", lambda c: self._end(c, commit))
+            except (KafkaError, ProtocolError):
+                raise
+            except ClientError as e:
+                self._sender.fail(
+                    TransactionOutcomeUnknown(self.transactional_id, commit=commit, cause=e)
+                )
+                raise self._sender.fatal or e from e
+            self._left_open = False
+        self.open = False
+        self.error = None
+
+    def leave(self) -> None:
+        """The block of the transaction is over, also where the transaction could not be ended."""
+        if self.open:
+            self._left_open = bool(self._partitions or self._groups)
+        self.open = False
+
+    # requests
+
+    async def _take_over(self) -> None:
+        """InitProducerId: be the producer of the transactional id, with an epoch above all earlier ones."""
+        from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
+
+        sender = self._sender
+
+        async def ask(connection: Connection) -> None:
+            request = InitProducerIdRequest(
+                transactional_id=self.transactional_id,
+                transaction_timeout_ms=self._config.transaction_timeout_ms,
+                producer_id=sender.producer_id,
+                producer_epoch=sender.producer_epoch,
+            )
+            low = 3 if sender.producer_id >= 0 else 0
+            response = await connection.request(request, low=low, high=5)
+            _check(response.error_code, "InitProducerId")
+            self._become(response.producer_id, response.producer_epoch)
+
+        await self._ask("InitProducerId", ask)
+
+    async def _version(self) -> int:
+        """The `transaction.version` that the coordinator's cluster has finalized, as far as it goes here."""
+        found: list[int] = []
+
+        async def look(connection: Connection) -> None:
+            response = connection.api_versions_response
+            features = response.finalized_features if response is not None else ()
+            level = next((f.max_version_level for f in features if f.name == _FEATURE), 0)
+            found.append(level if connection.serves(_END_TXN, 5) else min(level, 1))
+
+        await self._ask("ApiVersions", look)
+        return found[-1]
+
+    async def _add_partitions(
+        self, connection: Connection, partitions: Iterable[TopicPartition]
+    ) -> None:
+        from pk.core.wire.messages.add_partitions_to_txn import (
+            AddPartitionsToTxnRequest,
+            AddPartitionsToTxnTopic,
+        )
+
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self._sender.producer_id,
+            v3_and_below_producer_epoch=self._sender.producer_epoch,
+            v3_and_below_topics=[
+                AddPartitionsToTxnTopic(name=topic, partitions=list(indexes))
+                for topic, indexes in by_topic(partitions).items()
+            ],
+        )
+        response = await connection.request(request, high=_ADD_PARTITIONS_BY_CLIENT_MAX)
+        results = [
+            (TopicPartition(topic.name, p.partition_index), p.partition_error_code)
+            for topic in response.results_by_topic_v3_and_below
+            for p in topic.results_by_partition
+        ]
+        # One partition that fails for good matters more than one that does not yet exist everywhere.
+        results.sort(key=lambda result: KafkaError(result[1]).retriable if result[1] else True)
+        for partition, code in results:
+            if code != ErrorCode.OPERATION_NOT_ATTEMPTED:
+                _check(code, f"adding {partition} to the transaction")
+
+    async def _add_group(self, connection: Connection, group_id: str) -> None:
+        from pk.core.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self._sender.producer_id,
+            producer_epoch=self._sender.producer_epoch,
+            group_id=group_id,
+        )
+        response = await connection.request(request)
+        _check(response.error_code, f"adding the offsets of group {group_id!r} to the transaction")
+
+    async def _commit_offsets(
+        self,
+        connection: Connection,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+    ) -> None:
+        from pk.core.wire.messages.txn_offset_commit import (
+            TxnOffsetCommitRequest,
+            TxnOffsetCommitRequestPartition,
+            TxnOffsetCommitRequestTopic,
+        )
+
+        group_id, member_id, generation, instance_id = group
+        is_member = generation >= 0
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=group_id,
+            producer_id=self._sender.producer_id,
+            producer_epoch=self._sender.producer_epoch,
+            generation_id=generation,
+            member_id=member_id if is_member else "",
+            group_instance_id=instance_id if is_member else None,
+            topics=[
+                TxnOffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        TxnOffsetCommitRequestPartition(
+                            partition_index=index,
+                            committed_offset=(o := offsets[TopicPartition(topic, index)]).offset,
+                            committed_leader_epoch=o.leader_epoch,
+                            committed_metadata=o.metadata,
+                        )
+                        for index in indexes
+                    ],
+                )
+                for topic, indexes in by_topic(offsets).items()
+            ],
+        )
+        # Members are fenced by their generation from version 3 on (KIP-447).
+        low = 5 if self.adds_by_itself else 3 if is_member else 0
+        response = await connection.request(request, low=low, high=5 if self.adds_by_itself else 4)
+        for topic in response.topics:
+            for p in topic.partitions:
+                partition = TopicPartition(topic.name, p.partition_index)
+                _check(p.error_code, f"committing {partition} for group {group_id!r}")
+
+    async def _end(self, connection: Connection, commit: bool) -> None:
+        from pk.core.wire.messages.end_txn import EndTxnRequest
+
+        request = EndTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self._sender.producer_id,
+            producer_epoch=self._sender.producer_epoch,
+            committed=commit,
+        )
+        low, high = (5, 5) if self.adds_by_itself else (0, 4)
+        response = await connection.request(request, low=low, high=high)
+        _check(response.error_code, "committing" if commit else "aborting")
+        if self.adds_by_itself and response.producer_id >= 0:
+            self._become(response.producer_id, response.producer_epoch)
+
+    def _become(self, producer_id: int, producer_epoch: int) -> None:
+        """Write under this id and epoch; every partition begins with sequence 0 again."""
+        self._sender.become(producer_id, producer_epoch)
+
+    async def _ask(self, what: str, ask: Any) -> None:
+        """Ask the transaction's coordinator, wherever it is, until it answers."""
+        key, kind = self.transactional_id, CoordinatorType.TRANSACTION
+
+        async def attempt() -> None:
+            node_id = await self._cluster.coordinator(key, kind)
+            await ask(await self._cluster.connection(node_id, _PURPOSE))
+
+        await self._patiently(what, attempt, lambda: self._cluster.forget_coordinator(key, kind))
+
+    async def _patiently(self, what: str, attempt: Any, forget: Any) -> None:
+        """`attempt` until it succeeds, for `max.block.ms`; what it ends with for good decides over the transaction."""
+        try:
+            await self._cluster.retry(
+                attempt,
+                timeout_ms=self._config.max_block_ms,
+                what=what,
+                on_failure=lambda _: forget(),
+            )
+        except KafkaError as e:
+            if e.code in _FATAL:
+                self._sender.fail(e)
+            elif self.open and self.error is None:
+                self.error = e
+            raise
+        except ClientError as e:
+            if self.open and self.error is None:
+                self.error = e
+            raise
+
+
+def _check(code: int, what: str) -> None:
+    """Raises KafkaError for an error code."""
+    if code == ErrorCode.PRODUCER_FENCED or code == ErrorCode.INVALID_PRODUCER_EPOCH:
+        raise KafkaError(
+            code,
+            f"{what}: a newer producer uses this transactional.id, or the transaction timed out",
+        )
+    if code:
+        raise KafkaError(code, what)

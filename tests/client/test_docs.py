@@ -1,0 +1,74 @@
+"""The program of docs/client.md that reads, processes and writes exactly once: run as it stands there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import trio
+from client.support import eventually
+from clients.fixtures import Kafka
+
+from pk.core.values import TopicPartition
+from pk.net.client.admin import open_admin
+from pk.net.client.consumer import open_consumer
+from pk.net.client.producer import open_producer
+from pk.net.client.results import NewTopic
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def program() -> str:
+    """The code under "Exactly once"."""
+    text = (ROOT / "docs" / "client.md").read_text(encoding="utf-8")
+    section = text[text.index("### Exactly once") :]
+    found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def test_read_process_write_copies_each_record_once(kafka: Kafka, tmp_path: Path) -> None:
+    script = tmp_path / "totals.py"
+    script.write_text(program(), encoding="utf-8")
+
+    def run(until: int) -> str:
+        command = [sys.executable, str(script), kafka.bootstrap, str(until)]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout
+
+    async def fill(values: list[bytes]) -> None:
+        async with open_producer(kafka.bootstrap) as producer:
+            await (await producer.send_many("orders", [(None, v) for v in values])).wait()
+
+    async def make() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await admin.create_topics([NewTopic("orders", 2, 1), NewTopic("totals", 1, 1)])
+        await fill([b"a", b"b", b"c"])
+
+    async def look() -> list[bytes]:
+        config = {"auto.offset.reset": "earliest", "isolation.level": "read_committed"}
+        found: list[bytes] = []
+        async with open_consumer(kafka.bootstrap, config) as consumer:
+            here = TopicPartition("totals", 0)
+            consumer.assign([here])
+            end = (await consumer.end_offsets([here]))[here]
+            while await consumer.position(here) < getattr(end, "offset", 0):
+                found += [record.value or b"" for record in await consumer.poll(timeout_ms=200)]
+        return sorted(found)
+
+    async def drop() -> None:
+        async with open_admin(kafka.bootstrap) as admin:
+            await admin.delete_topics(["orders", "totals"])
+            await admin.delete_groups(["totals"])
+
+    trio.run(make)
+    try:
+        assert run(3) == "3 records copied\n"
+        trio.run(fill, [b"d", b"e"])
+        assert run(2) == "2 records copied\n"
+        trio.run(eventually, look, [b"A", b"B", b"C", b"D", b"E"])
+    finally:
+        trio.run(drop)
