@@ -3,8 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pk.cli.cluster.groups import selected
 from pk.cli.cluster.min_isr import min_isrs
-from pk.cli.cluster.topics import Partitions, describe_topics, named_topics
+from pk.cli.cluster.topics import (
+    Partitions,
+    check_partitions,
+    describe_topics,
+    existing_topics,
+    named_topics,
+)
 from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.runtime.context import Context, count, place_name
 from pk.cli.runtime.exits import Unusable
@@ -77,3 +84,22 @@ def parse_partition(text: str, option: str) -> TopicPartition:
     if not topic or not number.isdecimal():
         raise Unusable(f"{option} wants a partition such as orders/0, not {text!r}.")
     return TopicPartition(topic, int(number))
+
+
+async def partitions_named(
+    context: Context, admin: Admin, words: Sequence[str]
+) -> list[TopicPartition]:
+    """The partitions that `words` name (`orders`, `orders:0,1`); without words, all of the topics that are not internal.
+
+    Raises CommandError for a topic or partition that does not exist.
+    """
+    wanted = selected(words)
+    if not wanted:
+        topics = [t for t in await describe_topics(context, admin, None) if not t.internal]
+        return [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
+    found: list[TopicPartition] = []
+    for topic in await existing_topics(context, admin, wanted):
+        numbers = wanted[topic.name]
+        every = [p.partition for p in topic.partitions]
+        found += check_partitions(topic, every if numbers is None else numbers)
+    return found

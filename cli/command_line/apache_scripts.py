@@ -22,7 +22,7 @@ TOOLS = {
     "server-start": "broker start",
     "server-stop": "broker stop",
     "topics": "topics",
-    "transactions": "producers",
+    "transactions": "transactions",
 }
 """A script's name without `kafka-` → the words after `pk`."""
 

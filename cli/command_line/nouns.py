@@ -123,6 +123,14 @@ NOUNS: Final[dict[str, Entry]] = {
         "Idempotent and transactional producers, as partitions' leaders remember them.",
         "pk.cli.nouns.producers.commands:PRODUCERS",
     ),
+    "transactions": Entry(
+        (
+            "transactions",
+            "transaction",
+        ),
+        "Transactions: list, describe, abort, and find those that hang.",
+        "pk.cli.nouns.transactions.commands:TRANSACTIONS",
+    ),
     "top": Entry(
         ("top",),
         "The cluster live: brokers, topics, groups, in-sync replicas, reassignments.",
@@ -205,7 +213,7 @@ SECTIONS: Final = (
     ("Records", ("console-producer", "console-consumer", "cp", "spark-export", "perf", "log")),
     (
         "The cluster and what it holds",
-        ("topics", "groups", "configs", "brokers", "cluster", "producers"),
+        ("topics", "groups", "configs", "brokers", "cluster", "producers", "transactions"),
     ),
     ("Replicas", ("partitions", "isr", "reassign")),
     ("See what goes on", ("top", "doctor", "why", "wait")),

@@ -5,8 +5,8 @@
 
 An operation on many items answers a dict from item to result or error: `KafkaError` as the broker answered it, or
 `ClientError` where the broker that would know could not be reached. What is not about items raises. The operations are in
-admin_cluster, admin_metadata, admin_topics, admin_partitions, admin_configs, admin_groups and admin_records; what they take and give
-is in results.
+admin_cluster, admin_metadata, admin_topics, admin_partitions, admin_configs, admin_groups, admin_records and
+admin_transactions; what they take and give is in results.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,6 +20,7 @@ from pk.net.client.admin_metadata import MetadataOperations
 from pk.net.client.admin_partitions import PartitionOperations
 from pk.net.client.admin_records import RecordOperations
 from pk.net.client.admin_topics import TopicOperations
+from pk.net.client.admin_transactions import TransactionOperations
 from pk.net.client.cluster import open_cluster
 from pk.net.client.config import AdminConfig, parse
 from pk.net.client.connection import OnRequest, RequestTrace
@@ -35,6 +36,7 @@ class Admin(
     ConfigOperations,
     GroupOperations,
     RecordOperations,
+    TransactionOperations,
 ):
     """An admin client. Made by `open_admin`; its methods may be called by several tasks at once."""
 

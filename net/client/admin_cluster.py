@@ -279,55 +279,6 @@ class ClusterOperations(AdminBase):
 
         check(await self._controller(ask), f"broker {broker_id}")
 
-    async def list_transactions(
-        self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
-    ) -> tuple[tuple[r.TransactionListing, ...], dict[int, Failure]]:
-        """The transactional ids of all brokers that answered, and why the others did not (KIP-664)."""
-        from pk.core.wire.messages.list_transactions import ListTransactionsRequest
-
-        request = ListTransactionsRequest(
-            state_filters=list(states), producer_id_filters=list(producer_ids)
-        )
-
-        async def ask(connection: Connection) -> list[r.TransactionListing]:
-            response = await connection.request(request)
-            check(response, "ListTransactions")
-            return [
-                r.TransactionListing(
-                    t.transactional_id, t.producer_id, t.transaction_state, connection.node.node_id
-                )
-                for t in response.transaction_states
-            ]
-
-        answers = await self._by_broker(None, ask)
-        errors = {b: a for b, a in answers.items() if isinstance(a, Exception)}
-        listed = [t for a in answers.values() if not isinstance(a, Exception) for t in a]
-        return tuple(sorted(listed, key=lambda t: t.transactional_id)), errors
-
-    async def describe_transactions(
-        self, transactional_ids: Iterable[str]
-    ) -> dict[str, r.TransactionDescription | Failure]:
-        """The state of transactional ids (KIP-664)."""
-        from pk.core.wire.messages.describe_transactions import DescribeTransactionsRequest
-
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
-            response = await connection.request(DescribeTransactionsRequest(transactional_ids=ids))
-            return {
-                t.transactional_id: failure(t.error_code)
-                or r.TransactionDescription(
-                    connection.node.node_id,
-                    t.transaction_state,
-                    t.producer_id,
-                    t.producer_epoch,
-                    t.transaction_timeout_ms,
-                    t.transaction_start_time_ms,
-                    tuple(TopicPartition(d.topic, p) for d in t.topics for p in d.partitions),
-                )
-                for t in response.transaction_states
-            }
-
-        return await self._by_coordinator(transactional_ids, ask, r.CoordinatorType.TRANSACTION)
-
 
 def _api_ranges(connection: Connection) -> tuple[r.ApiRange, ...]:
     ranges = []

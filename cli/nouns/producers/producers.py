@@ -6,8 +6,7 @@ from it. Producers that are neither leave nothing behind.
 
 from collections.abc import Mapping, Sequence
 
-from pk.cli.cluster.groups import selected
-from pk.cli.cluster.topics import check_partitions, describe_topics, existing_topics
+from pk.cli.cluster.partition_selection import partitions_named
 from pk.cli.nouns.producers.options import DescribeProducers
 from pk.cli.nouns.producers.rows import ProducerRow
 from pk.cli.output.rows import listing
@@ -23,7 +22,7 @@ from pk.net.client.admin import Admin
 async def describe(context: Context, options: DescribeProducers) -> None:
     """`pk producers describe`."""
     admin = await context.admin()
-    tps = await _partitions(context, options, admin)
+    tps = await partitions_named(context, admin, (*options.topic, *options.topics))
     broker = await _broker(admin, options.broker)
     answers = await admin.describe_producers(tps, broker_id=broker) if tps else {}
     states: list[tuple[TopicPartition, r.ProducerState]] = []
@@ -59,22 +58,6 @@ def _is_wanted(options: DescribeProducers, producer: r.ProducerState) -> bool:
     if options.open and producer.transaction_start_offset < 0:
         return False
     return options.producer is None or producer.producer_id == options.producer
-
-
-async def _partitions(
-    context: Context, options: DescribeProducers, admin: Admin
-) -> list[TopicPartition]:
-    """The partitions named, or all of the topics that are not internal. Raises CommandError."""
-    wanted = selected((*options.topic, *options.topics))
-    if not wanted:
-        topics = [t for t in await describe_topics(context, admin, None) if not t.internal]
-        return [TopicPartition(t.name, p.partition) for t in topics for p in t.partitions]
-    found = []
-    for topic in await existing_topics(context, admin, wanted):
-        numbers = wanted[topic.name]
-        every = [p.partition for p in topic.partitions]
-        found += check_partitions(topic, every if numbers is None else numbers)
-    return found
 
 
 async def _begun(

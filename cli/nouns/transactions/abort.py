@@ -1,0 +1,153 @@
+"""`pk transactions abort`: by transactional id, as its coordinator does it; or in one partition, where no coordinator will.
+
+Shown first, then asked, then done. There is no way back: the records of an aborted transaction are never read as committed.
+"""
+
+from collections.abc import Sequence
+
+from pk.cli.cluster.topics import check_partitions, existing_topics, topic_partitions
+from pk.cli.nouns.transactions.describe import say_failed
+from pk.cli.nouns.transactions.options import AbortTransactions
+from pk.cli.nouns.transactions.rows import AbortedRow
+from pk.cli.output.rows import listing
+from pk.cli.positions.resolve import now_ms
+from pk.cli.positions.times import show_span
+from pk.cli.runtime.context import Context, join, place_name
+from pk.cli.runtime.exits import CommandError, Unusable
+from pk.cli.runtime.failures import error_name, phrase
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.admin_transactions import OpenTransaction
+from pk.net.client.results import ProducerState, TransactionDescription
+
+
+async def abort(context: Context, options: AbortTransactions) -> None:
+    """`pk transactions abort`."""
+    if bool(options.transactional_id) == (options.topic is not None):
+        raise Unusable(
+            "Name transactional ids, or a partition with -t TOPIC:0 and --start-offset; one of the two."
+        )
+    if options.topic is None:
+        if options.start_offset is not None or options.partition is not None:
+            raise Unusable(
+                "--start-offset and --partition go with -t, not with a transactional id."
+            )
+        await _abort_ids(context, list(dict.fromkeys(options.transactional_id)))
+    else:
+        await _abort_in_partition(context, options, options.topic)
+
+
+async def _abort_ids(context: Context, names: Sequence[str]) -> None:
+    admin = await context.admin()
+    answers = await admin.describe_transactions(names)
+    found: dict[str, TransactionDescription] = {}
+    for name in names:
+        answer = answers[name]
+        if isinstance(answer, TransactionDescription):
+            found[name] = answer
+        else:
+            await say_failed(context, admin, name, answer)
+    now = now_ms()
+    for name, described in found.items():
+        context.say(_what_is_aborted(name, described, now))
+    rows: list[AbortedRow] = []
+    if context.change.dry_run:
+        rows = [_id_row(name, described, "would be aborted") for name, described in found.items()]
+    elif found:
+        named = next(iter(found)) if len(found) == 1 else None
+        await context.agree(f"Abort on {context.settings.cluster_name}?", name=named)
+        fenced = await admin.fence_producers(found)
+        for name, described in found.items():
+            error = fenced[name]
+            if isinstance(error, Exception):
+                context.fail(error)
+                rows.append(_id_row(name, described, phrase(error), error_name(error)))
+            else:
+                rows.append(_id_row(name, described, "aborted"))
+    context.show(listing(AbortedRow, rows))
+
+
+def _what_is_aborted(name: str, described: TransactionDescription, now: int) -> str:
+    if not described.partitions:
+        return f"{name} has no open transaction ({described.state}); its producer is fenced."
+    places = join([place_name(tp) for tp in sorted(described.partitions)], 4)
+    age = f", open for {show_span(now - described.start_ms)}" if described.start_ms >= 0 else ""
+    return (
+        f"This aborts the transaction of {name} in {places}{age}, and its producer is fenced. "
+        "Its records are never read as committed."
+    )
+
+
+def _id_row(
+    name: str, described: TransactionDescription, result: str, error: str | None = None
+) -> AbortedRow:
+    return {
+        "transactional_id": name,
+        "topic": None,
+        "partition": None,
+        "producer_id": described.producer_id,
+        "producer_epoch": described.producer_epoch,
+        "result": result,
+        "error": error,
+    }
+
+
+async def _abort_in_partition(context: Context, options: AbortTransactions, topic: str) -> None:
+    admin = await context.admin()
+    tp = await _partition(context, admin, topic, options.partition)
+    if options.start_offset is None:
+        raise Unusable("-t wants --start-offset, which `pk transactions find-hanging` shows.")
+    producer = await _producer_at(admin, tp, options.start_offset)
+    age = f", silent for {show_span(now_ms() - producer.last_timestamp_ms)}"
+    context.say(
+        f"This writes an abort marker for producer {producer.producer_id} into {place_name(tp)}: its transaction from offset "
+        f"{options.start_offset} on{age if producer.last_timestamp_ms >= 0 else ''} is never read as committed."
+    )
+    result, error = "would be aborted", None
+    if not context.change.dry_run:
+        await context.agree(f"Abort on {context.settings.cluster_name}?", name=tp.topic)
+        hanging = OpenTransaction(
+            tp, producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
+        )
+        failure = (await admin.abort_transactions([hanging]))[tp]
+        result = "aborted"
+        if failure is not None:
+            context.fail(failure)
+            result, error = phrase(failure), error_name(failure)
+    row: AbortedRow = {
+        "transactional_id": None,
+        "topic": tp.topic,
+        "partition": tp.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "result": result,
+        "error": error,
+    }
+    context.show(listing(AbortedRow, [row]))
+
+
+async def _partition(
+    context: Context, admin: Admin, text: str, number: int | None
+) -> TopicPartition:
+    """The one partition that -t and --partition name. Raises Unusable, CommandError."""
+    name, numbers = topic_partitions(text)
+    wanted = [*(numbers or ()), *(() if number is None else (number,))]
+    if len(wanted) != 1:
+        raise Unusable(f"-t wants one partition, such as {name}:0.")
+    (topic,) = await existing_topics(context, admin, [name])
+    return check_partitions(topic, wanted)[0]
+
+
+async def _producer_at(admin: Admin, tp: TopicPartition, start_offset: int) -> ProducerState:
+    """The producer whose transaction is open from an offset on. Raises CommandError where there is none."""
+    answer = (await admin.describe_producers([tp]))[tp]
+    if isinstance(answer, Exception):
+        raise answer
+    for producer in answer:
+        if producer.transaction_start_offset == start_offset:
+            return producer
+    opened = sorted(p.transaction_start_offset for p in answer if p.transaction_start_offset >= 0)
+    known = f"; open from {join(list(map(str, opened)))}" if opened else "; none is open"
+    raise CommandError(
+        f"No transaction of {place_name(tp)} is open from offset {start_offset} on{known}."
+    )

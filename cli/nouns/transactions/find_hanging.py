@@ -1,0 +1,133 @@
+"""`pk transactions find-hanging` (KIP-664): what partitions hold open and no coordinator will end.
+
+A transaction hangs when a record of it reached a partition that its coordinator does not count to it: the marker never comes,
+the last stable offset stays, and readers of committed records wait for ever. Brokers that verify partitions before an append
+(KIP-890) no longer let that happen; older ones did.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from pk.cli.cluster.partition_selection import partitions_named
+from pk.cli.nouns.transactions.options import FindHanging
+from pk.cli.nouns.transactions.rows import HangingRow
+from pk.cli.output.rows import listing
+from pk.cli.positions.resolve import now_ms
+from pk.cli.positions.times import show_time
+from pk.cli.runtime.context import Context, count, place_name
+from pk.core.values import TopicPartition
+from pk.net.client.admin import Admin
+from pk.net.client.results import ProducerState, TransactionDescription
+
+
+class Candidate(NamedTuple):
+    """A transaction that a partition holds open and that has been silent for long."""
+
+    partition: TopicPartition
+    producer: ProducerState
+
+
+async def find_hanging(context: Context, options: FindHanging) -> None:
+    """`pk transactions find-hanging`."""
+    admin = await context.admin()
+    partitions = await partitions_named(context, admin, options.topic)
+    if options.broker is not None:
+        partitions = await _led_by(admin, partitions, options.broker)
+    now = now_ms()
+    silent_since_ms = now - options.max_transaction_timeout * 60_000
+    candidates: list[Candidate] = []
+    answers = await admin.describe_producers(partitions) if partitions else {}
+    for tp in sorted(answers):
+        answer = answers[tp]
+        if isinstance(answer, Exception):
+            context.failed(answer, place_name(tp))
+            continue
+        candidates += (
+            Candidate(tp, producer)
+            for producer in answer
+            if producer.transaction_start_offset >= 0
+            and producer.last_timestamp_ms <= silent_since_ms
+        )
+    names = await _transactional_ids(context, admin, candidates)
+    hanging = await _without_coordinator(context, admin, candidates, names)
+    rows = [_row(each, names.get(each.producer.producer_id), now) for each in hanging]
+    context.show(listing(HangingRow, rows, lambda _: "red"))
+    if context.look.format in ("table", "wide"):
+        _say_what_next(context, rows)
+
+
+def _say_what_next(context: Context, rows: Sequence[HangingRow]) -> None:
+    if rows:
+        first = rows[0]
+        where = f"{first['topic']}:{first['partition']} --start-offset {first['start_offset']}"
+        context.say(
+            f"{count(len(rows), 'transaction')} hang{'s' if len(rows) == 1 else ''}; "
+            f"`pk transactions abort -t {where}` ends the first."
+        )
+    elif not context.failures:
+        context.say("No transaction hangs.")
+
+
+async def _led_by(
+    admin: Admin, partitions: Sequence[TopicPartition], broker: int
+) -> list[TopicPartition]:
+    """Those partitions that a broker leads."""
+    described = await admin.describe_topics(sorted({tp.topic for tp in partitions}))
+    led: set[TopicPartition] = set()
+    for name, topic in described.items():
+        if not isinstance(topic, Exception):
+            led.update(
+                TopicPartition(name, p.partition) for p in topic.partitions if p.leader_id == broker
+            )
+    return [tp for tp in partitions if tp in led]
+
+
+async def _transactional_ids(
+    context: Context, admin: Admin, candidates: Sequence[Candidate]
+) -> Mapping[int, str]:
+    """Producer id → transactional id, for those that a coordinator knows.
+
+    Raises the first failure: a transaction whose coordinator was not heard does not hang for all we know.
+    """
+    wanted = {each.producer.producer_id for each in candidates}
+    if not wanted:
+        return {}
+    listed, errors = await admin.list_transactions(producer_ids=sorted(wanted))
+    for error in errors.values():
+        raise error
+    return {t.producer_id: t.transactional_id for t in listed}
+
+
+async def _without_coordinator(
+    context: Context, admin: Admin, candidates: Sequence[Candidate], names: Mapping[int, str]
+) -> list[Candidate]:
+    """The candidates that no coordinator counts to an open transaction of their producer."""
+    described = await admin.describe_transactions(sorted(set(names.values()))) if names else {}
+    hanging: list[Candidate] = []
+    for each in candidates:
+        name = names.get(each.producer.producer_id)
+        answer = described.get(name) if name is not None else None
+        if isinstance(answer, Exception):
+            context.failed(answer, name or "")
+        elif not isinstance(answer, TransactionDescription) or (
+            each.partition not in answer.partitions
+        ):
+            hanging.append(each)
+    return hanging
+
+
+def _row(each: Candidate, transactional_id: str | None, now: int) -> HangingRow:
+    producer = each.producer
+    last = producer.last_timestamp_ms
+    epoch = producer.coordinator_epoch
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "start_offset": producer.transaction_start_offset,
+        "idle_ms": None if last < 0 else max(now - last, 0),
+        "transactional_id": transactional_id,
+        "coordinator_epoch": None if epoch < 0 else epoch,
+        "last_time": show_time(last) or None,
+    }

@@ -1,0 +1,83 @@
+"""`pk transactions list`: asks every broker, since each coordinates some of the transactional ids (KIP-664)."""
+
+from pk.cli.cluster.topics import whole, words_of
+from pk.cli.nouns.transactions.options import ListTransactions
+from pk.cli.nouns.transactions.rows import TransactionRow
+from pk.cli.output.rows import listing
+from pk.cli.positions.resolve import now_ms
+from pk.cli.positions.times import duration_ms
+from pk.cli.runtime.context import Context
+from pk.cli.runtime.exits import Unusable
+from pk.net.client.admin import Admin
+from pk.net.client.results import TransactionDescription
+
+_STATES = (
+    "Ongoing",
+    "PrepareCommit",
+    "PrepareAbort",
+    "CompleteCommit",
+    "CompleteAbort",
+    "Empty",
+    "Dead",
+    "PrepareEpochFence",
+)
+
+
+async def list_transactions(context: Context, options: ListTransactions) -> None:
+    """`pk transactions list`."""
+    pattern = None if options.pattern is None else whole(options.pattern, "PATTERN")
+    states = words_of(options.state, _STATES, "--state")
+    producers = _producer_ids(options.producer)
+    open_for_ms = _open_for_ms(options.open_for)
+    admin = await context.admin()
+    listed, errors = await admin.list_transactions(states=states, producer_ids=producers)
+    for broker, error in sorted(errors.items()):
+        context.failed(error, f"broker {broker}")
+    if pattern is not None:
+        listed = tuple(t for t in listed if pattern.fullmatch(t.transactional_id))
+    if open_for_ms is not None:
+        since = now_ms() - open_for_ms
+        long_open = await _open_since(admin, [t.transactional_id for t in listed], since)
+        listed = tuple(t for t in listed if t.transactional_id in long_open)
+    rows: list[TransactionRow] = [
+        {
+            "transactional_id": t.transactional_id,
+            "coordinator": t.coordinator_id,
+            "producer_id": t.producer_id,
+            "state": t.state,
+        }
+        for t in listed
+    ]
+    context.show(listing(TransactionRow, rows, _style))
+    if not rows and not context.failures and context.look.format in ("table", "wide"):
+        context.say("No coordinator knows such a transactional id.")
+
+
+async def _open_since(admin: Admin, names: list[str], latest_start_ms: int) -> set[str]:
+    """Those whose transaction has been open since `latest_start_ms` or longer."""
+    found = await admin.describe_transactions(names) if names else {}
+    return {
+        name
+        for name, answer in found.items()
+        if isinstance(answer, TransactionDescription) and 0 <= answer.start_ms <= latest_start_ms
+    }
+
+
+def _producer_ids(words: tuple[str, ...]) -> list[int]:
+    for word in words:
+        if not (word.isascii() and word.isdigit()):
+            raise Unusable(f"--producer wants a producer id, not {word!r}.")
+    return [int(word) for word in words]
+
+
+def _open_for_ms(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return duration_ms(text)
+    except ValueError as e:
+        raise Unusable(f"--open-for: {e}.") from None
+
+
+def _style(row: TransactionRow) -> str | None:
+    return "yellow" if row["state"] == "Ongoing" else None

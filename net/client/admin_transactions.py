@@ -1,0 +1,145 @@
+"""Admin requests about transactions (KIP-664): which there are, and ending those that hang."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError
+from pk.core.values import TopicPartition
+from pk.net.client import results as r
+from pk.net.client.admin_base import AdminBase, Failure, by_topic, check, failure
+from pk.net.client.connection import Connection
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that a partition holds open, as its leader remembers the producer (`Admin.describe_producers`)."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    """-1 where no marker of the producer has ever reached the partition."""
+
+
+class TransactionOperations(AdminBase):
+    """Operations on transactional ids and on what their transactions left open in partitions."""
+
+    async def list_transactions(
+        self, *, states: Iterable[str] = (), producer_ids: Iterable[int] = ()
+    ) -> tuple[tuple[r.TransactionListing, ...], dict[int, Failure]]:
+        """The transactional ids of all brokers that answered, and why the others did not (KIP-664)."""
+        from pk.core.wire.messages.list_transactions import ListTransactionsRequest
+
+        request = ListTransactionsRequest(
+            state_filters=list(states), producer_id_filters=list(producer_ids)
+        )
+
+        async def ask(connection: Connection) -> list[r.TransactionListing]:
+            response = await connection.request(request)
+            check(response, "ListTransactions")
+            return [
+                r.TransactionListing(
+                    t.transactional_id, t.producer_id, t.transaction_state, connection.node.node_id
+                )
+                for t in response.transaction_states
+            ]
+
+        answers = await self._by_broker(None, ask)
+        errors = {b: a for b, a in answers.items() if isinstance(a, Exception)}
+        listed = [t for a in answers.values() if not isinstance(a, Exception) for t in a]
+        return tuple(sorted(listed, key=lambda t: t.transactional_id)), errors
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str]
+    ) -> dict[str, r.TransactionDescription | Failure]:
+        """The state of transactional ids (KIP-664)."""
+        from pk.core.wire.messages.describe_transactions import DescribeTransactionsRequest
+
+        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
+            response = await connection.request(DescribeTransactionsRequest(transactional_ids=ids))
+            return {
+                t.transactional_id: failure(t.error_code)
+                or r.TransactionDescription(
+                    connection.node.node_id,
+                    t.transaction_state,
+                    t.producer_id,
+                    t.producer_epoch,
+                    t.transaction_timeout_ms,
+                    t.transaction_start_time_ms,
+                    tuple(TopicPartition(d.topic, p) for d in t.topics for p in d.partitions),
+                )
+                for t in response.transaction_states
+            }
+
+        return await self._by_coordinator(transactional_ids, ask, r.CoordinatorType.TRANSACTION)
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str]
+    ) -> dict[str, tuple[int, int] | Failure]:
+        """Take transactional ids from their producers: an open transaction is aborted, and the producer is fenced.
+
+        Answers the new (producer id, epoch) of each (InitProducerId, KIP-360).
+        """
+        from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
+
+        async def ask(connection: Connection, ids: list[str]) -> dict[str, Any]:
+            answers: dict[str, Any] = {}
+            for name in ids:
+                request = InitProducerIdRequest(
+                    transactional_id=name, transaction_timeout_ms=_FENCING_TIMEOUT_MS
+                )
+                response = await connection.request(request, high=5)
+                answers[name] = failure(response.error_code) or (
+                    response.producer_id,
+                    response.producer_epoch,
+                )
+            return answers
+
+        return await self._by_coordinator(
+            transactional_ids, ask, r.CoordinatorType.TRANSACTION, changes=True
+        )
+
+    async def abort_transactions(
+        self, transactions: Iterable[OpenTransaction]
+    ) -> dict[TopicPartition, Failure | None]:
+        """Write the abort marker that a hanging transaction lacks into its partition (WriteTxnMarkers), one a partition.
+
+        The coordinator is not asked: only a transaction that it does not know, or no longer knows, is ended this way. The
+        leader refuses an older epoch than it knows of the producer or its coordinator (INVALID_PRODUCER_EPOCH,
+        TRANSACTION_COORDINATOR_FENCED).
+        """
+        from pk.core.wire.messages.write_txn_markers import (
+            WritableTxnMarker,
+            WritableTxnMarkerTopic,
+            WriteTxnMarkersRequest,
+        )
+
+        hanging = {each.partition: each for each in transactions}
+
+        async def ask(connection: Connection, asked: list[TopicPartition]) -> dict[Any, Any]:
+            answers: dict[TopicPartition, Any] = {}
+            for partition in asked:
+                each = hanging[partition]
+                topics = by_topic([partition])
+                marker = WritableTxnMarker(
+                    producer_id=each.producer_id,
+                    producer_epoch=each.producer_epoch,
+                    transaction_result=False,
+                    coordinator_epoch=max(each.coordinator_epoch, 0),
+                    topics=[
+                        WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+                        for name, indexes in topics.items()
+                    ],
+                )
+                response = await connection.request(WriteTxnMarkersRequest(markers=[marker]))
+                codes = [
+                    p.error_code for m in response.markers for t in m.topics for p in t.partitions
+                ]
+                code = codes[0] if codes else ErrorCode.UNKNOWN_SERVER_ERROR
+                answers[partition] = KafkaError(code) if code else None
+            return answers
+
+        return await self._by_leader(hanging, ask, changes=True)
+
+
+_FENCING_TIMEOUT_MS = 60_000
+"""The transaction.timeout.ms that InitProducerId must name; nothing is written with the id that it answers."""

@@ -1,0 +1,172 @@
+"""`pk transactions`: open ones are listed, described and aborted; one that no coordinator knows is found and ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import confluent_kafka
+import pytest
+import trio
+from clients.fixtures import Kafka
+from clients.topics import wait_for_marks
+from group_parts import Fresh, Run
+from shapes import check_json
+
+from pk.core.record.build import build_batch
+from pk.core.values import TopicPartition
+from pk.core.wire.messages.init_producer_id import InitProducerIdRequest
+from pk.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from pk.net.client.admin import open_admin
+from pk.net.client.results import CoordinatorType
+
+
+@pytest.fixture
+def topic(at: Run, fresh: Fresh) -> str:
+    name = fresh("paid")
+    assert at("topics", "create", name).code == 0
+    return name
+
+
+@pytest.fixture
+def open_producer(kafka: Kafka, topic: str) -> confluent_kafka.Producer:
+    """A producer named like the topic, with a transaction that holds one record open."""
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": kafka.bootstrap, "transactional.id": topic, "log_level": 0}
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, b"1")
+    assert producer.flush(20) == 0
+    return producer
+
+
+def test_an_open_transaction_is_listed_described_and_aborted(
+    at: Run, kafka: Kafka, topic: str, open_producer: confluent_kafka.Producer
+) -> None:
+    words = ("transactions", "list", "--state", "ongoing", "-f", "json")
+    listed = {row["transactional_id"]: row for row in check_json(words, at(*words).out)}
+    assert listed[topic]["state"] == "Ongoing"
+    only = at("transactions", "list", topic, "--producer", str(listed[topic]["producer_id"]))
+    assert topic in only.text
+    assert at("transactions", "list", topic, "--open-for", "1h", "-f", "json").json == []
+
+    words = ("transactions", "describe", topic, "-f", "json")
+    (row,) = check_json(words, at(*words).out)
+    assert (row["state"], row["partitions"]) == ("Ongoing", [f"{topic}/0"])
+    assert row["producer_id"] == listed[topic]["producer_id"]
+    assert 0 <= row["open_ms"] < 600_000 and row["timeout_ms"] == 60_000
+
+    tried = at("transactions", "abort", topic, "--dry-run")
+    assert tried.code == 0 and "would be aborted" in tried.text and f"{topic}/0" in tried.err
+    assert at("transactions", "abort", topic).code == 5  # nobody to ask
+    assert at(*words).json[0]["state"] == "Ongoing"
+    done = at("transactions", "abort", topic, "-y", "-f", "json")
+    assert (done.code, done.json[0]["result"]) == (0, "aborted")
+    wait_for_marks(kafka, topic, 2)
+    (after,) = at(*words).json
+    assert after["state"] in ("CompleteAbort", "Empty") and after["partitions"] == []
+    with pytest.raises(confluent_kafka.KafkaException) as failed:
+        open_producer.commit_transaction(20)
+    assert failed.value.args[0].code() in (
+        confluent_kafka.KafkaError._FENCED,
+        confluent_kafka.KafkaError._STATE,
+    )
+    read = at("consume", topic, "-o", "start..end", "--isolation-level", "read_committed")
+    assert (read.code, read.out) == (0, b"")
+
+
+def test_an_unknown_transactional_id(
+    at: Run, topic: str, open_producer: confluent_kafka.Producer
+) -> None:
+    for verb in ("describe", "abort"):
+        ran = at("transactions", verb, f"{topic}x", "-f", "json")
+        assert (ran.code, f"did you mean {topic}" in ran.err) == (1, True), ran.err
+    open_producer.abort_transaction(20)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("abort",), "one of the two"),
+        (("abort", "x", "-t", "y:0"), "one of the two"),
+        (("abort", "x", "--start-offset", "3"), "go with -t"),
+        (("abort", "-t", "{topic}", "--start-offset", "3"), "wants one partition"),
+        (("abort", "-t", "{topic}:0"), "wants --start-offset"),
+        (("list", "--state", "open"), "there is no 'open'"),
+        (("list", "--producer", "one"), "wants a producer id"),
+        (("list", "--open-for", "long"), "--open-for"),
+        (("find-hanging", "--max-transaction-timeout", "0"), "above 0"),
+    ],
+)
+def test_what_is_asked_wrongly(at: Run, topic: str, words: tuple[str, ...], said: str) -> None:
+    ran = at("transactions", *(word.format(topic=topic) for word in words))
+    assert (ran.code, said in ran.err) == (2, True), ran.err
+
+
+@pytest.fixture
+def unverified(at: Run) -> Iterator[None]:
+    """Brokers let records of a transaction in without asking its coordinator, as they did before KIP-890."""
+    key = "transaction.partition.verification.enable"
+    ran = at("configs", "alter", "broker", "default", "-c", f"{key}=false", "-y")
+    assert ran.code == 0, ran.err
+    yield
+    ran = at("configs", "alter", "broker", "default", "--delete", key, "-y")
+    assert ran.code == 0, ran.err
+
+
+@pytest.mark.usefixtures("unverified")
+def test_a_hanging_transaction_is_found_and_ended(at: Run, kafka: Kafka, topic: str) -> None:
+    nothing = at("transactions", "find-hanging", topic)
+    assert (nothing.code, "No transaction hangs." in nothing.err) == (0, True)
+    trio.run(hang, kafka.bootstrap, topic)
+    words = ("transactions", "find-hanging", topic, "-f", "json")
+    (row,) = check_json(words, at(*words).out)
+    assert (row["topic"], row["partition"], row["start_offset"]) == (topic, 0, 0)
+    assert row["idle_ms"] >= 3_600_000
+    said = at("transactions", "find-hanging", topic).err
+    assert f"pk transactions abort -t {topic}:0 --start-offset 0" in said
+    wrong = at("transactions", "abort", "-t", f"{topic}:0", "--start-offset", "7", "-y")
+    assert (wrong.code, "open from 0" in wrong.err) == (1, True)
+    done = at("transactions", "abort", "-t", f"{topic}:0", "--start-offset", "0", "-y")
+    assert done.code == 0, done.err
+    wait_for_marks(kafka, topic, 2)
+    assert at(*words).json == []
+
+
+async def hang(bootstrap: str, topic: str) -> None:
+    """Write a record of a transaction that its coordinator never hears of, an hour and more ago."""
+    async with open_admin(bootstrap) as admin:
+        cluster = admin.cluster
+        node = await cluster.coordinator(topic, CoordinatorType.TRANSACTION)
+        identity = await cluster.request(
+            InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000),
+            node_id=node,
+            high=5,
+        )
+        assert identity.error_code == 0
+        batch = build_batch(
+            [(int(time.time() * 1000) - 4_000_000, None, b"lost", ())],
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        request = ProduceRequest(
+            transactional_id=topic,
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=[
+                TopicProduceData(
+                    name=topic, partition_data=[PartitionProduceData(index=0, records=batch)]
+                )
+            ],
+        )
+        await cluster.refresh([topic])
+        leader, _ = cluster.metadata.leader(TopicPartition(topic, 0))
+        answer = await cluster.request(request, node_id=leader, high=11)
+        assert answer.responses[0].partition_responses[0].error_code == 0
