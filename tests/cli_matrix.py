@@ -147,6 +147,10 @@ CASES: list[Case] = _all(
     Case("cluster features upgrade eligible.leader.replicas.version -d"),
     Case("producers describe {orders}"),
     Case("producers describe nowhere", code=1),
+    Case("transactions list --state Ongoing {new}"),
+    Case("transactions describe nobody", code=1),
+    Case("transactions abort nobody -y", code=1),
+    Case("transactions find-hanging {orders}"),
     # the log's files
     Case("log dump {data}/{orders}-0"),
     Case("log dump {data}/{orders}-0 --records --limit 2"),

@@ -53,6 +53,9 @@ NOTHING_TO_DO = {
     "pk reassign apply --resume": "No reassignment was left unfinished",
     "pk reassign throttle 80MB/s": "Nothing moves",
     "pk reassign cancel orders/3": "is not being reassigned",
+    "pk transactions describe payments-1": "There is no transactional id",
+    "pk transactions abort payments-1": "There is no transactional id",
+    "pk transactions abort -t orders:0": "none is open",
     "pk groups remove-members billing --instance billing-7": "no static member",
 }
 """How examples begin that act on what a cluster at rest does not have, and what they say then."""
