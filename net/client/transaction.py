@@ -16,7 +16,7 @@ An error leaves a transaction in one of three ways:
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from pk.core.errors import ErrorCode, KafkaError, ProtocolError
 from pk.core.values import TopicPartition
@@ -26,9 +26,6 @@ from pk.net.client.config import ProducerConfig
 from pk.net.client.connection import Connection
 from pk.net.client.errors import ClientError, NoTransaction, TransactionOutcomeUnknown
 from pk.net.client.results import CoordinatorType, OffsetAndMetadata
-
-if TYPE_CHECKING:
-    from pk.net.client.sender import Sender
 
 GroupMetadata = tuple[str, str, int, str | None]
 """(group id, member id, generation or member epoch, instance id), as `Consumer.group_metadata` has it."""
@@ -65,10 +62,30 @@ class Aborted(ClientError):
         super().__init__("the transaction was aborted before this record was acknowledged")
 
 
+class Writer(Protocol):
+    """What transactions need of the producer's sender: who it writes as, and a way to stop it."""
+
+    producer_id: int
+    producer_epoch: int
+    fatal: Exception | None
+
+    def become(self, producer_id: int, producer_epoch: int) -> None:
+        """Write under this id and epoch from the next batch on."""
+        ...
+
+    def abort(self, error: Exception) -> None:
+        """Fail every batch."""
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """End the producer with an error."""
+        ...
+
+
 class Transactions:
     """The transactional side of a producer. `Producer.transaction` drives it; the sender asks it before it sends."""
 
-    def __init__(self, cluster: Cluster, config: ProducerConfig, sender: "Sender") -> None:
+    def __init__(self, cluster: Cluster, config: ProducerConfig, sender: Writer) -> None:
         assert config.transactional_id is not None
         self.transactional_id = config.transactional_id
         self.open = False
