@@ -238,7 +238,8 @@ class Connection:
         if head.api_key != API_VERSIONS or api is None:
             raise ProtocolError(f"api {head.api_key} version {head.api_version} is not served here")
         context = self._context.of_request(API_VERSIONS, 0, head.correlation_id, head.client_id)
-        answer: ApiVersionsResponse = api.handle(context, None)
+        answer = api.handle(context, None)
+        assert isinstance(answer, ApiVersionsResponse)
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
         self._owe(frame_response(answer, API_VERSIONS, 0, head.correlation_id))
 

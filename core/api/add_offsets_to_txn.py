@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.txn.machine import ProducerKey
@@ -55,7 +55,6 @@ API = Api(
     key=25,
     versions=(0, 4),
     handle=handle,
-    operation=Operation.WRITE,
     error_response=_error_response,
     parks=True,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.coordinator.transaction_coordinators import PartitionErrors
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -99,7 +99,6 @@ API = Api(
     key=24,
     versions=(0, 5),
     handle=handle,
-    operation=Operation.WRITE,
     error_response=_error_response,
     parks=True,
 )

@@ -1,7 +1,7 @@
 """AllocateProducerIds (67), version 0: a broker wants a block of producer ids to give away (KIP-730)."""
 
 from pk.core.api.decide import the_controller
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.allocate_producer_ids import (
@@ -21,4 +21,4 @@ async def handle(
     return AllocateProducerIdsResponse(producer_id_start=block.first, producer_id_len=block.count)
 
 
-API = Api(key=67, versions=(0, 0), handle=handle, operation=Operation.CLUSTER_ACTION)
+API = Api(key=67, versions=(0, 0), handle=handle)

@@ -12,7 +12,7 @@ from pk.core.api.incremental_alter_configs import (
     check_own_broker,
     check_own_loggers,
 )
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import configs
@@ -88,7 +88,6 @@ API = Api(
     key=33,
     versions=(0, 2),
     handle=handle,
-    operation=Operation.ALTER_CONFIGS,
     error_response=error_response,
 )
 CONTROLLER_API = replace(API, handle=handle_at_controller, forwarded=True)

@@ -2,7 +2,7 @@
 of the brokers in it, so that one that was restarted meanwhile does not slip in (KIP-903)."""
 
 from pk.core.api.decide import the_controller
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import partitions
 from pk.core.wire.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -16,4 +16,4 @@ async def handle(context: Context, request: AlterPartitionRequest) -> AlterParti
     )
 
 
-API = Api(key=56, versions=(2, 3), handle=handle, operation=Operation.CLUSTER_ACTION)
+API = Api(key=56, versions=(2, 3), handle=handle)

@@ -2,7 +2,7 @@
 that the replication factor changes (KIP-860)."""
 
 from pk.core.api.decide import decided
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import reassignment
 from pk.core.wire.messages.alter_partition_reassignments import (
@@ -23,4 +23,4 @@ async def handle(
     )
 
 
-API = Api(key=45, versions=(0, 1), handle=handle, operation=Operation.ALTER, forwarded=True)
+API = Api(key=45, versions=(0, 1), handle=handle, forwarded=True)

@@ -3,7 +3,7 @@
 The answer says that the move has begun; DescribeLogDirs shows how far it is, as a future log that lags.
 """
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.alter_replica_log_dirs import (
@@ -34,4 +34,4 @@ def handle(context: Context, request: AlterReplicaLogDirsRequest) -> AlterReplic
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-API = Api(key=34, versions=(1, 2), handle=handle, operation=Operation.ALTER)
+API = Api(key=34, versions=(1, 2), handle=handle)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.features import SUPPORTED
@@ -64,6 +64,6 @@ def _answer(
     )
 
 
-API = Api(key=18, versions=(0, 4), handle=handle, operation=Operation.ANY)
+API = Api(key=18, versions=(0, 4), handle=handle)
 CONTROLLER_API = replace(API, handle=handle_at_controller)
 """As a controller's listener serves it."""

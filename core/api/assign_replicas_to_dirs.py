@@ -1,7 +1,7 @@
 """AssignReplicasToDirs (73), version 0: a broker says in which log directory its replicas lie (KIP-858)."""
 
 from pk.core.api.decide import the_controller
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import directories
 from pk.core.wire.messages.assign_replicas_to_dirs import (
@@ -20,4 +20,4 @@ async def handle(
     )
 
 
-API = Api(key=73, versions=(0, 0), handle=handle, operation=Operation.CLUSTER_ACTION)
+API = Api(key=73, versions=(0, 0), handle=handle)

@@ -6,7 +6,7 @@ and ours leaves that to the brokers.
 """
 
 from pk.core.api.decide import the_controller
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
@@ -33,4 +33,4 @@ def _is_current(context: Context, request: BrokerHeartbeatRequest) -> bool:
     return broker is not None and broker.broker_epoch == request.broker_epoch
 
 
-API = Api(key=63, versions=(0, 2), handle=handle, operation=Operation.CLUSTER_ACTION)
+API = Api(key=63, versions=(0, 2), handle=handle)

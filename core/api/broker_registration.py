@@ -6,7 +6,7 @@ The answer has the broker epoch: it names this incarnation in everything that it
 """
 
 from pk.core.api.decide import the_controller
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.controller.active_controller import Decide, OffLoopDecision
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
@@ -35,4 +35,4 @@ async def handle(
     return await controller.submit(OffLoopDecision(ask))
 
 
-API = Api(key=62, versions=(0, 4), handle=handle, operation=Operation.CLUSTER_ACTION)
+API = Api(key=62, versions=(0, 4), handle=handle)

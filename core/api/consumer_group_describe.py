@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from pk.core.api.authorized import GROUP_OPERATIONS
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -20,7 +20,9 @@ from pk.core.wire.messages.consumer_group_describe import (
 )
 
 
-def handle(context: Context, request: ConsumerGroupDescribeRequest) -> Any:
+def handle(
+    context: Context, request: ConsumerGroupDescribeRequest
+) -> Answer[ConsumerGroupDescribeResponse]:
     """Ask the coordinator of every group."""
     context.broker.coordinators.check_consumer_protocol()
     answers = [_describe(context, group_id) for group_id in request.group_ids]
@@ -84,7 +86,6 @@ API = Api(
     key=69,
     versions=(0, 1),
     handle=handle,
-    operation=Operation.DESCRIBE,
     error_response=_error_response,
     parks=True,
 )

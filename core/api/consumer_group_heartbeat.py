@@ -7,15 +7,18 @@ answered at once (core/group/consumer/groups.py).
 
 from __future__ import annotations
 
-from typing import Any
-
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.group.settings import Client
-from pk.core.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from pk.core.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 
 
-def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Any:
+def handle(
+    context: Context, request: ConsumerGroupHeartbeatRequest
+) -> Answer[ConsumerGroupHeartbeatResponse]:
     """Let the group's coordinator decide."""
     client = Client(context.client_id or "", context.client_host)
     coordinators = context.broker.coordinators
@@ -28,4 +31,4 @@ def handle(context: Context, request: ConsumerGroupHeartbeatRequest) -> Any:
     )
 
 
-API = Api(key=68, versions=(0, 1), handle=handle, operation=Operation.READ, parks=True)
+API = Api(key=68, versions=(0, 1), handle=handle, parks=True)

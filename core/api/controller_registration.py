@@ -2,7 +2,7 @@
 (KIP-919)."""
 
 from pk.core.api.decide import the_controller
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.controller_registration import (
@@ -20,4 +20,4 @@ async def handle(
     )
 
 
-API = Api(key=70, versions=(0, 0), handle=handle, operation=Operation.CLUSTER_ACTION)
+API = Api(key=70, versions=(0, 0), handle=handle)

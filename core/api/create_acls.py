@@ -2,7 +2,7 @@
 SECURITY_DISABLED, as Apache Kafka does without one."""
 
 from pk.core.api.describe_acls import NO_AUTHORIZER
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.wire.messages.create_acls import (
@@ -22,4 +22,4 @@ def handle(context: Context, request: CreateAclsRequest) -> CreateAclsResponse:
     )
 
 
-API = Api(key=30, versions=(1, 3), handle=handle, operation=Operation.ALTER)
+API = Api(key=30, versions=(1, 3), handle=handle)

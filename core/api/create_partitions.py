@@ -1,7 +1,7 @@
 """CreatePartitions (37), versions 0–3: KIP-195. A topic's partitions only ever become more."""
 
 from pk.core.api.decide import decided
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import topics
@@ -41,7 +41,6 @@ API = Api(
     key=37,
     versions=(0, 3),
     handle=handle,
-    operation=Operation.ALTER,
     error_response=error_response,
     forwarded=True,
 )

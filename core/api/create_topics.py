@@ -6,7 +6,7 @@ topics (core/api/forward.py): a client that is told of a topic can produce to it
 """
 
 from pk.core.api.decide import decided
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import topics
@@ -46,7 +46,6 @@ API = Api(
     key=19,
     versions=(0, 7),
     handle=handle,
-    operation=Operation.CREATE,
     error_response=error_response,
     forwarded=True,
 )

@@ -3,7 +3,7 @@ filter is refused with SECURITY_DISABLED, as Apache Kafka does without one."""
 
 from typing import Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.wire.messages.delete_acls import (
@@ -27,4 +27,4 @@ def handle(context: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
     )
 
 
-API = Api(key=31, versions=(1, 3), handle=handle, operation=Operation.ALTER)
+API = Api(key=31, versions=(1, 3), handle=handle)

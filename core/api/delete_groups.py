@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
@@ -15,7 +15,7 @@ from pk.core.wire.messages.delete_groups import (
 )
 
 
-def handle(context: Context, request: DeleteGroupsRequest) -> Any:
+def handle(context: Context, request: DeleteGroupsRequest) -> Answer[DeleteGroupsResponse]:
     """Ask the coordinator of every group."""
     answers = [_delete(context, group_id) for group_id in dict.fromkeys(request.groups_names)]
     if all(isinstance(a, list) for a in answers):
@@ -60,7 +60,6 @@ API = Api(
     key=42,
     versions=(0, 2),
     handle=handle,
-    operation=Operation.DELETE,
     error_response=_error_response,
     parks=True,
 )

@@ -7,7 +7,7 @@ done so, up to `timeout_ms`.
 from collections.abc import Awaitable
 from typing import NamedTuple
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -103,4 +103,4 @@ def _delete(context: Context, topic: str, wish: DeleteRecordsPartition) -> tuple
     return partition, offset
 
 
-API = Api(key=21, versions=(0, 2), handle=handle, operation=Operation.DELETE, parks=True)
+API = Api(key=21, versions=(0, 2), handle=handle, parks=True)

@@ -4,7 +4,7 @@ TOPIC_DELETION_DISABLED (KIP-322): who may not delete asked for what cannot be."
 from typing import Final
 
 from pk.core.api.decide import decided
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta import topics
@@ -45,7 +45,6 @@ API = Api(
     key=20,
     versions=(0, 6),
     handle=handle,
-    operation=Operation.DELETE,
     error_response=error_response,
     forwarded=True,
 )

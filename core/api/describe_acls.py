@@ -3,7 +3,7 @@ without one: SECURITY_DISABLED."""
 
 from typing import Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.wire.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
@@ -17,4 +17,4 @@ def handle(context: Context, request: DescribeAclsRequest) -> DescribeAclsRespon
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
 
-API = Api(key=29, versions=(1, 3), handle=handle, operation=Operation.DESCRIBE)
+API = Api(key=29, versions=(1, 3), handle=handle)

@@ -6,7 +6,7 @@ from typing import Final
 
 from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED
 from pk.core.api.metadata import controller_of
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.describe_cluster import (
@@ -83,6 +83,6 @@ def handle_at_controller(
     )
 
 
-API = Api(key=60, versions=(0, 2), handle=handle, operation=Operation.DESCRIBE)
+API = Api(key=60, versions=(0, 2), handle=handle)
 CONTROLLER_API = replace(API, handle=handle_at_controller)
 """As a controller's listener serves it."""

@@ -9,7 +9,7 @@ are null.
 from collections.abc import Iterable, Mapping
 
 from pk.core.api.long_requests import in_turns
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
 from pk.core.config import Type
@@ -150,6 +150,5 @@ API = Api(
     key=32,
     versions=(0, 4),
     handle=handle,
-    operation=Operation.DESCRIBE_CONFIGS,
     error_response=error_response,
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pk.core.api.authorized import GROUP_OPERATIONS
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -23,7 +23,7 @@ OPERATIONS_SINCE: Final = 3
 MESSAGE_SINCE: Final = 6
 
 
-def handle(context: Context, request: DescribeGroupsRequest) -> Any:
+def handle(context: Context, request: DescribeGroupsRequest) -> Answer[DescribeGroupsResponse]:
     """Ask the coordinator of every group."""
     answers = [_describe(context, group_id) for group_id in request.groups]
     if all(isinstance(a, list) for a in answers):
@@ -83,7 +83,6 @@ API = Api(
     key=15,
     versions=(0, 6),
     handle=handle,
-    operation=Operation.DESCRIBE,
     error_response=_error_response,
     parks=True,
 )

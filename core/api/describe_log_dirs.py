@@ -1,6 +1,6 @@
 """DescribeLogDirs (35), versions 1–5: what lies in each log directory, and how full its disk is (KIP-113, KIP-827)."""
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -60,4 +60,4 @@ async def handle(context: Context, request: DescribeLogDirsRequest) -> DescribeL
     return response
 
 
-API = Api(key=35, versions=(1, 5), handle=handle, operation=Operation.DESCRIBE)
+API = Api(key=35, versions=(1, 5), handle=handle)

@@ -1,6 +1,6 @@
 """DescribeProducers (61), version 0: who writes to a partition, and with which sequence (KIP-664)."""
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.describe_producers import (
@@ -40,4 +40,4 @@ def handle(context: Context, request: DescribeProducersRequest) -> DescribeProdu
     return response
 
 
-API = Api(key=61, versions=(0, 0), handle=handle, operation=Operation.READ)
+API = Api(key=61, versions=(0, 0), handle=handle)

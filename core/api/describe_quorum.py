@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from pk.core.api.decide import the_controller
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
@@ -118,4 +118,4 @@ def _own_directory(context: Context) -> Uuid:
     return next((d.directory_id for d in context.broker.replicas.directories), ZERO_UUID)
 
 
-API = Api(key=55, versions=(0, 2), handle=handle, operation=Operation.DESCRIBE, forwarded=True)
+API = Api(key=55, versions=(0, 2), handle=handle, forwarded=True)

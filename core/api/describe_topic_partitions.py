@@ -9,7 +9,7 @@ that went away meanwhile is no error when all topics are asked for.
 from typing import Final
 
 from pk.core.api.authorized import TOPIC_OPERATIONS
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.image import MetadataImage, PartitionImage, TopicImage
@@ -123,6 +123,5 @@ API = Api(
     key=75,
     versions=(0, 0),
     handle=handle,
-    operation=Operation.DESCRIBE,
     error_response=error_response,
 )

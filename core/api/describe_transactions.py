@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from typing import Any
 
 from pk.core.api.long_requests import in_turns
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.describe_transactions import (
@@ -50,7 +50,6 @@ API = Api(
     key=65,
     versions=(0, 0),
     handle=handle,
-    operation=Operation.DESCRIBE,
     error_response=_error_response,
     parks=True,
 )

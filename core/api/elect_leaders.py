@@ -6,7 +6,7 @@ Before v1 there is no error for the whole: each partition that was asked for has
 from typing import Final
 
 from pk.core.api.decide import decided
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import elections
@@ -40,7 +40,6 @@ API = Api(
     key=43,
     versions=(0, 2),
     handle=handle,
-    operation=Operation.ALTER,
     error_response=error_response,
     forwarded=True,
 )

@@ -11,7 +11,7 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import Any
 
-from pk.core.api.registry import Api, Operation, error_response
+from pk.core.api.registry import AnyApi, Api, error_response
 from pk.core.broker.controller.client_identity import host_of, principal_of
 from pk.core.broker.controller.controller_link import ASK_AGAIN
 from pk.core.broker.requests.context import Context
@@ -22,7 +22,7 @@ from pk.core.wire.index import MESSAGES
 from pk.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 
-def serving(apis: tuple[Api, ...]) -> Api:
+def serving(apis: tuple[AnyApi, ...]) -> Api[EnvelopeRequest, EnvelopeResponse]:
     """The API, for envelopes that hold requests of `apis`."""
     inside = {api.key: api for api in apis if api.forwarded}
 
@@ -50,9 +50,7 @@ def serving(apis: tuple[Api, ...]) -> Api:
         frame = frame_response(response, head.api_key, head.api_version, head.correlation_id)
         return EnvelopeResponse(response_data=join(frame)[4:])
 
-    return Api(
-        key=58, versions=(0, 0), handle=handle, operation=Operation.CLUSTER_ACTION, parks=True
-    )
+    return Api(key=58, versions=(0, 0), handle=handle, parks=True)
 
 
 def _head(request: EnvelopeRequest) -> RequestHead:
@@ -70,7 +68,7 @@ def _body(request: EnvelopeRequest, head: RequestHead) -> Any:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(e)) from e
 
 
-async def answer(api: Api, context: Context, request: Any) -> Any:
+async def answer(api: AnyApi, context: Context, request: Any) -> Any:
     """A handler's response, or that by which it says what went wrong. Raises KafkaError: NOT_CONTROLLER, REQUEST_TIMED_OUT;
     not every version of every API has a place where whoever passes it on would find them."""
     try:

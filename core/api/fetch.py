@@ -11,16 +11,14 @@ Records never pass through here: an answer carries slices of files, and the conn
 versions 0–3, which read messages, they are converted (fetch_messages.py).
 """
 
-from typing import Any
-
 from pk.core.api.fetch_messages import answer_messages
 from pk.core.api.fetch_request import VERSION_BATCH, Fetch
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.fetch import FetchRequest, FetchResponse
 
 
-def handle(context: Context, request: FetchRequest) -> Any:
+def handle(context: Context, request: FetchRequest) -> Answer[FetchResponse]:
     """Answer at once where there is enough, or nothing to wait for; else wait."""
     fetch = Fetch(context, request)
     if context.api_version < VERSION_BATCH:
@@ -35,4 +33,4 @@ async def _wait(fetch: Fetch) -> FetchResponse:
     return fetch.answer()
 
 
-API = Api(key=1, versions=(0, 18), handle=handle, operation=Operation.READ, parks=True)
+API = Api(key=1, versions=(0, 18), handle=handle, parks=True)

@@ -5,7 +5,7 @@ may begin and end anywhere in it.
 """
 
 from pk.core.api.metadata_fetch import leading, newest_image
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import METADATA_TOPIC
@@ -70,4 +70,4 @@ def _fill(
     part.unaligned_records = memoryview(made.data)[wanted.position : end]
 
 
-API = Api(key=59, versions=(0, 1), handle=handle, operation=Operation.CLUSTER_ACTION)
+API = Api(key=59, versions=(0, 1), handle=handle)

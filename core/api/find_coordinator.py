@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.coordinator.group_coordinators import GroupCoordinators
 from pk.core.broker.coordinator.transaction_coordinators import TransactionCoordinators
 from pk.core.broker.requests.context import Context
@@ -40,7 +40,7 @@ _NOT_AVAILABLE: Final = _Found(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _UNKNOWN_TYPE: Final = _Found(error=ErrorCode.INVALID_REQUEST)
 
 
-def handle(context: Context, request: FindCoordinatorRequest) -> Any:
+def handle(context: Context, request: FindCoordinatorRequest) -> Answer[FindCoordinatorResponse]:
     """Look each key up; the topic is created first where it is missing."""
     if request.key_type == GROUP_KEY:
         coordinators: Coordinators = context.broker.coordinators
@@ -119,6 +119,5 @@ API = Api(
     key=10,
     versions=(0, 6),
     handle=handle,
-    operation=Operation.DESCRIBE,
     error_response=_error_response,
 )

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import trio
 
-from pk.core.api.registry import Api
+from pk.core.api.registry import AnyApi
 from pk.core.broker.broker import Broker
 from pk.core.broker.requests.context import Context
 from pk.core.meta.image import MetadataImage
@@ -37,7 +37,7 @@ TIMEOUT_MS_MIN: Final = 5_000
 SHOWN_MS_MAX: Final = 5_000
 
 
-def through(api: Api) -> Api:
+def through(api: AnyApi) -> AnyApi:
     """`api` as brokers serve it to clients."""
 
     async def handle(context: Context, request: Any) -> Any:

@@ -4,15 +4,13 @@ KIP-345 (v3: static members). While the group's partition is being loaded every 
 session when that is done.
 """
 
-from typing import Any
-
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(context: Context, request: HeartbeatRequest) -> Any:
+def handle(context: Context, request: HeartbeatRequest) -> Answer[HeartbeatResponse]:
     """Let the group's coordinator decide."""
     try:
         return context.broker.coordinators.submit(
@@ -24,4 +22,4 @@ def handle(context: Context, request: HeartbeatRequest) -> Any:
         raise
 
 
-API = Api(key=12, versions=(0, 4), handle=handle, operation=Operation.READ, parks=True)
+API = Api(key=12, versions=(0, 4), handle=handle, parks=True)

@@ -12,7 +12,7 @@ from typing import Final
 
 from pk.core.api import forward
 from pk.core.api.decide import decided
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests import loggers
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -146,7 +146,6 @@ API = Api(
     key=44,
     versions=(0, 1),
     handle=handle,
-    operation=Operation.ALTER_CONFIGS,
     error_response=error_response,
 )
 CONTROLLER_API = replace(API, handle=handle_at_controller, forwarded=True)

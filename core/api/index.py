@@ -64,7 +64,7 @@ from pk.core.api import (
     update_features,
     write_txn_markers,
 )
-from pk.core.api.registry import Api, error_response
+from pk.core.api.registry import AnyApi, error_response
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.wire.index import MESSAGES
@@ -123,7 +123,7 @@ _BROKER: Final = (
     describe_topic_partitions.API,
 )
 
-APIS: Final[tuple[Api, ...]] = tuple(
+APIS: Final[tuple[AnyApi, ...]] = tuple(
     forward.through(api) if api.forwarded else api for api in _BROKER
 )
 """What brokers serve to clients and to each other; what is the controller's is passed on."""
@@ -142,7 +142,7 @@ _DECIDED: Final = (
     unregister_broker.API,
 )
 
-CONTROLLER_APIS: Final[tuple[Api, ...]] = tuple(
+CONTROLLER_APIS: Final[tuple[AnyApi, ...]] = tuple(
     sorted(
         (
             *_DECIDED,

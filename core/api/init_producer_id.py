@@ -6,7 +6,7 @@ transactional id the answer is its coordinator's (core/txn/machine.py): it fence
 
 from typing import Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -46,6 +46,5 @@ API = Api(
     key=22,
     versions=(0, 5),
     handle=handle,
-    operation=Operation.IDEMPOTENT_WRITE,
     error_response=_error_response,
 )

@@ -5,9 +5,9 @@ KIP-800 (v8: reasons), KIP-814 (v9: SkipAssignment). The answer waits until ever
 """
 
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.group.settings import Client
@@ -17,7 +17,7 @@ NO_PROTOCOL_SINCE: Final = 7
 """The answer that says with null that there is no protocol; older ones say it with an empty name."""
 
 
-def handle(context: Context, request: JoinGroupRequest) -> Any:
+def handle(context: Context, request: JoinGroupRequest) -> Answer[JoinGroupResponse]:
     """Let the group's coordinator decide."""
     client = Client(context.client_id or "", context.client_host)
     answer = context.broker.coordinators.submit(
@@ -54,7 +54,6 @@ API = Api(
     key=11,
     versions=(0, 9),
     handle=handle,
-    operation=Operation.READ,
     error_response=_error_response,
     parks=True,
 )

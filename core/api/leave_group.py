@@ -3,14 +3,12 @@
 KIP-345 (v3: several members, static ones by instance id), KIP-800 (v5: reasons).
 """
 
-from typing import Any
-
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
-from pk.core.wire.messages.leave_group import LeaveGroupRequest
+from pk.core.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 
 
-def handle(context: Context, request: LeaveGroupRequest) -> Any:
+def handle(context: Context, request: LeaveGroupRequest) -> Answer[LeaveGroupResponse]:
     """Let the group's coordinator decide."""
     return context.broker.coordinators.submit(
         request.group_id,
@@ -18,4 +16,4 @@ def handle(context: Context, request: LeaveGroupRequest) -> Any:
     )
 
 
-API = Api(key=13, versions=(0, 5), handle=handle, operation=Operation.READ, parks=True)
+API = Api(key=13, versions=(0, 5), handle=handle, parks=True)

@@ -3,7 +3,7 @@ of client metrics subscriptions, v1 lists any type (KIP-1142)."""
 
 from typing import Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.meta.events import BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC
@@ -39,4 +39,4 @@ def handle(context: Context, request: ListConfigResourcesRequest) -> ListConfigR
     )
 
 
-API = Api(key=74, versions=(0, 1), handle=handle, operation=Operation.DESCRIBE_CONFIGS)
+API = Api(key=74, versions=(0, 1), handle=handle)

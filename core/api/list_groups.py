@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
 from pk.core.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 
-def handle(context: Context, request: ListGroupsRequest) -> Any:
+def handle(context: Context, request: ListGroupsRequest) -> Answer[ListGroupsResponse]:
     """Ask every coordinator; COORDINATOR_LOAD_IN_PROGRESS where one does not know its groups yet."""
     coordinators = context.broker.coordinators
     coordinators.check_loaded()
@@ -34,4 +34,4 @@ async def _wait(answers: list[Any]) -> ListGroupsResponse:
     )
 
 
-API = Api(key=16, versions=(0, 5), handle=handle, operation=Operation.DESCRIBE, parks=True)
+API = Api(key=16, versions=(0, 5), handle=handle, parks=True)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from pk.core.api.long_requests import in_turns
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
 from pk.core.broker.requests.context import Context
@@ -195,4 +195,4 @@ def _modified_ms(log: Log) -> dict[int, int]:
         raise StorageError(log.directory, "list", e) from e
 
 
-API = Api(key=2, versions=(0, 11), handle=handle, operation=Operation.DESCRIBE)
+API = Api(key=2, versions=(0, 11), handle=handle)

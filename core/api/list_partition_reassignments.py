@@ -1,7 +1,7 @@
 """ListPartitionReassignments (46), version 0: what is under way (KIP-455)."""
 
 from pk.core.api.decide import the_controller
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import reassignment
 from pk.core.wire.messages.list_partition_reassignments import (
@@ -17,4 +17,4 @@ def handle(
     return reassignment.list_reassignments(the_controller(context).image, request)
 
 
-API = Api(key=46, versions=(0, 0), handle=handle, operation=Operation.DESCRIBE, forwarded=True)
+API = Api(key=46, versions=(0, 0), handle=handle, forwarded=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.consumer.regex import matcher
@@ -55,4 +55,4 @@ def _matcher(pattern: str | None) -> Callable[[str], bool] | None:
         ) from None
 
 
-API = Api(key=66, versions=(0, 2), handle=handle, operation=Operation.DESCRIBE, parks=True)
+API = Api(key=66, versions=(0, 2), handle=handle, parks=True)

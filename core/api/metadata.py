@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 from pk.core.api.authorized import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from pk.core.api.registry import Api, Large, Operation
+from pk.core.api.registry import Api, Large
 from pk.core.broker.offload import offload
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -255,6 +255,5 @@ API = Api(
     key=3,
     versions=(0, 13),
     handle=handle,
-    operation=Operation.DESCRIBE,
     error_response=error_response,
 )

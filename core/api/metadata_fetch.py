@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.controller.controller import Controller
 from pk.core.broker.controller.embedded_store import TOPIC_ID
 from pk.core.broker.requests.context import Context
@@ -175,4 +175,4 @@ def _endpoints(context: Context) -> list[NodeEndpoint]:
     return []
 
 
-API = Api(key=1, versions=(4, 18), handle=handle, operation=Operation.CLUSTER_ACTION, parks=True)
+API = Api(key=1, versions=(4, 18), handle=handle, parks=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.group.machine import GroupMachine
@@ -26,7 +26,7 @@ from pk.core.wire.messages.offset_commit import (
 TOPIC_ID_SINCE: Final = 10
 
 
-def handle(context: Context, request: OffsetCommitRequest) -> Any:
+def handle(context: Context, request: OffsetCommitRequest) -> Answer[OffsetCommitResponse]:
     """Sort out what does not exist, and let the group's coordinator decide about the rest."""
     refused = _refuse_missing(context, request)
     if refused and not request.topics:
@@ -122,7 +122,6 @@ API = Api(
     key=8,
     versions=(0, 10),
     handle=handle,
-    operation=Operation.READ,
     error_response=_error_response,
     parks=True,
 )

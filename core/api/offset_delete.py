@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode
 from pk.core.group.machine import GroupMachine
@@ -13,12 +13,13 @@ from pk.core.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 
 
-def handle(context: Context, request: OffsetDeleteRequest) -> Any:
+def handle(context: Context, request: OffsetDeleteRequest) -> Answer[OffsetDeleteResponse]:
     """Sort out what does not exist, and let the group's coordinator decide about the rest."""
     refused = _refuse_missing(context, request)
 
@@ -63,4 +64,4 @@ def _refuse_missing(
     return refused
 
 
-API = Api(key=47, versions=(0, 0), handle=handle, operation=Operation.DELETE, parks=True)
+API = Api(key=47, versions=(0, 0), handle=handle, parks=True)

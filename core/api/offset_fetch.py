@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.coordinator.coordinator import all_of
 from pk.core.broker.requests.context import Context
 from pk.core.errors import ErrorCode, KafkaError
@@ -33,7 +33,7 @@ SEVERAL_GROUPS_SINCE: Final = 8
 TOPIC_ID_SINCE: Final = 10
 
 
-def handle(context: Context, request: OffsetFetchRequest) -> Any:
+def handle(context: Context, request: OffsetFetchRequest) -> Answer[OffsetFetchResponse]:
     """Ask the coordinator of every group."""
     version = context.api_version
     if version < SEVERAL_GROUPS_SINCE:
@@ -201,7 +201,6 @@ API = Api(
     key=9,
     versions=(0, 10),
     handle=handle,
-    operation=Operation.DESCRIBE,
     error_response=_error_response,
     parks=True,
 )

@@ -6,7 +6,7 @@ A consumer asks to find out whether the log was truncated below its position, a 
 from collections.abc import Iterator
 
 from pk.core.api.long_requests import in_turns
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.offset_for_leader_epoch import (
@@ -47,4 +47,4 @@ def _each(
             yield topic.topic, wish, answers[-1]
 
 
-API = Api(key=23, versions=(2, 4), handle=handle, operation=Operation.DESCRIBE)
+API = Api(key=23, versions=(2, 4), handle=handle)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from pk.core.api.registry import NO_RESPONSE, Api, Holding, Operation
+from pk.core.api.registry import NO_RESPONSE, Answer, Api, Holding
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.offload import offload
 from pk.core.broker.replication.partition import Partition
@@ -337,7 +337,7 @@ class _Produce:
         return self.response
 
 
-def handle(context: Context, request: ProduceRequest) -> Any:
+def handle(context: Context, request: ProduceRequest) -> Answer[ProduceResponse]:
     """Append every batch; one that cannot be says so in its own answer, the others are not touched by it."""
     produce = _Produce(context, request)
     items = produce.items()
@@ -428,7 +428,6 @@ API = Api(
     key=0,
     versions=(0, 13),
     handle=handle,
-    operation=Operation.WRITE,
     error_response=_error_response,
     parks=True,
 )

@@ -16,70 +16,67 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
+from pk.core.wire.schema import Message
 
-Handler = Callable[[Context, Any], Any]
-ErrorResponse = Callable[[Any, KafkaError, int], Any]
-"""(request, error, version) → the response that says so."""
-
-
-class Operation(IntEnum):
-    """What an API does to a resource, as ACLs name it."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
+Request = TypeVar("Request", bound=Message)
+Response = TypeVar("Response", bound=Message)
 
 
-NO_RESPONSE: Final = object()
-"""What a handler returns when the client wants no answer (Produce with acks=0)."""
+class NoResponse(Enum):
+    """What a handler returns when the client wants no answer (Produce with acks=0)."""
+
+    NO_RESPONSE = 0
+
+
+NO_RESPONSE: Final = NoResponse.NO_RESPONSE
 
 
 @dataclass(slots=True)
-class Holding:
+class Holding(Generic[Response]):
     """Wait for this before anything else of the connection is handled: it still reads the connection's buffer."""
 
-    work: Awaitable[Any]
+    work: Awaitable[Outcome[Response] | Awaitable[Outcome[Response]]]
 
 
 @dataclass(slots=True)
-class Large:
+class Large(Generic[Response]):
     """A response that is framed off the loop."""
 
-    response: Any
+    response: Response
+
+
+Outcome: TypeAlias = Response | Large[Response] | NoResponse
+"""What a request comes to."""
+
+Answer: TypeAlias = Outcome[Response] | Awaitable[Outcome[Response]] | Holding[Response]
+"""What a handler returns."""
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class Api(Generic[Request, Response]):
     """One API as this broker serves it."""
 
     key: int
     versions: tuple[int, int]
     """First and last version that is honoured."""
-    handle: Handler
-    operation: Operation
-    error_response: ErrorResponse | None = None
-    """None: the response's own `error_code` (and `error_message`, where it has one)."""
+    handle: Callable[[Context, Request], Answer[Response]]
+    error_response: Callable[[Request, KafkaError, int], Response] | None = None
+    """(request, error, version) → the response that says so. None: the response's own `error_code` (and `error_message`, where it has one)."""
     parks: bool = False
     forwarded: bool = False
     """Whether it is the controller's to answer: a broker passes it on (core/api/forward.py)."""
 
 
+AnyApi: TypeAlias = Api[Any, Any]
+
+
 def error_response(
-    api: Api, response_class: type[Any], request: Any, error: KafkaError, version: int
+    api: AnyApi, response_class: type[Any], request: Any, error: KafkaError, version: int
 ) -> Any:
     """The response by which `api` says that the whole request failed.
 

@@ -4,14 +4,12 @@ KIP-345 (v3: static members), KIP-559 (v5: protocol type and name). The answer w
 their record to be safe (core/group/classic.py).
 """
 
-from typing import Any
-
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Answer, Api
 from pk.core.broker.requests.context import Context
-from pk.core.wire.messages.sync_group import SyncGroupRequest
+from pk.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
-def handle(context: Context, request: SyncGroupRequest) -> Any:
+def handle(context: Context, request: SyncGroupRequest) -> Answer[SyncGroupResponse]:
     """Let the group's coordinator decide."""
     return context.broker.coordinators.submit(
         request.group_id,
@@ -19,4 +17,4 @@ def handle(context: Context, request: SyncGroupRequest) -> Any:
     )
 
 
-API = Api(key=14, versions=(0, 5), handle=handle, operation=Operation.READ, parks=True)
+API = Api(key=14, versions=(0, 5), handle=handle, parks=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Any, Final
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.coordinator.add_partitions_manager import Ask
 from pk.core.broker.coordinator.coordinator import told
 from pk.core.broker.requests.context import Context
@@ -146,7 +146,6 @@ API = Api(
     key=28,
     versions=(0, 5),
     handle=handle,
-    operation=Operation.READ,
     error_response=_error_response,
     parks=True,
 )

@@ -4,7 +4,7 @@ assigned to it: they are for a reassignment to move."""
 from typing import Final
 
 from pk.core.api.decide import decided
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.meta import brokers
 from pk.core.wire.messages.unregister_broker import (
@@ -24,4 +24,4 @@ async def handle(context: Context, request: UnregisterBrokerRequest) -> Unregist
     )
 
 
-API = Api(key=64, versions=(0, 0), handle=handle, operation=Operation.ALTER, forwarded=True)
+API = Api(key=64, versions=(0, 0), handle=handle, forwarded=True)

@@ -2,7 +2,7 @@
 in place of a flag, and can validate only (KIP-778); v2 answers for the whole (KIP-1022)."""
 
 from pk.core.api.decide import decided
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.meta import features
@@ -30,7 +30,6 @@ API = Api(
     key=57,
     versions=(0, 2),
     handle=handle,
-    operation=Operation.ALTER,
     error_response=error_response,
     forwarded=True,
 )

@@ -2,7 +2,7 @@
 (KIP-98). Version 2 says which protocol the transaction keeps to (KIP-1228). Operators end hanging transactions with it.
 """
 
-from pk.core.api.registry import Api, Operation
+from pk.core.api.registry import Api
 from pk.core.broker.requests.context import Context
 from pk.core.errors import KafkaError
 from pk.core.wire.messages.write_txn_markers import (
@@ -51,7 +51,6 @@ API = Api(
     key=27,
     versions=(1, 2),
     handle=handle,
-    operation=Operation.CLUSTER_ACTION,
     error_response=_error_response,
     parks=True,
 )

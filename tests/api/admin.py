@@ -49,7 +49,7 @@ class Admin:
         received = decode_whole(type(request), encode(request, version), version)
         context = Context(self.broker, api.key, version, client_id="c", listener=listener)
         try:
-            answer = api.handle(context, received)
+            answer: Any = api.handle(context, received)
             self.waited = isawaitable(answer)
             if isawaitable(answer):
                 answer = await answer

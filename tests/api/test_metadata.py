@@ -9,7 +9,7 @@ import trio.testing
 from api.admin import Admin, asking
 from group.brokers import simulated
 
-from pk.core.api.registry import Operation
+from pk.core.api.authorized import Operation
 from pk.core.broker.requests.auto_topic_creation import MAX_IN_FLIGHT
 from pk.core.errors import ErrorCode
 from pk.core.meta.events import BrokerChanged, BrokerRegistered, Endpoint, PartitionChanged

@@ -75,7 +75,7 @@ class TestBroker:
         received = decode_whole(type(request), encode(request, version), version)
         context = Context(self.broker, key, version, client_id=client_id, client_host="/127.0.0.1")
         try:
-            answer = api.handle(context, received)
+            answer: Any = api.handle(context, received)
             if isawaitable(answer):
                 answer = await answer
         except KafkaError as e:

@@ -5,6 +5,7 @@ import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
@@ -466,7 +467,8 @@ async def test_many_small_batches_in_one_request_do_not_keep_the_loop() -> None:
             one.records = memoryview(bytearray(data))
         held = produce.API.handle(context, request)
         assert isinstance(held, Holding)
-        assert (await held.work).responses[0].partition_responses[7].base_offset == 2000
+        held_answer: Any = await held.work
+        assert held_answer.responses[0].partition_responses[7].base_offset == 2000
 
 
 # --- the end ---
