@@ -54,7 +54,7 @@ def _options(options: Iterable[Option], title: str, width: int) -> list[str]:
 def _command(command: Command, path: tuple[str, ...], width: int) -> list[str]:
     words = " ".join(("pk", *path, "[OPTIONS]", *map(usage_word, command.arguments)))
     lines = [f"Usage: {words}", "", *textwrap.wrap(command.help, width)]
-    others = command.names[1:]
+    others = [name for name in command.names if name != path[-1]]
     if others:
         lines.append(f"Also called: {', '.join(others)}")
     if command.arguments:

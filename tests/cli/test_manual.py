@@ -80,6 +80,21 @@ def test_help_fits(width: int) -> None:
             assert fits, (path, line)
 
 
+@pytest.mark.parametrize(
+    ("typed", "others"),
+    [
+        ("consume", "console-consumer"),
+        ("console-consumer", "consume"),
+        ("topics list", "ls"),
+        ("topic ls", "list"),
+    ],
+)
+def test_help_names_the_other_names_of_a_command(pk: Run, typed: str, others: str) -> None:
+    said = pk(*typed.split(), "--help").out.decode()
+    assert f"Usage: pk {typed} " in said
+    assert f"\nAlso called: {others}\n" in said
+
+
 @pytest.mark.parametrize("name", [name for name in PAGES])
 def test_every_page_is_printed(pk: Run, name: str) -> None:
     ran = pk("help", name)
