@@ -276,6 +276,11 @@ class Context:
             self.streams.err.write("\r\x1b[K")
             self.streams.err.flush()
 
+    def lend_terminal(self) -> None:
+        """Leaves the terminal to another program, such as an editor: nothing is whispered over what it draws."""
+        self.hush()
+        self.spoke = True
+
     def fail(self, error: BaseException) -> None:
         """Notes that an item failed; the command goes on and ends with an exit code that says so."""
         self.failures.append(error)

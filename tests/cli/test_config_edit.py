@@ -199,6 +199,20 @@ def test_ctrl_c_at_the_question_keeps_the_text(
     assert configs(at, topic)["retention.ms"] == "604800000"
 
 
+def test_nothing_is_written_over_an_editor_that_stays_open(
+    topic: str, tmp_path: Path, terminal: Callable[..., Terminal]
+) -> None:
+    """The editor stays open for longer than a change may take before its command says "Working, 1 s"."""
+    editor = tmp_path / "editor.sh"
+    editor.write_text("#!/bin/sh\nprintf 'the editor draws'\nsleep 2.5\nprintf ' and ends\\n'\n")
+    editor.chmod(0o700)
+    screen = terminal("configs", "edit", "topic", topic, VISUAL=str(editor))
+    screen.wait_for("Nothing differs")
+    assert screen.end() == 0
+    assert "the editor draws and ends" in screen.screen()
+    assert "Working" not in screen.screen()
+
+
 def test_all_brokers_default_is_edited_too(at: Run, editor: Editor) -> None:
     editor("$a\\\nlog.cleaner.threads=2")
     try:

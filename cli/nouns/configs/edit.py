@@ -95,6 +95,7 @@ async def _edited(
     up or there is no terminal."""
     while True:
         if not options.file or context.streams.in_terminal:
+            context.lend_terminal()
             await trio.to_thread.run_sync(edit_file, path)
         try:
             changes = changes_in(_read(path), resource, before)
