@@ -1,0 +1,685 @@
+"""The share partition: what the leader of a partition knows of one share group that reads it.
+
+Delivery is by record, not by position. The *window* goes from the start offset to the end offset; before it all is done
+with, behind it nothing was delivered yet. Inside, each record is available, acquired by a member under a lock that runs
+out, or done with (acknowledged or archived):
+
+    available ──acquire──▶ acquired ──accept──▶ acknowledged
+        ▲                     │ ├─────reject, gap──▶ archived
+        └──release, time-out──┘ └─release after the last delivery──▶ archived
+
+When the first records of the window are done with, the start offset moves past them. So one member that keeps a record
+holds the window in place, and its size limits how many records are in flight.
+
+Consecutive records with the same state are one *run*; runs cover the window without a hole. Offsets that the log does not
+have (compaction, control batches, retention) are acquired with their neighbours, and the client acknowledges them as gaps,
+or they are archived where a fetch shows that they are missing.
+
+What an acknowledgement changes counts when the share coordinator has stored it. Until then the records stay acquired, and
+nobody can acquire or acknowledge them: the caller stores the `StateWrite` and reports with `written`. A record that is
+acquired is not stored as such: a new leader finds it available, with the deliveries that were stored before.
+
+A record that makes its consumers fail would use up the deliveries of all that is delivered with it. So from half of the
+limit on, fewer and fewer records are acquired together, and the last time each comes alone.
+
+This class does no I/O and reads no clock. Its caller fetches the records and says which offsets it found.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from pk.core.errors import ErrorCode, KafkaError, ProtocolError
+from pk.core.share.batches import RecordState, StateBatch, combine
+
+ISOLATION_SINCE: Final = 2
+"""Deliveries after which records may be isolated at the earliest: a limit of 2 has none to spare."""
+
+STALE_LOCKS_MAX: Final = 64
+"""Entries for locks that are gone, beyond one for each run, before they are cleared away."""
+
+
+class AcknowledgeType(IntEnum):
+    """What a consumer says of a record; the numbers are those of the protocol."""
+
+    GAP = 0
+    """The log has no such record."""
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+    """It is still being processed: the lock begins again."""
+
+
+class AcquireMode(IntEnum):
+    """How a fetch takes its limit of records; the numbers are those of the protocol (KIP-1206)."""
+
+    BATCH_OPTIMIZED = 0
+    """Whole batches of the log: the limit may be exceeded by the rest of a batch."""
+    RECORD_LIMIT = 1
+    """Never more than the limit."""
+
+
+class Acknowledgement(NamedTuple):
+    """What a member says of the records from `first_offset` to `last_offset`, both included."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+    """One for all, or one for each."""
+
+
+class Acquired(NamedTuple):
+    """Records that a member holds now."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class OffsetRange(NamedTuple):
+    """A batch of the log, both offsets included."""
+
+    first_offset: int
+    last_offset: int
+
+
+class StateWrite(NamedTuple):
+    """What is to be stored by the share coordinator (WriteShareGroupState)."""
+
+    write_id: int
+    state_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: tuple[StateBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharePartitionSettings:
+    """The keys that a share partition obeys, under Kafka's defaults. A group may have its own."""
+
+    delivery_count_limit: int = 5
+    """`group.share.delivery.count.limit`."""
+    record_locks_max: int = 2000
+    """`group.share.partition.max.record.locks`: the size of the window."""
+    lock_duration_ms: int = 30_000
+    """`group.share.record.lock.duration.ms`."""
+    renewal: bool = True
+    """Whether members of the group may renew locks."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """Consecutive records with the same state."""
+
+    first: int
+    last: int
+    state: RecordState
+    delivery_count: int
+    member_id: str = ""
+    lock_until_ms: int = 0
+    write_id: int = 0
+    """The write that changes the state; 0 where none is under way."""
+    next_state: RecordState = RecordState.AVAILABLE
+    """What the state is once that write is stored."""
+
+    def is_like(self, other: _Run) -> bool:
+        """Whether both may be one run."""
+        return (
+            self.state is other.state
+            and self.delivery_count == other.delivery_count
+            and self.member_id == other.member_id
+            and self.lock_until_ms == other.lock_until_ms
+            and self.write_id == other.write_id
+            and self.next_state is other.next_state
+        )
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a member holds it, and nothing is being stored of it."""
+        return self.state is RecordState.ACQUIRED and not self.write_id
+
+
+_FIRST = attrgetter("first")
+
+
+class SharePartition:
+    """The window of one group on one partition. `settings` may be changed at any time."""
+
+    def __init__(
+        self,
+        settings: SharePartitionSettings,
+        state_epoch: int,
+        start_offset: int,
+        batches: Iterable[StateBatch] = (),
+    ) -> None:
+        """As the share coordinator has stored it. `start_offset` must be a real one: where the group has none yet
+        (-1), the caller chooses by `share.auto.offset.reset`.
+
+        Raises ProtocolError for states that are never stored.
+        """
+        self.settings = settings
+        self.state_epoch = state_epoch
+        self.start_offset = start_offset
+        self._runs: list[_Run] = []
+        self._complete = 0
+        """Records of the window that are done with."""
+        self._completing = 0
+        """Records that will be when the writes under way are stored."""
+        self._locks: list[tuple[int, int, int]] = []
+        """A heap of (when, first, last); entries whose lock was renewed or ended are stale."""
+        self._writes: dict[int, list[OffsetRange]] = {}
+        self._write_ids = 0
+        for batch in combine(batches, (), start_offset):
+            self._load(batch)
+        self._advance()
+
+    def _load(self, batch: StateBatch) -> None:
+        if batch.delivery_state not in (0, 2, 4):
+            raise ProtocolError(f"a stored delivery state {batch.delivery_state}, which is unknown")
+        state = RecordState(batch.delivery_state)
+        if batch.first_offset > self.next_offset:
+            # Delivered before, or never: nothing is stored of it, so it counts as never.
+            between = _Run(self.next_offset, batch.first_offset - 1, RecordState.AVAILABLE, 0)
+            self._runs.append(between)
+        self._runs.append(_Run(batch.first_offset, batch.last_offset, state, batch.delivery_count))
+        if state.is_terminal:
+            self._complete += batch.last_offset - batch.first_offset + 1
+
+    # --- what can be fetched ---
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset behind the window."""
+        return self._runs[-1].last + 1 if self._runs else self.start_offset
+
+    @property
+    def next_fetch_offset(self) -> int:
+        """Where a fetch must begin: the first available record."""
+        for run in self._runs:
+            if run.state is RecordState.AVAILABLE:
+                return run.first
+        return self.next_offset
+
+    @property
+    def can_acquire(self) -> bool:
+        """Whether a fetch may find something: a record of the window is available, or the window may grow."""
+        return self.next_fetch_offset < self.next_offset or self._free > 0
+
+    @property
+    def _free(self) -> int:
+        return self.settings.record_locks_max - (self.next_offset - self.start_offset)
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """Records from the start offset on that are done with."""
+        return self._complete
+
+    def states(self) -> list[StateBatch]:
+        """The window, for display and tests: acquired records count as such."""
+        return [StateBatch(r.first, r.last, r.state, r.delivery_count) for r in self._runs]
+
+    # --- acquire ---
+
+    def acquire(
+        self,
+        member_id: str,
+        mode: AcquireMode,
+        max_records: int,
+        batch_size: int,
+        fetch_offset: int,
+        batches: Sequence[OffsetRange],
+        now_ms: int,
+        aborted: Iterable[OffsetRange] = (),
+    ) -> list[Acquired]:
+        """Give `member_id` what is available in `batches`, which a fetch at `fetch_offset` found in the log, sorted.
+
+        `batch_size` is about how many records one entry of the answer has, where whole batches are taken.
+        `aborted` are batches of aborted transactions, for a group that reads committed records only: nobody gets them.
+        """
+        if max_records <= 0 or not batches:
+            return []
+        last = batches[-1].last_offset
+        limit = min(max_records, self._free)
+        if limit <= 0:  # the window is full, but what is in it may be delivered again
+            last = min(last, self.next_offset - 1)
+            limit = min(max_records, self.next_offset - fetch_offset)
+        if limit <= 0 or last < self.start_offset:
+            return []
+        base = batches[0].first_offset
+        if base > fetch_offset:
+            self._archive(OffsetRange(fetch_offset, base - 1), RecordState.AVAILABLE)
+        self._archive_undeliverable()
+        first = max(base, self.start_offset)
+        taken, more = self._acquire_again(member_id, mode, limit, first, last, batches, now_ms)
+        limit -= sum(one.last_offset - one.first_offset + 1 for one in taken)
+        if more and limit > 0 and last >= self.next_offset:
+            first = max(first, self.next_offset)
+            through = _limited(mode, first, last, limit, batches)
+            self._grow(first, through, member_id, now_ms)
+            taken += _chunks(mode, first, through, batch_size, batches)
+        if taken:
+            taken = self._without(aborted, taken)
+        self._advance()
+        return taken
+
+    def _acquire_again(
+        self,
+        member_id: str,
+        mode: AcquireMode,
+        limit: int,
+        first: int,
+        last: int,
+        batches: Sequence[OffsetRange],
+        now_ms: int,
+    ) -> tuple[list[Acquired], bool]:
+        """What is available in the window, and whether more may be acquired along with it."""
+        taken: list[Acquired] = []
+        found = [
+            (max(run.first, first), min(run.last, last), run.delivery_count)
+            for run in self._between(first, last)
+            if run.state is RecordState.AVAILABLE
+        ]
+        until_ms = now_ms + self.settings.lock_duration_ms
+        for begin, end, count in found:
+            if limit <= 0:
+                break
+            alone = self._isolated(end - begin + 1, count)
+            if alone and taken:
+                return taken, False
+            end = _limited(mode, begin, end, limit, batches)
+            if alone:
+                end = min(end, begin + alone - 1)
+            for run in self._cut(begin, end):
+                run.state = RecordState.ACQUIRED
+                run.delivery_count += 1
+                run.member_id = member_id
+                run.lock_until_ms = until_ms
+            self._lock(until_ms, begin, end)
+            taken.append(Acquired(begin, end, count + 1))
+            limit -= end - begin + 1
+            if alone:
+                return taken, False
+        return taken, True
+
+    def _isolated(self, size: int, delivery_count: int) -> int:
+        """How many of `size` records may be acquired together, 0 for all: they were delivered often already."""
+        most = self.settings.delivery_count_limit
+        since = max(ISOLATION_SINCE, -(-most // 2))
+        if most > ISOLATION_SINCE and delivery_count >= most - 1:
+            return 1
+        if delivery_count < since:
+            return 0
+        return max(1, size >> (delivery_count - since + 1))
+
+    def _grow(self, first: int, last: int, member_id: str, now_ms: int) -> None:
+        """Acquire records behind the window."""
+        if not self._runs:
+            self.start_offset = first
+        elif first > self.next_offset:
+            missing = _Run(self.next_offset, first - 1, RecordState.ARCHIVED, 0)
+            self._runs.append(missing)
+            self._complete += missing.last - missing.first + 1
+        until_ms = now_ms + self.settings.lock_duration_ms
+        self._runs.append(_Run(first, last, RecordState.ACQUIRED, 1, member_id, until_ms))
+        self._lock(until_ms, first, last)
+
+    def _without(self, aborted: Iterable[OffsetRange], taken: list[Acquired]) -> list[Acquired]:
+        """`taken` without the records of `aborted` batches, which are archived."""
+        for gone in aborted:
+            kept: list[Acquired] = []
+            for one in taken:
+                low = max(one.first_offset, gone.first_offset)
+                high = min(one.last_offset, gone.last_offset)
+                if low > high:
+                    kept.append(one)
+                    continue
+                self._archive(OffsetRange(low, high), RecordState.ACQUIRED)
+                if one.first_offset < low:
+                    kept.append(one._replace(last_offset=low - 1))
+                if high < one.last_offset:
+                    kept.append(one._replace(first_offset=high + 1))
+            taken = kept
+        return taken
+
+    def _archive(self, offsets: OffsetRange, only: RecordState) -> None:
+        """Nobody will get the records of `offsets` that are in state `only`. It is not stored: a new leader sees the
+        same in the log."""
+        for run in self._cut(*offsets):
+            if run.state is only and not run.write_id:
+                self._settle(run, RecordState.ARCHIVED)
+        self._merge(*offsets)
+
+    def _archive_undeliverable(self) -> None:
+        """Records that were delivered too often already: the limit was higher then."""
+        limit = self.settings.delivery_count_limit
+        for run in self._runs:
+            if run.state is RecordState.AVAILABLE and run.delivery_count >= limit:
+                self._settle(run, RecordState.ARCHIVED)
+
+    # --- acknowledge ---
+
+    def acknowledge(
+        self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int
+    ) -> StateWrite | None:
+        """What a member says of records that it holds: all of it counts, or nothing. Records before the window are done
+        with already and are skipped. Returns what is to be stored, None where locks are only renewed.
+
+        Raises INVALID_REQUEST, and INVALID_RECORD_STATE where the member does not hold (or no longer holds) a record.
+        """
+        said = self._checked(member_id, acknowledgements)
+        write_id = self._write_ids + 1
+        until_ms = now_ms + self.settings.lock_duration_ms
+        changed: list[OffsetRange] = []
+        for first, last, kind in said:
+            for run in self._cut(first, last):
+                if kind is AcknowledgeType.RENEW:
+                    run.lock_until_ms = until_ms
+                else:
+                    self._begin(run, write_id, self._state_after(kind, run))
+            if kind is AcknowledgeType.RENEW:
+                self._lock(until_ms, first, last)
+            else:
+                changed.append(OffsetRange(first, last))
+        for first, last, _ in said:
+            self._merge(first, last)
+        return self._write(write_id, changed) if changed else None
+
+    def release(self, member_id: str) -> StateWrite | None:
+        """Release all that a member holds: it has left, or its share session has ended. Returns what is to be stored."""
+        write_id = self._write_ids + 1
+        changed: list[OffsetRange] = []
+        for run in self._runs:
+            if run.is_locked and run.member_id == member_id:
+                self._begin(run, write_id, self._state_after(AcknowledgeType.RELEASE, run))
+                changed.append(OffsetRange(run.first, run.last))
+        return self._write(write_id, changed) if changed else None
+
+    def _checked(
+        self, member_id: str, acknowledgements: Sequence[Acknowledgement]
+    ) -> list[tuple[int, int, AcknowledgeType]]:
+        """(first, last, type) of what is said of the window. Raises as `acknowledge`; changes nothing."""
+        said: list[tuple[int, int, AcknowledgeType]] = []
+        previous = -1
+        for one in acknowledgements:
+            said += (
+                (max(first, self.start_offset), last, kind)
+                for first, last, kind in _by_type(one, previous)
+                if last >= self.start_offset
+            )
+            previous = one.last_offset
+            if one.last_offset < self.start_offset:
+                continue
+            if not self._runs:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    "Batch record not found. The request batch offsets are not found in the cache.",
+                )
+            if one.last_offset >= self.next_offset:
+                end = "first" if one.first_offset >= self.next_offset else "last"
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"Batch record not found. The {end} offset in request is past acquired records.",
+                )
+        for first, last, kind in said:
+            self._check_held(member_id, first, last)
+            if kind is AcknowledgeType.RENEW and not self.settings.renewal:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    "Renewing acquisition locks is not enabled for the group.",
+                )
+        return said
+
+    def _check_held(self, member_id: str, first: int, last: int) -> None:
+        for run in self._between(first, last):
+            if run.state is not RecordState.ACQUIRED:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    "The batch cannot be acknowledged. The batch is not in the acquired state.",
+                )
+            if run.write_id:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE,
+                    "The record state is invalid. The acknowledgement of delivery could not be completed.",
+                )
+            if run.member_id != member_id:
+                raise KafkaError(
+                    ErrorCode.INVALID_RECORD_STATE, "Member is not the owner of batch record"
+                )
+
+    def _state_after(self, kind: AcknowledgeType, run: _Run) -> RecordState:
+        if kind is AcknowledgeType.ACCEPT:
+            return RecordState.ACKNOWLEDGED
+        may_be_delivered = run.delivery_count < self.settings.delivery_count_limit
+        if kind is AcknowledgeType.RELEASE and may_be_delivered:
+            return RecordState.AVAILABLE
+        return RecordState.ARCHIVED
+
+    def _begin(self, run: _Run, write_id: int, state: RecordState) -> None:
+        """The state of `run` is to change when the write is stored."""
+        run.write_id, run.next_state = write_id, state
+        if state.is_terminal:
+            self._completing += run.last - run.first + 1
+
+    def _write(self, write_id: int, changed: list[OffsetRange]) -> StateWrite:
+        self._writes[write_id] = changed
+        batches = (
+            StateBatch(run.first, run.last, run.next_state, run.delivery_count)
+            for first, last in changed
+            for run in self._between(first, last)
+        )
+        return self._state_write(write_id, batches)
+
+    def _state_write(self, write_id: int, batches: Iterable[StateBatch]) -> StateWrite:
+        self._write_ids = write_id
+        return StateWrite(
+            write_id,
+            self.state_epoch,
+            self.start_offset,
+            self._complete + self._completing,
+            tuple(combine(batches, (), self.start_offset)),
+        )
+
+    def written(self, write_id: int, *, stored: bool) -> None:
+        """What came of a `StateWrite`. Where it is not stored, the records are as before: the member holds them still,
+        and may say it again until the lock runs out."""
+        for first, last in self._writes.pop(write_id, ()):
+            first = max(first, self.start_offset)
+            for run in self._between(first, last):
+                if run.write_id != write_id:
+                    continue
+                if run.next_state.is_terminal:
+                    self._completing -= run.last - run.first + 1
+                state, run.next_state, run.write_id = run.next_state, RecordState.AVAILABLE, 0
+                if stored:
+                    self._settle(run, state)
+                else:
+                    self._lock(run.lock_until_ms, run.first, run.last)
+            self._merge(first, last)
+        self._advance()
+
+    # --- time ---
+
+    @property
+    def next_expiry_ms(self) -> int | None:
+        """When the next lock runs out; None where no record is locked."""
+        while self._locks:
+            until_ms, first, last = self._locks[0]
+            if any(self._expiring(until_ms, first, last)):
+                return until_ms
+            heapq.heappop(self._locks)
+        return None
+
+    def expire(self, now_ms: int) -> StateWrite | None:
+        """Release the records whose locks have run out by `now_ms`. They are available at once, whatever comes of the
+        write that is returned: where it is not stored, a new leader counts one delivery less."""
+        batches: list[StateBatch] = []
+        while self._locks and self._locks[0][0] <= now_ms:
+            until_ms, first, last = heapq.heappop(self._locks)
+            for run in self._expiring(until_ms, first, last):
+                self._settle(run, self._state_after(AcknowledgeType.RELEASE, run))
+                batches.append(StateBatch(run.first, run.last, run.state, run.delivery_count))
+            self._merge(first, last)
+        write = self._state_write(self._write_ids + 1, batches) if batches else None
+        self._advance()
+        return write
+
+    def _expiring(self, until_ms: int, first: int, last: int) -> list[_Run]:
+        return [
+            run
+            for run in self._between(max(first, self.start_offset), last)
+            if run.is_locked and run.lock_until_ms == until_ms
+        ]
+
+    def _lock(self, until_ms: int, first: int, last: int) -> None:
+        heapq.heappush(self._locks, (until_ms, first, last))
+        if len(self._locks) > 2 * len(self._runs) + STALE_LOCKS_MAX:
+            self._locks = [(r.lock_until_ms, r.first, r.last) for r in self._runs if r.is_locked]
+            heapq.heapify(self._locks)
+
+    # --- the log ---
+
+    def log_start_moved(self, log_start_offset: int) -> None:
+        """Retention or DeleteRecords has removed what is before `log_start_offset`: the window begins there, or later."""
+        if log_start_offset <= self.start_offset:
+            return
+        if self._runs:
+            self._cut(self.start_offset, log_start_offset - 1)
+            gone = bisect_right(self._runs, log_start_offset - 1, key=_FIRST)
+            for run in self._runs[:gone]:
+                self._forget(run)
+            del self._runs[:gone]
+        self.start_offset = log_start_offset
+        self._advance()
+
+    # --- runs ---
+
+    def _between(self, first: int, last: int) -> list[_Run]:
+        """The runs that have a record from `first` to `last`."""
+        begin = max(0, bisect_right(self._runs, first, key=_FIRST) - 1)
+        end = bisect_right(self._runs, last, key=_FIRST)
+        return [run for run in self._runs[begin:end] if run.last >= first]
+
+    def _cut(self, first: int, last: int) -> list[_Run]:
+        """The runs from `first` to `last`, cut so that none reaches beyond."""
+        self._cut_before(first)
+        self._cut_before(last + 1)
+        return self._between(first, last)
+
+    def _cut_before(self, offset: int) -> None:
+        index = bisect_right(self._runs, offset, key=_FIRST) - 1
+        if index < 0:
+            return
+        run = self._runs[index]
+        if run.first < offset <= run.last:
+            behind = _Run(
+                offset,
+                run.last,
+                run.state,
+                run.delivery_count,
+                run.member_id,
+                run.lock_until_ms,
+                run.write_id,
+                run.next_state,
+            )
+            run.last = offset - 1
+            self._runs.insert(index + 1, behind)
+
+    def _merge(self, first: int, last: int) -> None:
+        """Make one run of neighbours that are alike, about `first` to `last`."""
+        begin = max(0, bisect_right(self._runs, first, key=_FIRST) - 2)
+        end = bisect_right(self._runs, last, key=_FIRST) + 1
+        merged: list[_Run] = []
+        for run in self._runs[begin:end]:
+            if merged and merged[-1].is_like(run):
+                merged[-1].last = run.last
+            else:
+                merged.append(run)
+        self._runs[begin:end] = merged
+
+    def _settle(self, run: _Run, state: RecordState) -> None:
+        """Nobody holds `run` any more."""
+        run.state, run.member_id, run.lock_until_ms = state, "", 0
+        if state.is_terminal:
+            self._complete += run.last - run.first + 1
+
+    def _forget(self, run: _Run) -> None:
+        """`run` leaves the window."""
+        size = run.last - run.first + 1
+        if run.state.is_terminal:
+            self._complete -= size
+        elif run.write_id and run.next_state.is_terminal:
+            self._completing -= size
+
+    def _advance(self) -> None:
+        """Move the start offset past what is done with."""
+        done = 0
+        for run in self._runs:
+            if not run.state.is_terminal:
+                break
+            self._forget(run)
+            self.start_offset = run.last + 1
+            done += 1
+        del self._runs[:done]
+
+
+def _by_type(one: Acknowledgement, previous: int) -> Iterable[tuple[int, int, AcknowledgeType]]:
+    """(first, last, type) of each stretch of records of which the same is said. Raises INVALID_REQUEST."""
+    size = one.last_offset - one.first_offset + 1
+    if one.first_offset <= previous or size < 1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "Acknowledgement batches must be sorted and not overlap."
+        )
+    if len(one.types) not in (1, size):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "Acknowledgement types must be one for the batch, or one for each of its records.",
+        )
+    for kind in set(one.types):
+        if not 0 <= kind <= AcknowledgeType.RENEW:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid acknowledge type: {kind}")
+    if len(one.types) == 1:
+        return [(one.first_offset, one.last_offset, AcknowledgeType(one.types[0]))]
+    stretches: list[tuple[int, int, AcknowledgeType]] = []
+    for offset, kind in enumerate(one.types, one.first_offset):
+        if stretches and stretches[-1][2] == kind:
+            stretches[-1] = (stretches[-1][0], offset, stretches[-1][2])
+        else:
+            stretches.append((offset, offset, AcknowledgeType(kind)))
+    return stretches
+
+
+def _limited(
+    mode: AcquireMode, first: int, last: int, limit: int, batches: Sequence[OffsetRange]
+) -> int:
+    """The last offset of `limit` records from `first` on; of their batch, where whole batches are taken."""
+    through = first + limit - 1
+    if through >= last:
+        return last
+    if mode is AcquireMode.BATCH_OPTIMIZED:
+        index = bisect_right(batches, through, key=lambda batch: batch.first_offset) - 1
+        if index >= 0:
+            through = max(through, batches[index].last_offset)
+    return min(through, last)
+
+
+def _chunks(
+    mode: AcquireMode, first: int, last: int, batch_size: int, batches: Sequence[OffsetRange]
+) -> list[Acquired]:
+    """New records as entries of about `batch_size` records, each of whole batches."""
+    chunks: list[Acquired] = []
+    if mode is AcquireMode.BATCH_OPTIMIZED and last - first + 1 > batch_size:
+        for batch in batches:
+            if batch.first_offset > last:
+                break
+            if batch.first_offset > first and batch.first_offset - first >= batch_size:
+                chunks.append(Acquired(first, batch.first_offset - 1, 1))
+                first = batch.first_offset
+    chunks.append(Acquired(first, last, 1))
+    return chunks
