@@ -12,7 +12,8 @@ A write becomes a small update; after `updates_per_snapshot` of them the next on
 what precedes the oldest snapshot that a share partition still needs can be deleted from the log (`PruneLog`). A share
 partition that nobody writes to would hold that up: its state gets a new snapshot for its age alone.
 
-Errors and records are those of Apache Kafka 4.3.1. One request of the protocol may name many share partitions; each is a
+Errors and records are those of Apache Kafka 4.3.1, but for one thing: there a write that arrives late moves the start
+offset back, here it does not (as in later versions of Kafka). One request of the protocol may name many share partitions; each is a
 decision of its own here, as each succeeds or fails by itself.
 """
 
@@ -180,8 +181,8 @@ class ShareCoordinatorMachine:
         batches: Iterable[StateBatch],
         now_ms: int,
     ) -> Decision[Record]:
-        """WriteShareGroupState 0–1: merges `batches` into the state. A start offset of -1 leaves it as it is; a count of -1
-        is unknown (version 0). Replies True.
+        """WriteShareGroupState 0–1: merges `batches` into the state. A start offset of -1 leaves it as it is, and so does
+        a lower one; a count of -1 is unknown (version 0). Replies True.
 
         Raises INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -195,12 +196,17 @@ class ShareCoordinatorMachine:
         written = tuple(batches)
         if any(not 0 <= one.first_offset <= one.last_offset for one in written):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A state batch has no valid offset range.")
+        state = known.snapshot
+        if NO_OFFSET < start_offset < state.start_offset:
+            # It was overtaken by a later write: to go back would deliver again what is done with.
+            start_offset, delivery_complete_count = NO_OFFSET, state.delivery_complete_count
+        clip = max(start_offset, state.start_offset)
         update = Update(
-            known.snapshot.snapshot_epoch,
-            known.snapshot.leader_epoch,
+            state.snapshot_epoch,
+            state.leader_epoch,
             start_offset,
             delivery_complete_count,
-            tuple(combine((), written, start_offset)),
+            tuple(combine((), written, clip)),
         )
         return Decision([self._record(key, known, update, now_ms)], reply=True)
 

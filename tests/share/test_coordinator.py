@@ -240,6 +240,14 @@ def test_where_a_group_begins_may_be_left_to_the_leader(c: Coordinator) -> None:
     assert c.read() == ReadState(0, 17, (StateBatch(18, 18, 2, 1),))
 
 
+def test_a_write_that_arrives_late_does_not_move_the_start_offset_back(c: Coordinator) -> None:
+    c.initialize()
+    c.write(StateBatch(0, 9, 2, 1), start_offset=10, count=0)
+    c.write(StateBatch(8, 12, 2, 1), start_offset=0, count=9)
+    assert c.read() == ReadState(0, 10, (StateBatch(10, 12, 2, 1),))
+    assert c.summary() == StateSummary(0, 0, 10, 0)
+
+
 def test_a_read_writes_only_where_it_brings_a_new_leader_epoch(c: Coordinator) -> None:
     c.initialize()
     for leader_epoch in (-1, 0):
