@@ -128,7 +128,7 @@ def usage(error: "UsageError") -> int:
     help_words = " ".join(("pk", *error.path, "--help"))
     text = f"{error}.  (`{help_words}` shows what there is.)".replace("?.  ", "?  ")
     if sys.stderr.isatty():
-        from pk.cli.runtime.context import Streams
+        from pk.cli.terminal.streams import Streams
 
         text = Streams().folded(text.replace(".  (", ". (").replace("?  (", "? ("))
     sys.stderr.write(f"{text}\n")

@@ -6,9 +6,10 @@ from typing import Any
 
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.tree import Command
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.interruption import RaisingInterrupts
+from pk.cli.terminal.streams import Streams
 
 
 def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
@@ -20,9 +21,9 @@ def handler_of(parsed: Parsed) -> Callable[[Context], Any]:
     if values.get("format") == "schema":
         return _schema_shower(parsed)
     if any(values.get(name) for name in ("format", "columns", "sort", "where")):
-        from pk.cli.output.output_options import check_look
+        from pk.cli.output.output_options import check_output_options
 
-        check_look(parsed)
+        check_output_options(parsed)
     assert parsed.work is not None
     handler = once = parsed.work
     seconds, how = values.get("watch_s"), values.get("trace")

@@ -11,7 +11,7 @@ from pk.cli.cluster.altered_config import AlteredConfig
 from pk.cli.cluster.configs import remember_keys, shown_name, spoken_name
 from pk.cli.cluster.propagation import until_configs
 from pk.cli.cluster.topics import is_unknown, unknown_topic
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.config_keys.consequences import consequences
 from pk.cli.config_keys.units import both_ways
 from pk.cli.runtime.context import Context
@@ -97,9 +97,7 @@ async def plan_changes(context: Context, wanted: ConfigChanges) -> ConfigPlan:
 def check_key(name: str, entries: Mapping[str, ConfigEntry]) -> None:
     """Raises Unusable for an unknown key, if the broker lists its keys."""
     if name not in entries and len(entries) > 10 and name not in _UNLISTED:
-        near = nearest(name, entries)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "."
-        raise Unusable(f"There is no config {name!r}{hint}")
+        raise Unusable(f"There is no config {name!r}{did_you_mean(name, entries)}")
 
 
 async def check_plan(context: Context, plan: ConfigPlan) -> None:

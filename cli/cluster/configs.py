@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import Unusable
 from pk.net.client.results import (
     ConfigEntry,
@@ -50,8 +50,7 @@ def resource_type(word: str) -> ResourceType:
     """The type that `topic`, `topics`, … names. Raises Unusable."""
     found = RESOURCE_TYPES.get(word.lower().removesuffix("s"))
     if found is None:
-        near = nearest(word, TYPE_WORDS.values())
-        hint = f"; did you mean {near[0]}?" if near else "."
+        hint = did_you_mean(word, TYPE_WORDS.values())
         raise Unusable(f"TYPE is one of {', '.join(TYPE_WORDS.values())}, not {word!r}{hint}")
     return found
 

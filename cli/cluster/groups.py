@@ -10,7 +10,7 @@ from typing import Any
 from pk.cli.cluster.offset_row import OffsetRow
 from pk.cli.cluster.topics import check_partitions, existing_topics, topic_partitions
 from pk.cli.command_line.completion.name_cache import remember, remember_members
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.output.formats import Row
 from pk.cli.positions.resolve import bounds_of, now_ms
 from pk.cli.runtime.context import Context, join, place_name
@@ -85,11 +85,8 @@ def apache_timeout(context: Context, timeout_ms: int | None) -> None:
 
 def unknown_group(name: str, known: Iterable[str]) -> CommandError:
     """The error for a group that does not exist, with the nearest names."""
-    near = nearest(name, known)
-    hint = (
-        f"did you mean {' or '.join(near)}?" if near else "`pk groups list` shows which there are."
-    )
-    return CommandError(f"There is no group {name!r}; {hint}")
+    hint = did_you_mean(name, known, "; `pk groups list` shows which there are.")
+    return CommandError(f"There is no group {name!r}{hint}")
 
 
 def is_absent(answer: object) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean_one_of, nearest
 from pk.cli.output.formats import Row
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -43,8 +43,8 @@ def words_of(given: Iterable[str], known: Sequence[str], option: str) -> list[st
     for word in given:
         if word.lower() not in spelt:
             near = [spelt[n] for n in nearest(word.lower(), spelt)]
-            hint = f"did you mean {' or '.join(near)}?" if near else f"it is {', '.join(known)}."
-            raise Unusable(f"{option}: there is no {word!r}; {hint}")
+            hint = did_you_mean_one_of(near, f"; it is {', '.join(known)}.")
+            raise Unusable(f"{option}: there is no {word!r}{hint}")
     return [spelt[word.lower()] for word in given]
 
 
@@ -61,12 +61,8 @@ class UnknownTopic(KafkaError):
     def __init__(self, name: str, near: Sequence[str]) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name!r}")
         self.topic = name
-        hint = (
-            f"did you mean {' or '.join(near)}?"
-            if near
-            else "`pk topics list` shows which there are."
-        )
-        self.said = f"There is no topic {name!r}; {hint}"
+        hint = did_you_mean_one_of(near, "; `pk topics list` shows which there are.")
+        self.said = f"There is no topic {name!r}{hint}"
 
 
 def say_no_match(
@@ -78,13 +74,9 @@ def say_no_match(
     if pattern is None or any(map(pattern.fullmatch, known)):
         return
     near = nearest(pattern.pattern, known)
-    if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    elif context.streams.err_terminal:
-        hint = f"`pk {what}s list` shows which there are."
-    else:
-        return
-    context.say(f"No {what}'s whole name matches {pattern.pattern!r}; {hint}")
+    if near or context.streams.err_terminal:
+        hint = did_you_mean_one_of(near, f"; `pk {what}s list` shows which there are.")
+        context.say(f"No {what}'s whole name matches {pattern.pattern!r}{hint}")
 
 
 async def unknown_topic(context: Context, admin: Admin, name: str) -> UnknownTopic:

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from pk.cli.command_line.bridge import Args
-from pk.cli.command_line.nearest import meant
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.nouns import NOUNS
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.values import READERS, ConfigValueError
@@ -50,7 +50,7 @@ class Reader:
         if self.choices:
             if text in self.choices:
                 return text
-            near = meant(text, self.choices)
+            near = did_you_mean(text, self.choices, "")
             said = f"{name} is one of {', '.join(self.choices)}; not {text!r}{near}"
             raise _words(ctx).refuse(said)
         try:
@@ -207,7 +207,7 @@ class Group(_Reading, TyperGroup):
 
     def hint(self, word: str) -> str:
         """What a word that names no command may have meant."""
-        return meant(word, self.names)
+        return did_you_mean(word, self.names, "")
 
     def invoke(self, ctx: "Context") -> Parsed:
         """What is to be run; help, where no command is named."""
@@ -247,7 +247,7 @@ class Root(Group):
         from pk.cli.command_line.apache_scripts import here
 
         found = here(word)
-        return f"; here that is `pk {found}`" if found else meant(word, self.names)
+        return f"; here that is `pk {found}`" if found else did_you_mean(word, self.names, "")
 
 
 def load_noun(name: str) -> Command | Group:

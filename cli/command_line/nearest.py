@@ -1,6 +1,6 @@
 """The known name that a misspelt word may have meant."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
@@ -13,7 +13,11 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
     return (found + sorted(starts))[:3]
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?`, or nothing where no known name is near."""
-    found = nearest(word, known)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = ".") -> str:
+    """The end of a sentence about an unknown word: `; did you mean orders or order?`, else `otherwise`."""
+    return did_you_mean_one_of(nearest(word, known), otherwise)
+
+
+def did_you_mean_one_of(names: Sequence[str], otherwise: str = ".") -> str:
+    """The same, where the names that may be meant are known."""
+    return f"; did you mean {' or '.join(names)}?" if names else otherwise

@@ -235,9 +235,8 @@ def _errors(words: Sequence[str], width: int) -> str:
 
 
 def _nothing(words: Sequence[str], known: Sequence[str]) -> None:
-    from pk.cli.command_line.nearest import nearest
+    from pk.cli.command_line.nearest import did_you_mean
     from pk.cli.runtime.exits import Unusable
 
-    near = nearest(words[-1].upper(), known)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    hint = did_you_mean(words[-1].upper(), known)
     raise Unusable(f"There is no error for {' '.join(words)!r}{hint}")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pk.cli.command_line.errors import UsageError
-from pk.cli.command_line.nearest import meant
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.values import pause, seconds_in
 
 if TYPE_CHECKING:
@@ -174,7 +174,8 @@ class Words:
 
     def _unknown(self, name: str) -> UsageError:
         known = [n for n, o in self.options.items() if n.startswith("--") and not o.hidden]
-        return self.refuse(f"{self.where} has no option {name}{meant(name, [*known, '--help'])}")
+        hint = did_you_mean(name, [*known, "--help"], "")
+        return self.refuse(f"{self.where} has no option {name}{hint}")
 
     def bound(
         self, options: "Sequence[TyperOption]", arguments: "Sequence[TyperArgument]"

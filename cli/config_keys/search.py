@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.config_keys.docs import allowed, in_units
 from pk.cli.runtime.exits import Unusable
 from pk.core.config import (
@@ -65,12 +65,8 @@ def configs_page(words: Sequence[str], width: int) -> str:
         return _names(width)
     found = search(words)
     if not found:
-        near = nearest(words[-1], sorted({n for keys in _KINDS.values() for n in keys}))
-        hint = (
-            f"; did you mean {' or '.join(near)}?"
-            if near
-            else "; `pk help configs` lists them all."
-        )
+        known = sorted({n for keys in _KINDS.values() for n in keys})
+        hint = did_you_mean(words[-1], known, "; `pk help configs` lists them all.")
         raise Unusable(f"There is no config for {' '.join(words)!r}{hint}")
     return "\n".join("\n".join(_entry(f, width)) for f in found)
 

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 _PROSE = 100
 
+from pk.cli.terminal.styles import styled
+
 
 class Evidence(NamedTuple):
     """One fact: what it is about, and what is so."""
@@ -44,8 +46,8 @@ def prose(explanation: Explanation, width: int, *, colour: bool, bad: bool) -> s
     room = max(min(width, _PROSE), 40)
     lines = filled(explanation.verdict, room)
     if colour:
-        tone = "\x1b[1;31m" if bad else "\x1b[1;32m"
-        lines = [f"{tone}{line}\x1b[0m" for line in lines]
+        tone = "bold red" if bad else "bold green"
+        lines = [styled(line, tone) for line in lines]
     lines.append("")
     left = min(max((len(e.about) for e in explanation.evidence), default=0), 24)
     for about, what in explanation.evidence:
@@ -59,5 +61,5 @@ def prose(explanation: Explanation, width: int, *, colour: bool, bad: bool) -> s
         lines.append("")
         for command in explanation.next:
             # Not wrapped: it is there to be copied.
-            lines.append(f"  $ \x1b[1m{command}\x1b[0m" if colour else f"  $ {command}")
+            lines.append(f"  $ {styled(command, 'bold') if colour else command}")
     return "".join(f"{line}\n" for line in lines)

@@ -8,12 +8,13 @@ snake_case, the wide columns too. Nothing here knows where the bytes go.
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple, TypeGuard, cast
 
 from pk.cli.command_line.known_values import FORMATS
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import Unusable
-from pk.cli.terminal.escapes import escaped, escaped_lines
+from pk.cli.terminal.text import escaped, escaped_lines
 
 Row = Mapping[str, Any]
 
@@ -56,7 +57,7 @@ class Document(NamedTuple):
     rows: Listing
 
 
-class Look(NamedTuple):
+class OutputOptions(NamedTuple):
     """What was asked of the output, and what it goes to."""
 
     format: str = "table"
@@ -77,11 +78,18 @@ def check_format(name: str, formats: Sequence[str] = FORMATS) -> str:
     """`name`, if it is a format or a template. Raises Unusable."""
     if name in formats or "{" in name:
         return name.removeprefix("template=") if "{" in name else name
-    near = nearest(name, formats)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    hint = did_you_mean(name, formats)
     raise Unusable(
         f"-f is one of {', '.join(formats)} or a template with {{FIELD}}, not {name!r}{hint}"
     )
+
+
+def _is_list(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, (list, tuple))
+
+
+def _is_object(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
 
 
 def plain(value: Any) -> str:
@@ -90,9 +98,9 @@ def plain(value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, (list, tuple)):
+    if _is_list(value):
         return ",".join(plain(v) for v in value) or "-"
-    if isinstance(value, Mapping):
+    if _is_object(value):
         return ",".join(f"{k}={plain(v)}" for k, v in value.items()) or "-"
     return str(value)
 
@@ -109,40 +117,44 @@ def show_bytes(number: float | None) -> str:
     raise AssertionError
 
 
-def narrow(listing: Listing, look: Look) -> Listing:
+def narrow(listing: Listing, options: OutputOptions) -> Listing:
     """The listing with the rows and columns asked for, in the order asked for. Raises Unusable."""
     keys = [column.key for column in listing.columns]
     rows = list(listing.rows)
-    if look.where is not None:
+    if options.where is not None:
         from pk.cli.output.where import WhereError, parse_where
 
         try:
-            holds = parse_where(look.where, keys)
+            holds = parse_where(options.where, keys)
         except WhereError as e:
             raise Unusable(f"{e}.") from None
         rows = [row for row in rows if holds(row)]
-    for name in reversed(look.sort):
+    for name in reversed(options.sort):
         key = _known(name.lstrip("-+"), keys, "--sort")
         rows.sort(key=lambda row: _order(row.get(key)), reverse=name.startswith("-"))
-    if look.limit is not None:
-        rows = rows[: look.limit]
-    return listing._replace(columns=_columns(listing, look), rows=rows)
+    if options.limit is not None:
+        rows = rows[: options.limit]
+    return listing._replace(columns=_columns(listing, options), rows=rows)
 
 
-def _columns(listing: Listing, look: Look) -> Sequence[Column]:
+def _columns(listing: Listing, options: OutputOptions) -> Sequence[Column]:
     by_key = {column.key: column for column in listing.columns}
-    if look.columns:
+    if options.columns:
         without = {
-            _known(name[1:], by_key, "--columns") for name in look.columns if name.startswith("-")
+            _known(name[1:], by_key, "--columns")
+            for name in options.columns
+            if name.startswith("-")
         }
         only = [
-            _known(name, by_key, "--columns") for name in look.columns if not name.startswith("-")
+            _known(name, by_key, "--columns")
+            for name in options.columns
+            if not name.startswith("-")
         ]
         left = [by_key[key] for key in (only or by_key) if key not in without]
         if not left:
-            raise Unusable(f"--columns {','.join(look.columns)} leaves no column to show.")
+            raise Unusable(f"--columns {','.join(options.columns)} leaves no column to show.")
         return left
-    if look.format == "table":
+    if options.format == "table":
         return [column for column in listing.columns if not column.wide]
     return listing.columns
 
@@ -152,9 +164,8 @@ def _known(name: str, keys: Iterable[str], option: str) -> str:
     key = name.strip().lower().replace("-", "_")
     if key in keys:
         return key
-    near = nearest(key, keys)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(keys)}."
-    raise Unusable(f"{option}: there is no column {name!r}; {hint}")
+    hint = did_you_mean(key, keys, f"; there are {', '.join(keys)}.")
+    raise Unusable(f"{option}: there is no column {name!r}{hint}")
 
 
 def _order(value: Any) -> tuple[int, Any]:
@@ -166,37 +177,37 @@ def _order(value: Any) -> tuple[int, Any]:
     return (2, plain(value))
 
 
-def render(listing: Listing, look: Look) -> bytes:
+def render(listing: Listing, options: OutputOptions) -> bytes:
     """The listing in the format asked for."""
-    listing = narrow(listing, look)
-    if look.format in ("table", "wide"):
-        return _table(listing, look).encode(errors="surrogateescape")
+    listing = narrow(listing, options)
+    if options.format in ("table", "wide"):
+        return _table(listing, options).encode(errors="surrogateescape")
     keys = [column.key for column in listing.columns]
-    if look.format in ("csv", "name") or "{" in look.format:
-        return _text(listing, keys, look).encode(errors="surrogateescape")
-    return dump([{key: row.get(key) for key in keys} for row in listing.rows], look.format)
+    if options.format in ("csv", "name") or "{" in options.format:
+        return _text(listing, keys, options).encode(errors="surrogateescape")
+    return dump([{key: row.get(key) for key in keys} for row in listing.rows], options.format)
 
 
-def _text(listing: Listing, keys: list[str], look: Look) -> str:
-    if look.format == "csv":
+def _text(listing: Listing, keys: list[str], options: OutputOptions) -> str:
+    if options.format == "csv":
         return _csv(keys, listing.rows)
-    if look.format == "name":
+    if options.format == "name":
         first = keys[0]
         return "".join(f"{plain(row.get(first))}\n" for row in listing.rows)
-    fill = template(look.format, keys)
+    fill = template(options.format, keys)
     return "".join(fill(row) for row in listing.rows)
 
 
-def render_document(document: Document, look: Look) -> bytes:
+def render_document(document: Document, options: OutputOptions) -> bytes:
     """The description in the format asked for; narrowed to its rows once a filter is given."""
-    if look.narrows or look.format in ("csv", "name") or "{" in look.format:
-        return render(document.rows, look)
-    if look.format not in ("table", "wide"):
-        return dump(document.data, look.format)
-    parts = []
+    if options.narrows or options.format in ("csv", "name") or "{" in options.format:
+        return render(document.rows, options)
+    if options.format not in ("table", "wide"):
+        return dump(document.data, options.format)
+    parts: list[str] = []
     for section in document.sections:
         title = f"{escaped_lines(section.title)}\n" if section.title else ""
-        parts.append(title + _table(narrow(section.body, look), look))
+        parts.append(title + _table(narrow(section.body, options), options))
     return "\n".join(parts).encode(errors="surrogateescape")
 
 
@@ -216,9 +227,9 @@ def dump(rows: Sequence[Any], form: str) -> bytes:
 
 
 def _odd(value: Any) -> Any:
-    if isinstance(value, (set, frozenset, tuple)):
-        return sorted(value) if isinstance(value, (set, frozenset)) else list(value)
-    return str(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(cast("AbstractSet[Any]", value))
+    return list(value) if _is_list(value) else str(value)
 
 
 def cells_of(listing: Listing, *, terminal: bool = False) -> list[list[str]]:
@@ -240,14 +251,14 @@ def title(column: Column) -> str:
     return column.title or column.key.replace("_", " ").upper()
 
 
-def _table(listing: Listing, look: Look) -> str:
-    if look.terminal:
-        return terminal_table(listing, look)
+def _table(listing: Listing, options: OutputOptions) -> str:
+    if options.terminal:
+        return terminal_table(listing, options)
     return _plain_table(listing)
 
 
 def terminal_table(
-    listing: Listing, look: Look, lit: Callable[[int, int], bool] | None = None
+    listing: Listing, options: OutputOptions, lit: Callable[[int, int], bool] | None = None
 ) -> str:
     """The table as a terminal shows it. `lit` says of a row and a column whether that cell is to stand out."""
     from pk.cli.terminal.table import laid_out
@@ -258,9 +269,9 @@ def terminal_table(
         [column.right for column in listing.columns],
         [column.right or column.whole for column in listing.columns],
         cells_of(listing, terminal=True),
-        look.width,
-        codes=look.colour or lit is not None,
-        colour=look.colour,
+        options.width,
+        codes=options.colour or lit is not None,
+        colour=options.colour,
         style=None if style is None else lambda i: style(rows[i]),
         lit=lit,
     )
@@ -271,7 +282,7 @@ def _plain_table(listing: Listing) -> str:
     cells = cells_of(listing)
     heads = [title(column).replace(" ", "-") for column in listing.columns]
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)] if heads else []
-    lines = []
+    lines: list[str] = []
     for line in (heads, *cells):
         parts = [
             text.rjust(width) if column.right else text.ljust(width)
@@ -296,9 +307,9 @@ def _csv(keys: Sequence[str], rows: Iterable[Row]) -> str:
 def _csv_cell(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, Mapping):
+    if _is_object(value):
         return json.dumps(value, ensure_ascii=False)
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return ",".join(map(str, value)) if _is_list(value) else str(value)
 
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "\\": "\\"}
@@ -307,7 +318,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "a": "\a", "\\": "\\"}
 def unescape(text: str) -> str:
     """`\\n`, `\\t`, `\\r`, `\\0`, `\\xNN` and `\\\\` as the characters they stand for; from `\\x80` on as the byte itself, which
     `errors="surrogateescape"` encodes."""
-    out, i = [], 0
+    out: list[str] = []
+    i = 0
     while i < len(text):
         if text[i] != "\\" or i + 1 == len(text):
             out.append(text[i])
@@ -332,7 +344,7 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
     """A function that fills `{field}`, `{a.b}` and `{field:>10}` from a row. Raises Unusable."""
     import string
 
-    from pk.cli.output.where import MISSING, look
+    from pk.cli.output.where import MISSING, value_at
 
     known = None if keys is None else list(keys)
     parts: list[tuple[str, list[str] | None, str]] = []
@@ -351,12 +363,12 @@ def template(text: str, keys: Iterable[str] | None) -> Callable[[Row], str]:
         parts.append((literal, path, spec or ""))
 
     def fill(row: Row) -> str:
-        out = []
+        out: list[str] = []
         for literal, path, spec in parts:
             out.append(literal)
             if path is None:
                 continue
-            value = look(row, path)
+            value = value_at(row, path)
             value = None if value is MISSING else value
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             shown = value if is_number else plain(value)
@@ -381,21 +393,20 @@ def _room(spec: str) -> str:
 def yaml(value: Any, depth: int = 0) -> str:
     """`value` as YAML in block style; texts that YAML would read as something else are quoted."""
     pad = "  " * depth
-    if isinstance(value, Mapping):
+    lines: list[str] = []
+    if _is_object(value):
         if not value:
             return "{}"
-        lines = []
         for k, v in value.items():
-            nested = isinstance(v, (Mapping, list, tuple)) and v
+            nested = (_is_object(v) or _is_list(v)) and v
             shown = yaml(v, depth + 1)
             lines.append(
                 f"{pad}{_scalar(k)}:\n{shown}" if nested else f"{pad}{_scalar(k)}: {shown}"
             )
         return "\n".join(lines)
-    if isinstance(value, (list, tuple)):
+    if _is_list(value):
         if not value:
             return "[]"
-        lines = []
         for item in value:
             shown = yaml(item, depth + 1)
             lines.append(f"{pad}- {shown.lstrip(' ')}" if shown else f"{pad}-")

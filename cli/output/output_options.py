@@ -1,22 +1,29 @@
 """What was asked of a command's output, looked at before the command runs: a column that does not exist is said while nothing
 is done yet, and not after a topic was deleted."""
 
-from typing import Any
+from typing import Any, Final, cast
 
 from pk.cli.command_line.parsed import Parsed
-from pk.cli.output.formats import Column, Listing, Look, check_format, narrow, template
+from pk.cli.output.formats import Column, Listing, OutputOptions, check_format, narrow, template
 from pk.cli.output.schema import schema_of_shape, shape_of
 
-_SAMPLES = {"string": "x", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
+_SAMPLES: Final[dict[str, Any]] = {
+    "string": "x",
+    "integer": 1,
+    "number": 1.0,
+    "boolean": True,
+    "array": [],
+    "object": {},
+}
 
 
-def check_look(parsed: Parsed) -> None:
+def check_output_options(parsed: Parsed) -> None:
     """Raises Unusable for a format, a column, a condition or a template that the command cannot show."""
     declared, values = parsed.declared, parsed.args.values()
     if declared is None or not declared.shows or "format" not in values:
         return  # it shows nothing, or records, whose formats are others
     form = check_format(values["format"]) if values["format"] else "table"
-    look = Look(
+    options = OutputOptions(
         format=form,
         columns=values.get("columns", ()),
         sort=values.get("sort", ()),
@@ -24,17 +31,17 @@ def check_look(parsed: Parsed) -> None:
         limit=values.get("limit"),
     )
     shape = shape_of(declared, values, narrowed=True)
-    if shape is None or not (look.narrows or "{" in form):
+    if shape is None or not (options.narrows or "{" in form):
         return
     schema = schema_of_shape(shape)
     if schema["additionalProperties"]:
         return  # only what is looked at says which columns there are
-    listing = narrow(Listing([Column(name) for name in schema["properties"]], ()), look)
+    listing = narrow(Listing([Column(name) for name in schema["properties"]], ()), options)
     if "{" in form:
         sample = {name: _sample(of) for name, of in schema["properties"].items()}
         template(form, [column.key for column in listing.columns])(sample)
 
 
 def _sample(schema: dict[str, Any]) -> Any:
-    kind = schema.get("type")
-    return _SAMPLES.get(kind[0] if isinstance(kind, list) else kind or "", "x")
+    kind = cast("str | list[str]", schema.get("type", ""))
+    return _SAMPLES.get(kind if isinstance(kind, str) else kind[0], "x")

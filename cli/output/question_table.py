@@ -17,7 +17,7 @@ def say_limited_table(
 
 def say_table(context: Context, listing: Listing) -> None:
     """Says a listing, on standard error: as a table that is whole, whatever the options say of the answer's own look."""
-    look = context.look._replace(
+    look = context.output._replace(
         format="table",
         columns=(),
         sort=(),

@@ -96,7 +96,7 @@ def with_more(kind: Kind) -> Kind:
 def _fields(kind: type) -> dict[str, tuple[Any, Shown, bool]]:
     """Each field: its type, how it is shown, and whether every row has it."""
     assert is_typeddict(kind), kind
-    required: frozenset[str] = kind.__required_keys__  # pyright: ignore[reportAttributeAccessIssue]
+    required: frozenset[str] = vars(kind)["__required_keys__"]
     found: dict[str, tuple[Any, Shown, bool]] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
         shown = _PLAIN

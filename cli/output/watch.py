@@ -17,14 +17,16 @@ import io
 import json
 import os
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 import trio
+from rich.text import Text
 
 from pk.cli.output.formats import (
     Document,
     Listing,
-    Look,
+    OutputOptions,
     cells_of,
     narrow,
     render,
@@ -32,12 +34,13 @@ from pk.cli.output.formats import (
     terminal_table,
 )
 from pk.cli.positions.times import show_span, show_time
-from pk.cli.runtime.context import Context, Handler, Streams
+from pk.cli.runtime.context import Context, Handler
 from pk.cli.runtime.exits import CommandError, Exit, Unusable
-from pk.cli.terminal.escapes import escaped_lines
+from pk.cli.terminal.alternate_screen import AlternateScreen
 from pk.cli.terminal.signals import listen_for_interrupts
-from pk.cli.terminal.suspend import Suspendable, sends
-from pk.cli.terminal.table import cut
+from pk.cli.terminal.streams import Streams
+from pk.cli.terminal.styles import styled
+from pk.cli.terminal.text import cut, escaped_lines
 from pk.core.errors import KafkaError, ProtocolError
 from pk.net.client.errors import ClientError
 
@@ -47,11 +50,8 @@ _TICK_S = 0.25
 _LATE_S = 2.0
 """A look that takes longer than that beyond its time is told."""
 
-_ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l"
-_LEAVE = b"\x1b[?7h\x1b[?25h\x1b[?1049l"
 
-
-class Picture(NamedTuple):
+class Snapshot(NamedTuple):
     """What one run of a command showed."""
 
     parts: Sequence[Part]
@@ -104,9 +104,9 @@ async def watch(context: Context, handler: Handler, seconds: float) -> int:
     The session of `context` has to be open. In the shell, cancellation ends it. Raises what the first run raises; one that
     shows nothing because everything it was asked for failed ends it, too.
     """
-    look = _look(context)
-    painted = look.terminal and os.environ.get("TERM", "dumb") not in ("dumb", "")
-    first, failures = await _picture(context, handler)
+    options = _options(context)
+    painted = options.terminal and os.environ.get("TERM", "dumb") not in ("dumb", "")
+    first, failures = await _snapshot(context, handler)
     if failures and not any(map(_rows, first.parts)):
         for line in first.said:
             context.say(line)
@@ -119,23 +119,25 @@ async def watch(context: Context, handler: Handler, seconds: float) -> int:
     return Exit.INTERRUPTED if interrupted else Exit.OK
 
 
-def _look(context: Context) -> Look:
+def _options(context: Context) -> OutputOptions:
     """How lists are to look. What shows records has formats of its own: those are painted as they come."""
     try:
-        return context.look
+        return context.output
     except Unusable:
         streams = context.streams
-        return Look(terminal=streams.out_terminal, colour=streams.colour, width=streams.width)
+        return OutputOptions(
+            terminal=streams.out_terminal, colour=streams.colour, width=streams.width
+        )
 
 
-async def _picture(context: Context, handler: Handler) -> tuple[Picture, list[BaseException]]:
+async def _snapshot(context: Context, handler: Handler) -> tuple[Snapshot, list[BaseException]]:
     """What one run shows, and which of its items failed."""
     from pk.cli.positions.resolve import now_ms
 
     captured = _Captured(context)
     await handler(captured)
     records = [captured.kept.getvalue()] if captured.kept.tell() else []
-    return Picture([*captured.parts, *records], captured.said, now_ms()), captured.failures
+    return Snapshot([*captured.parts, *records], captured.said, now_ms()), captured.failures
 
 
 def _rows(part: Part) -> int:
@@ -160,8 +162,8 @@ async def _follow(
         while True:
             await trio.sleep(seconds)
             try:
-                picture, _ = await _picture(context, handler)
-                watched.see(picture)
+                snapshot, _ = await _snapshot(context, handler)
+                watched.see(snapshot)
             except Exception as error:  # noqa: BLE001 - what is no failure of the cluster is raised again
                 watched.miss(_passing(error))
 
@@ -213,36 +215,36 @@ def _names(
     return lambda listing: [(str(i),) for i in range(len(listing.rows))]
 
 
-def _tables(part: Listing | Document, look: Look) -> list[tuple[str, Listing]]:
+def _tables(part: Listing | Document, options: OutputOptions) -> list[tuple[str, Listing]]:
     """The tables that a terminal shows of a part, each with its title."""
     if isinstance(part, Listing):
-        return [("", narrow(part, look))]
-    if look.narrows:
-        return [("", narrow(part.rows, look))]
-    return [(section.title, narrow(section.body, look)) for section in part.sections]
+        return [("", narrow(part, options))]
+    if options.narrows:
+        return [("", narrow(part.rows, options))]
+    return [(section.title, narrow(section.body, options)) for section in part.sections]
 
 
-def _flat(picture: Picture, look: Look) -> list[tuple[str, Listing] | bytes]:
+def _flat(snapshot: Snapshot, options: OutputOptions) -> list[tuple[str, Listing] | bytes]:
     shown: list[tuple[str, Listing] | bytes] = []
-    for part in picture.parts:
+    for part in snapshot.parts:
         if isinstance(part, bytes):
             shown.append(part)
-        elif look.format in ("table", "wide"):
-            shown += _tables(part, look)
+        elif options.format in ("table", "wide"):
+            shown += _tables(part, options)
         else:
-            shown.append(_rendered(part, look))
+            shown.append(_rendered(part, options))
     return shown
 
 
-def _rendered(part: Listing | Document, look: Look) -> bytes:
-    return render(part, look) if isinstance(part, Listing) else render_document(part, look)
+def _rendered(part: Listing | Document, options: OutputOptions) -> bytes:
+    return render(part, options) if isinstance(part, Listing) else render_document(part, options)
 
 
-def painted_lines(picture: Picture, before: Picture | None, look: Look) -> list[str]:
+def painted_lines(snapshot: Snapshot, before: Snapshot | None, options: OutputOptions) -> list[str]:
     """The lines a terminal shows of a picture, with what is not as in `before` in reverse."""
-    old = _flat(before, look) if before is not None else []
+    old = _flat(before, options) if before is not None else []
     lines: list[str] = []
-    for i, shown in enumerate(_flat(picture, look)):
+    for i, shown in enumerate(_flat(snapshot, options)):
         was = old[i] if i < len(old) else None
         if isinstance(shown, bytes):
             known = (
@@ -250,7 +252,7 @@ def painted_lines(picture: Picture, before: Picture | None, look: Look) -> list[
             )
             for line in shown.decode(errors="replace").splitlines():
                 new = known is not None and line not in known
-                lines.append(f"\x1b[7m{line}\x1b[0m" if new else line)
+                lines.append(styled(line, "reverse") if new else line)
             continue
         title, listing = shown
         if title:
@@ -258,7 +260,9 @@ def painted_lines(picture: Picture, before: Picture | None, look: Look) -> list[
         elif lines:
             lines.append("")
         lit = lit_cells(was[1] if isinstance(was, tuple) else None, listing)
-        lines += terminal_table(listing, look, lambda row, k, lit=lit: (row, k) in lit).splitlines()
+        lines += terminal_table(
+            listing, options, lambda row, k, lit=lit: (row, k) in lit
+        ).splitlines()
     return lines
 
 
@@ -272,45 +276,37 @@ class _Painted:
         self._context = context
         self._every = f"every {seconds:g} s"
         self._seconds = seconds
-        self._picture: Picture | None = None
-        self._before: Picture | None = None
+        self._snapshot: Snapshot | None = None
+        self._before: Snapshot | None = None
         self._missing: str | None = None
         self._size = (0, 0)
         self._due = trio.current_time()
+        token = trio.lowlevel.current_trio_token()
+        self._screen = AlternateScreen(context.streams, lambda: token.run_sync_soon(self._paint))
 
     def __enter__(self) -> None:
-        enter = sends(self._context.streams.out, _ENTER)
-        token = trio.lowlevel.current_trio_token()
+        self._screen.__enter__()
 
-        def resume() -> None:
-            enter()
-            token.run_sync_soon(self._paint)
-
-        self._act(_ENTER)
-        self._held = Suspendable(sends(self._context.streams.out, _LEAVE), resume)
-        self._held.open()
-
-    def __exit__(self, *_: object) -> None:
-        self._held.close()
-        self._act(_LEAVE)
-        if self._picture is None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._screen.__exit__(kind, error, trace)
+        if self._snapshot is None:
             return
-        for part in self._picture.parts:
+        for part in self._snapshot.parts:
             if isinstance(part, bytes):
                 self._context.write(part)
             else:
-                self._context.write(_rendered(part, _look(self._context)))
-        for line in (*self._picture.said, self._missing):
+                self._context.write(_rendered(part, _options(self._context)))
+        for line in (*self._snapshot.said, self._missing):
             if line is not None:
                 self._context.say(line)
 
-    def _act(self, data: bytes) -> None:
-        """Writes what the terminal is to act on."""
-        self._context.streams.out.write(data)
-        self._context.streams.out.flush()
-
-    def see(self, picture: Picture) -> None:
-        self._before, self._picture = self._picture, picture
+    def see(self, snapshot: Snapshot) -> None:
+        self._before, self._snapshot = self._snapshot, snapshot
         self._missing = None
         self._due = trio.current_time() + self._seconds
         self._paint()
@@ -321,40 +317,39 @@ class _Painted:
         self._paint()
 
     def tick(self) -> None:
-        streams = self._context.streams
         late = trio.current_time() > self._due + _LATE_S
-        if late or (streams.width, streams.height) != self._size:
+        if late or self._screen.size != self._size:
             self._paint()
 
     def _head(self) -> str:
-        context, picture = self._context, self._picture
-        assert picture is not None
+        context, snapshot = self._context, self._snapshot
+        assert snapshot is not None
         what = " ".join(("pk", *context.path))
-        clock = show_time(picture.at_ms)[11:19]
+        clock = show_time(snapshot.at_ms)[11:19]
         return f"{what} · {context.settings.cluster_name} · {self._every} · {clock}"
 
     def _status(self) -> str | None:
-        picture = self._picture
-        assert picture is not None
+        snapshot = self._snapshot
+        assert snapshot is not None
         late_s = trio.current_time() - self._due
         if self._missing is not None:
-            return f"As of {show_time(picture.at_ms)[11:19]}. {self._missing}"
+            return f"As of {show_time(snapshot.at_ms)[11:19]}. {self._missing}"
         if late_s > _LATE_S:
-            return f"As of {show_time(picture.at_ms)[11:19]}. No answer for {show_span(late_s * 1000)}."
+            return f"As of {show_time(snapshot.at_ms)[11:19]}. No answer for {show_span(late_s * 1000)}."
         return None
 
     def _paint(self) -> None:
         context = self._context
-        look = _look(context)
-        width, height = self._size = (context.streams.width, context.streams.height)
-        picture = self._picture
-        assert picture is not None
+        options = _options(context)
+        width, height = self._size = self._screen.size
+        snapshot = self._snapshot
+        assert snapshot is not None
         status = self._status()
         head = [cut(self._head(), width), ""]
-        foot = [cut(line, width) for line in picture.said if line]
+        foot = [cut(line, width) for line in snapshot.said if line]
         if status is not None:
-            foot.append(f"\x1b[7m{cut(status, width)}\x1b[0m")
-        lines = painted_lines(picture, self._before, look)
+            foot.append(styled(cut(status, width), "reverse"))
+        lines = painted_lines(snapshot, self._before, options)
         room = max(height - len(head) - len(foot), 1)
         if len(lines) > room:
             more = len(lines) - room + 1
@@ -362,10 +357,7 @@ class _Painted:
                 f"… {more} more lines (--limit, --where, --sort); Ctrl-C ends and leaves them all."
             )
             lines = [*lines[: room - 1], cut(hint, width)]
-        # A line is cleared before it is written: after it, the last cell of a full line would go.
-        shown = "\r\n\x1b[K".join(map(escaped_lines, [*head, *lines, *foot]))
-        below = "\r\n\x1b[J" if len(head) + len(lines) + len(foot) < height else ""
-        self._act(f"\x1b[H\x1b[K{shown}{below}".encode(errors="surrogateescape"))
+        self._screen.draw([Text.from_ansi(escaped_lines(line)) for line in (*head, *lines, *foot)])
 
 
 class _Written:
@@ -379,21 +371,26 @@ class _Written:
     def __enter__(self) -> None:
         return
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         return
 
-    def see(self, picture: Picture) -> None:
-        if list(picture.said) != list(self._said):
-            self._said = picture.said
-            for line in picture.said:
+    def see(self, snapshot: Snapshot) -> None:
+        if list(snapshot.said) != list(self._said):
+            self._said = snapshot.said
+            for line in snapshot.said:
                 self._context.say(line)
-        look = _look(self._context)
+        options = _options(self._context)
         data = b"".join(
-            part if isinstance(part, bytes) else _block(part, look) for part in picture.parts
+            part if isinstance(part, bytes) else _block(part, options) for part in snapshot.parts
         )
         if data == self._last:
             return
-        self._context.write(_framed(data, picture.at_ms, look, first=self._last is None))
+        self._context.write(_framed(data, snapshot.at_ms, options, first=self._last is None))
         self._last = data
 
     def miss(self, why: str) -> None:
@@ -405,20 +402,20 @@ class _Written:
         return
 
 
-def _block(part: Listing | Document, look: Look) -> bytes:
+def _block(part: Listing | Document, options: OutputOptions) -> bytes:
     """A part as the format has it; `json` on one line."""
-    data = _rendered(part, look)
-    if look.format != "json":
+    data = _rendered(part, options)
+    if options.format != "json":
         return data
     return json.dumps(json.loads(data), ensure_ascii=False).encode() + b"\n"
 
 
-def _framed(data: bytes, at_ms: int, look: Look, *, first: bool) -> bytes:
+def _framed(data: bytes, at_ms: int, options: OutputOptions, *, first: bool) -> bytes:
     """One look among others of the same format."""
-    if look.format in ("table", "wide"):
+    if options.format in ("table", "wide"):
         return (b"" if first else b"\n") + f"{show_time(at_ms)}\n".encode() + data
-    if look.format == "yaml":
+    if options.format == "yaml":
         return b"---\n" + data
-    if look.format == "csv" and not first:
+    if options.format == "csv" and not first:
         return data.partition(b"\n")[2]
     return data

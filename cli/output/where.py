@@ -11,7 +11,7 @@ true, false, null. Dots go into objects; a text that holds JSON is opened for th
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 Predicate = Callable[[Mapping[str, Any]], bool]
 
@@ -65,7 +65,8 @@ class _Token:
 
 
 def _tokens(text: str) -> list[_Token]:
-    tokens, position = [], 0
+    tokens: list[_Token] = []
+    position = 0
     text = text.rstrip()
     while position < len(text):
         found = _TOKEN.match(text, position)
@@ -92,11 +93,13 @@ def _literal(token: _Token) -> Any:
             return False
         case "null" | "none":
             return None
+        case _:
+            pass
     number = _number(token.text)
     return token.text if number is None else number
 
 
-def look(row: Any, path: Sequence[str]) -> Any:
+def value_at(row: Any, path: Sequence[str]) -> Any:
     """What lies at `path`: into objects, lists (by number), pairs (by the first of them) and texts that hold JSON.
 
     MISSING where there is nothing. A row that opens JSON itself (`opened`) is asked to: it need do so only once.
@@ -108,26 +111,32 @@ def look(row: Any, path: Sequence[str]) -> Any:
         except ValueError:
             return MISSING
     for part in path:
-        if isinstance(row, str):
-            try:
-                row = json.loads(row)
-            except (ValueError, RecursionError):
-                return MISSING
-        if isinstance(row, Mapping):
-            row = row.get(part, MISSING)
-        elif isinstance(row, (list, tuple)) and part.isdecimal() and int(part) < len(row):
-            row = row[int(part)]
-        elif isinstance(row, (list, tuple)):  # a list of pairs, such as headers
-            row = next((v[1] for v in row if _is_pair(v) and v[0] == part), MISSING)
-        else:
-            return MISSING
+        row = _item(row, part)
         if row is MISSING:
-            return MISSING
+            break
     return row
 
 
+def _item(value: Any, part: str) -> Any:
+    """What an object, a list, or a text that holds one of them has under one step of a path; MISSING if nothing."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return MISSING
+    if isinstance(value, Mapping):
+        return cast("Mapping[str, Any]", value).get(part, MISSING)
+    if not isinstance(value, (list, tuple)):
+        return MISSING
+    items = cast("Sequence[Any]", value)
+    if part.isdecimal() and int(part) < len(items):
+        return items[int(part)]
+    # A list of pairs, such as headers.
+    return next((v[1] for v in items if _is_pair(v) and v[0] == part), MISSING)
+
+
 def _is_pair(value: Any) -> bool:
-    return isinstance(value, (list, tuple)) and len(value) == 2
+    return isinstance(value, (list, tuple)) and len(cast("Sequence[Any]", value)) == 2
 
 
 def _number(value: Any) -> int | float | None:
@@ -177,7 +186,7 @@ def _compare(value: Any, wanted: Any, test: Callable[[Any, Any], bool]) -> bool:
 
 def _contains(value: Any, wanted: Any) -> bool:
     if isinstance(value, (list, tuple)):
-        return any(_equal(v, wanted) for v in value)
+        return any(_equal(v, wanted) for v in cast("Sequence[Any]", value))
     if isinstance(value, Mapping):
         return wanted in value
     return isinstance(value, str) and _text(wanted) in value
@@ -249,15 +258,11 @@ class _Parser:
             raise WhereError(f"--where: a field is expected before {token.text!r}")
         path = tuple(token.text.split(".")) if token.kind == "word" else (token.text,)
         if self.fields is not None and path[0] not in self.fields:
-            from pk.cli.command_line.nearest import nearest
+            from pk.cli.command_line.nearest import did_you_mean
 
-            near = nearest(path[0], self.fields)
-            hint = (
-                f"did you mean {' or '.join(near)}?"
-                if near
-                else f"there are {', '.join(sorted(self.fields))}"
-            )
-            raise WhereError(f"--where: there is no field {path[0]!r}; {hint}")
+            known = sorted(self.fields)
+            hint = did_you_mean(path[0], known, f"; there are {', '.join(known)}")
+            raise WhereError(f"--where: there is no field {path[0]!r}{hint}")
         return path
 
     def value(self) -> Any:
@@ -284,7 +289,7 @@ class _Parser:
         path = self.field()
         token = self.peek()
         if token is None or not (token.kind == "op" or token.text in _WORD_OPERATORS):
-            return lambda row: _true(look(row, path))
+            return lambda row: _true(value_at(row, path))
         self.position += 1
         operator = token.text
         is_word = self.fields is not None and len(path) == 1 and path[0] in WORDS
@@ -292,19 +297,19 @@ class _Parser:
         if operator == "in":
             wanted = self.values()
             self.note(path, wanted)
-            return lambda row: any(equal(look(row, path), w) for w in wanted)
+            return lambda row: any(equal(value_at(row, path), w) for w in wanted)
         value = self.value()
         if operator in ("=", "=="):
             self.note(path, (value,))
-            return lambda row: equal(look(row, path), value)
+            return lambda row: equal(value_at(row, path), value)
         if operator == "!=":
-            return lambda row: not equal(look(row, path), value)
+            return lambda row: not equal(value_at(row, path), value)
         if operator == "contains":
-            return lambda row: _contains(look(row, path), value)
+            return lambda row: _contains(value_at(row, path), value)
         if operator in ("~", "!~"):
             return _matching(path, _text(value), operator == "~")
         test = _ORDERINGS[operator]
-        return lambda row: _compare(look(row, path), value, test)
+        return lambda row: _compare(value_at(row, path), value, test)
 
     def note(self, path: tuple[str, ...], wanted: Iterable[Any]) -> None:
         if len(path) == 1:
@@ -318,10 +323,11 @@ def _matching(path: tuple[str, ...], pattern: str, wanted: bool) -> Predicate:
         raise WhereError(f"--where: not a regular expression: {pattern!r} ({e})") from None
 
     def test(row: Mapping[str, Any]) -> bool:
-        value = look(row, path)
+        value = value_at(row, path)
         if value is MISSING or value is None:
             return not wanted
-        items = value if isinstance(value, (list, tuple)) else (value,)
+        is_list = isinstance(value, (list, tuple))
+        items = cast("Sequence[Any]", value) if is_list else (value,)
         return any(compiled.search(_text(item)) is not None for item in items) is wanted
 
     return test
@@ -343,20 +349,20 @@ _VALUES_MAX = 8
 def why_nothing(text: str, rows: Sequence[Mapping[str, Any]], *, all_values: bool) -> str | None:
     """Why no row of `rows` meets the condition, where it wants a field to be what it is in none of them: a sentence with
     what may have been meant, and with `all_values`, else, with what there is. None where there is nothing to say."""
-    from pk.cli.command_line.nearest import nearest
+    from pk.cli.command_line.nearest import did_you_mean_one_of, nearest
 
     parser = _Parser(text, frozenset(key for row in rows[:1] for key in row))
     parser.either()
     for field, wanted in parser.equalled:
         equal = _same_word if field in WORDS else _equal
-        found = [look(row, (field,)) for row in rows]
+        found = [value_at(row, (field,)) for row in rows]
         if any(equal(value, wanted) for value in found):
             continue
         known = {v.casefold(): v for v in found if isinstance(v, str)}
         folded = wanted.casefold()
         near = [known[v] for v in ([folded] if folded in known else nearest(folded, known))]
         if near:
-            return f"--where: no {field} is {wanted!r}; did you mean {' or '.join(near)}?"
+            return f"--where: no {field} is {wanted!r}{did_you_mean_one_of(near)}"
         if all_values and 0 < len(known) <= _VALUES_MAX:
             return (
                 f"--where: no {field} is {wanted!r}; there is {', '.join(sorted(known.values()))}."

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.records.row import RECORD_FIELDS
 
 _QUOTED: Final = re.compile(r'[",\r\n]')
@@ -102,12 +102,9 @@ class CsvRows:
             raise BadCsv(f"Line {self._first}: {e}.") from None
         for name in names:
             if name not in RECORD_FIELDS:
-                near = nearest(name, RECORD_FIELDS)
-                hint = (
-                    f"did you mean {near[0]}?" if near else f"there are {', '.join(RECORD_FIELDS)}."
-                )
+                hint = did_you_mean(name, RECORD_FIELDS, f"; there are {', '.join(RECORD_FIELDS)}.")
                 raise BadCsv(
-                    f"Line {self._first}: the first line names the columns; {name!r} is none, {hint}"
+                    f"Line {self._first}: the first line names the columns; {name!r} is none{hint}"
                 )
         if len(set(names)) < len(names):
             raise BadCsv(f"Line {self._first}: a column is named twice.")

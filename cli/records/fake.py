@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import Unusable
 
 _FIELD = re.compile(r"\{\{([^{}]*)\}\}")
@@ -305,10 +305,9 @@ def fake(template: str, *, key: str | None = None, seed: int | None = None) -> F
     if template.startswith("@"):
         template = _read(template[1:])
     if "{{" not in template:
-        near = nearest(template, NAMED)
-        hint = f"did you mean {near[0]}?" if near else f"the names are {', '.join(NAMED)}."
+        hint = did_you_mean(template, NAMED, f"; the names are {', '.join(NAMED)}.")
         raise Unusable(
-            f"--fake: unknown template {template!r}; {hint} A template of your own has functions"
+            f"--fake: unknown template {template!r}{hint} A template of your own has functions"
             " such as {{seq}} or {{name}}; `pk help fake` lists them."
         )
     return Fake(key, template, seed)
@@ -378,9 +377,9 @@ def _function(inside: str, labels: dict[str, Field] | None = None) -> Field:
         raise Unusable("--fake: {{}} is empty; `pk help fake` lists the functions.")
     found = FUNCTIONS.get(words[0])
     if found is None:
-        near = nearest(words[0], [*FUNCTIONS, *(labels or ())])
-        hint = f"did you mean {' or '.join(near)}?" if near else "`pk help fake` lists them."
-        raise Unusable(f"--fake: unknown function {words[0]!r}; {hint}")
+        known = [*FUNCTIONS, *(labels or ())]
+        hint = did_you_mean(words[0], known, "; `pk help fake` lists them.")
+        raise Unusable(f"--fake: unknown function {words[0]!r}{hint}")
     try:
         return found.make(words[1:])
     except ValueError as e:

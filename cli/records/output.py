@@ -11,7 +11,7 @@ from pk.cli.records.writers import Simple, Writer, apache_writer, formatter, wri
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.settings import read_properties
-from pk.cli.terminal.escapes import escaped_bytes
+from pk.cli.terminal.text import escaped_bytes
 from pk.core.record.batch import Record
 
 T = TypeVar("T")

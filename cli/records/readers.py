@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.output.formats import unescape
 from pk.cli.positions.times import TIME_MAX_MS
 from pk.cli.records.csv import CsvRows
@@ -199,9 +199,8 @@ def _record(found: Mapping[str, Any]) -> NewRecord:
     """A record from its fields. Raises BadLine."""
     unknown = [name for name in found if name not in _FIELDS]
     if unknown:
-        near = nearest(unknown[0], _FIELDS)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(_FIELDS))}"
-        raise BadLine(f"there is no field {unknown[0]!r}; {hint}")
+        hint = did_you_mean(unknown[0], _FIELDS, f"; there are {', '.join(sorted(_FIELDS))}")
+        raise BadLine(f"there is no field {unknown[0]!r}{hint}")
     timestamp = _whole(found, "timestamp")
     topic = found.get("topic")
     if topic is not None and not isinstance(topic, str):
@@ -254,9 +253,8 @@ def apache_reading(pairs: Iterable[tuple[str, str]]) -> Reading:
     given = dict(pairs)
     for name in given:
         if name not in _PROPERTIES:
-            near = nearest(name, _PROPERTIES)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_PROPERTIES)}."
-            raise Unusable(f"--property: the reader has no property {name!r}; {hint}")
+            hint = did_you_mean(name, _PROPERTIES, f"; there are {', '.join(_PROPERTIES)}.")
+            raise Unusable(f"--property: the reader has no property {name!r}{hint}")
     values = {**_PROPERTIES, **given}
 
     def on(name: str) -> bool:

@@ -24,7 +24,7 @@ from pk.cli.records.row import (
 )
 from pk.cli.records.source import Source
 from pk.cli.runtime.exits import Unusable
-from pk.cli.terminal.table import cut, width_of
+from pk.cli.terminal.text import cut, width_of
 from pk.core.record.batch import Record
 
 RECORD_FORMATS = ("value", *FORMATS)
@@ -365,15 +365,14 @@ def _integer(data: bytes, size: int, name: str) -> bytes:
 
 def apache_writer(pairs: Iterable[tuple[str, str]]) -> Writer:
     """A writer like Apache's DefaultMessageFormatter with these properties. Raises Unusable."""
-    from pk.cli.command_line.nearest import nearest
+    from pk.cli.command_line.nearest import did_you_mean
     from pk.cli.output.formats import unescape
 
     given = dict(pairs)
     for name in given:
         if name not in _PROPERTIES:
-            near = nearest(name, _PROPERTIES)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_PROPERTIES)}."
-            raise Unusable(f"--property: the formatter has no property {name!r}; {hint}")
+            hint = did_you_mean(name, _PROPERTIES, f"; there are {', '.join(_PROPERTIES)}.")
+            raise Unusable(f"--property: the formatter has no property {name!r}{hint}")
     values = {**_PROPERTIES, **given}
     on = {
         name[6:]

@@ -5,16 +5,15 @@ Data goes to `show`, `show_document` and `write` (standard output); everything e
 
 import errno
 import os
-import sys
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pk.cli.command_line.bridge import Args
 from pk.cli.output.formats import (
     Column,
     Document,
     Listing,
-    Look,
+    OutputOptions,
     check_format,
     narrow,
     render,
@@ -22,8 +21,10 @@ from pk.cli.output.formats import (
 )
 from pk.cli.runtime.exits import Exit, Refused
 from pk.cli.runtime.settings import Settings, settings_of
-from pk.cli.terminal.escapes import escaped, escaped_bytes, escaped_lines
-from pk.cli.terminal.table import cut
+from pk.cli.terminal.status import StatusLine
+from pk.cli.terminal.streams import Streams
+from pk.cli.terminal.styles import styled
+from pk.cli.terminal.text import escaped_bytes, escaped_lines
 
 if TYPE_CHECKING:
     from pk.cli.command_line.option_sets import Change, Reach, Watch
@@ -35,87 +36,6 @@ if TYPE_CHECKING:
 
 OptionSet = TypeVar("OptionSet")
 """A set of options: a dataclass of `pk.cli.command_line.option_sets`."""
-
-_ANSI = {"red": 31, "green": 32, "yellow": 33, "blue": 34, "magenta": 35, "cyan": 36}
-
-
-class Streams:
-    """Standard input, output and error, and what they are."""
-
-    def __init__(
-        self,
-        out: BinaryIO | None = None,
-        err: TextIO | None = None,
-        stdin: BinaryIO | None = None,
-        *,
-        out_terminal: bool | None = None,
-    ) -> None:
-        self.out: BinaryIO = out if out is not None else sys.stdout.buffer
-        self.err: TextIO = err if err is not None else sys.stderr
-        self.stdin: BinaryIO = stdin if stdin is not None else sys.stdin.buffer
-        self.out_terminal = _is_terminal(self.out) if out_terminal is None else out_terminal
-        self.err_terminal = _is_terminal(self.err)
-        self.in_terminal = _is_terminal(self.stdin)
-
-    @property
-    def colour(self) -> bool:
-        return (
-            self.out_terminal
-            and not os.environ.get("NO_COLOR")
-            and os.environ.get("TERM") != "dumb"
-        )
-
-    @property
-    def err_colour(self) -> bool:
-        return (
-            self.err_terminal
-            and not os.environ.get("NO_COLOR")
-            and os.environ.get("TERM") != "dumb"
-        )
-
-    @property
-    def width(self) -> int:
-        return _columns(self.out)
-
-    @property
-    def err_width(self) -> int:
-        return _columns(self.err)
-
-    def folded(self, text: str) -> str:
-        """A sentence in lines that fit the terminal that standard error is; commands in it (`pk undo 3`) stay whole."""
-        if not self.err_terminal or len(text) <= 40 or "\n" in text or "  " in text:
-            return text
-        width = self.err_width
-        if len(text) <= width or text.startswith("{"):
-            return text
-        import re
-        import textwrap
-
-        glued = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
-        lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
-        return "\n".join(lines).replace("\0", " ")
-
-    @property
-    def height(self) -> int:
-        try:
-            return os.get_terminal_size(self.out.fileno()).lines or 24
-        except (OSError, ValueError):
-            return 24
-
-
-def _columns(stream: Any) -> int:
-    """How wide the terminal is that a stream goes to; 80 where it goes elsewhere."""
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
-
-
-def _is_terminal(stream: Any) -> bool:
-    try:
-        return bool(stream.isatty())
-    except (AttributeError, ValueError):
-        return False
 
 
 class Context:
@@ -139,7 +59,7 @@ class Context:
         self.spoke = False
         """Whether anything was written, said or asked yet."""
 
-        self._whispered = False
+        self._status = StatusLine(streams)
         self._settings: Settings | None = None
 
     @property
@@ -196,11 +116,11 @@ class Context:
         return self.args.given(name)
 
     @property
-    def look(self) -> Look:
+    def output(self) -> OutputOptions:
         """How lists are to look. Raises Unusable."""
         values = self.args.values()
         form = values.get("format")
-        return Look(
+        return OutputOptions(
             format=check_format(form) if form else "wide" if values.get("verbose") else "table",
             columns=values.get("columns", ()),
             sort=values.get("sort", ()),
@@ -213,72 +133,65 @@ class Context:
 
     def write(self, data: bytes) -> None:
         """Writes data to standard output: as it is, but for what a terminal would act on."""
-        self.hush()
+        self.clear_status()
         self.spoke = True
         self.streams.out.write(escaped_bytes(data) if self.streams.out_terminal else data)
         self.streams.out.flush()
 
     def show(self, listing: Listing) -> None:
-        look = self.look
-        if not listing.rows and self.failures and look.format in ("table", "wide"):
+        options = self.output
+        if not listing.rows and self.failures and options.format in ("table", "wide"):
             return  # nothing came of it, as was said; its columns say no more
-        self.write(render(listing, look))
-        if look.where is not None:
-            self._tell_why_nothing(listing, look)
+        self.write(render(listing, options))
+        if options.where is not None:
+            self._tell_why_nothing(listing, options)
 
-    def _tell_why_nothing(self, listing: Listing, look: Look) -> None:
+    def _tell_why_nothing(self, listing: Listing, options: OutputOptions) -> None:
         """Says what may be wrong with a condition that no row meets: to programs only where it looks like a slip, since
         `state = failed` may well be what is hoped to find nothing."""
         from pk.cli.output.where import why_nothing
 
-        if listing.rows and not narrow(listing, look).rows:
+        if listing.rows and not narrow(listing, options).rows:
             keys = [column.key for column in listing.columns]
             rows = [{key: row.get(key) for key in keys} for row in listing.rows]
-            said = why_nothing(look.where or "", rows, all_values=self.streams.err_terminal)
+            said = why_nothing(options.where or "", rows, all_values=self.streams.err_terminal)
             if said:
                 self.say(said)
 
     def show_nothing(self, columns: Sequence[Column]) -> None:
         """Shows an empty list to programs, where a person is told in words that there is nothing."""
-        if self.look.format not in ("table", "wide"):
+        if self.output.format not in ("table", "wide"):
             self.show(Listing(columns, ()))
 
     def show_document(self, document: Document) -> None:
-        look = self.look
-        self.write(render_document(document, look))
-        if look.where is not None:
-            self._tell_why_nothing(document.rows, look)
+        options = self.output
+        self.write(render_document(document, options))
+        if options.where is not None:
+            self._tell_why_nothing(document.rows, options)
 
     def say(self, text: str = "") -> None:
         """Writes a line to standard error; on a terminal, a sentence too long for it is parted between words. When the
         terminal is gone, what the command does last goes on."""
         self.spoke = True
         try:
-            self.hush()
+            self.clear_status()
             self.streams.err.write(f"{self.painted(self.streams.folded(escaped_lines(text)))}\n")
             self.streams.err.flush()
         except OSError as e:
             if e.errno != errno.EIO:
                 raise
 
-    def whisper(self, text: str) -> None:
-        """Writes a line on the terminal that standard error is, which the next word takes the place of: cut to its width,
-        since a line that was folded cannot be written over."""
-        line = cut(escaped(text), self.streams.err_width - 1)
-        self.streams.err.write(f"\r{line}\x1b[K")
-        self.streams.err.flush()
-        self._whispered = True
+    def show_status(self, text: str) -> None:
+        """Shows what the command is doing, on the terminal that standard error is; the next word takes its place."""
+        self._status.show(text)
 
-    def hush(self) -> None:
-        """Takes away what was whispered."""
-        if self._whispered:
-            self._whispered = False
-            self.streams.err.write("\r\x1b[K")
-            self.streams.err.flush()
+    def clear_status(self) -> None:
+        """Takes the status line away."""
+        self._status.clear()
 
     def lend_terminal(self) -> None:
         """Leaves the terminal to another program, such as an editor: nothing is whispered over what it draws."""
-        self.hush()
+        self.clear_status()
         self.spoke = True
 
     def fail(self, error: BaseException) -> None:
@@ -368,14 +281,14 @@ class Context:
 
         # Where a line was parted, the name may be too.
         name = re.escape(self.settings.cluster_name).replace(r"\ ", r"\s")
-        colour = _ANSI[profile.colour]
-        return re.sub(name, lambda found: f"\x1b[1;{colour}m{found[0]}\x1b[0m", text)
+        style = f"bold {profile.colour}"
+        return re.sub(name, lambda found: styled(found[0], style), text)
 
     async def ask(self, prompt: str) -> str:
         """A line from the terminal, waited for without holding up the loop. Empty at the end of input."""
         import trio
 
-        self.hush()
+        self.clear_status()
         self.spoke = True
         words = prompt.rstrip(" ")
         folded = self.streams.folded(escaped_lines(words)) + prompt[len(words) :]

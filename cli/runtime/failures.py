@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 from pk.cli.command_line.errors import UsageError
 from pk.cli.runtime.exits import CommandError, Exit
@@ -70,7 +71,8 @@ _SAYS_ALL = frozenset({ErrorCode.INVALID_CONFIG, ErrorCode.BROKER_NOT_AVAILABLE}
 def leaf(error: BaseException) -> BaseException:
     """The error to speak of: out of a group, the first that says most."""
     while isinstance(error, BaseExceptionGroup):
-        inner = [leaf(e) for e in error.exceptions]
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        inner = [leaf(e) for e in group.exceptions]
         inner.sort(
             key=lambda e: (not isinstance(e, KeyboardInterrupt), not isinstance(e, CommandError))
         )
@@ -100,6 +102,8 @@ def exit_code(error: BaseException) -> Exit:
             if error.code in NOT_AUTHORISED:
                 return Exit.NOT_AUTHORISED
             return Exit.TIMED_OUT if error.code == ErrorCode.REQUEST_TIMED_OUT else Exit.FAILED
+        case _:
+            pass
     return Exit.FAILED
 
 
@@ -157,9 +161,11 @@ def sentence(error: BaseException) -> str:
             return f"{where}{error.strerror or error}."
         case KeyboardInterrupt():
             return "Interrupted."
+        case _:
+            pass
     text = str(error)
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    return f"This is a mistake in pk itself ({said}); --debug shows where."
+    return f"This is a bug in pk ({said}); --debug shows where."
 
 
 def _silent_controller(error: ControllerSilent) -> str:
@@ -218,7 +224,7 @@ async def _explain_silence(error: Unanswered) -> NoBrokers | None:
     """The error where those that did not answer are no brokers; None where one of them may be."""
     from pk.net.client.probe import who_is_silent
 
-    failures = []
+    failures: list[ConnectFailed] = []
     for node in error.nodes:
         if node.node_id >= 0:
             return None

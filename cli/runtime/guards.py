@@ -3,7 +3,7 @@ read-only, every request that changes something. The commands ask before they ch
 words; this is what holds where one forgot.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -92,7 +92,7 @@ def guarded(handler: Handler) -> Handler:
 
 
 @asynccontextmanager
-async def guarding(context: Context) -> AsyncIterator[None]:
+async def guarding(context: Context) -> AsyncGenerator[None]:
     """What is done in the block, by this task and those it starts, is under the profile of `context` and no other.
 
     Raises Refused.

@@ -15,11 +15,12 @@ _KINDS = {
 def user_dir(kind: str) -> str:
     """The directory for our files of `kind`: config, state or cache. It need not exist."""
     variable, elsewhere, on_macos = _KINDS[kind]
+    under = {"darwin": on_macos}.get(sys.platform, elsewhere)
     given = os.environ.get(variable)
     if given and os.path.isabs(given):
         return os.path.join(given, "pk")
     home = os.path.expanduser("~")
-    return os.path.join(home, on_macos if sys.platform == "darwin" else elsewhere, "pk")
+    return os.path.join(home, under, "pk")
 
 
 def make_user_dir(kind: str) -> str:

@@ -3,7 +3,7 @@
 Each client lives in a task of its own: whoever asks for it first may be deep inside cancel scopes that end before it does.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -75,7 +75,7 @@ class Session:
         return list(found.values())
 
     @contextmanager
-    def beside(self, task: Callable[..., Awaitable[None]], *args: Any) -> Iterator[None]:
+    def beside(self, task: Callable[..., Awaitable[None]], *args: Any) -> Generator[None]:
         """Runs `task` beside the block, and ends it with the block."""
         scope = trio.CancelScope()
 
@@ -102,7 +102,7 @@ async def _hold(
 
 
 @asynccontextmanager
-async def open_session() -> AsyncIterator[Session]:
+async def open_session() -> AsyncGenerator[Session]:
     """A session; its clients are closed when the block ends."""
     async with trio.open_nursery() as nursery:
         yield Session(nursery)

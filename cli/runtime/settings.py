@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pk.cli.command_line.bridge import Args
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.runtime.exits import CommandError, Unusable
 from pk.cli.runtime.paths import user_dir
+from pk.cli.terminal.styles import COLOURS
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 GUARDS = ("none", "confirm", "type-name", "readonly")
-COLOURS = ("red", "yellow", "green", "blue", "magenta", "cyan")
 KEYS = ("bootstrap", "guard", "colour", "cluster_id", "properties", "secrets")
 """What the table of a profile may hold."""
 
@@ -112,9 +112,8 @@ def _profile(path: str, name: str, tables: dict[str, Any]) -> Profile:
         )
     unknown = [key for key in table if key not in KEYS]
     if unknown:
-        near = nearest(unknown[0], KEYS)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(KEYS)}."
-        raise CommandError(f"{path}: {whose} has no key {unknown[0]!r}; {hint}")
+        hint = did_you_mean(unknown[0], KEYS, f"; there are {', '.join(KEYS)}.")
+        raise CommandError(f"{path}: {whose} has no key {unknown[0]!r}{hint}")
     properties = _table(path, table, "properties", whose)
     secrets = _table(path, table, "secrets", whose)
     return Profile(
@@ -173,13 +172,8 @@ def profile_named(name: str) -> Profile:
 
 def _named(profiles: Mapping[str, Profile], name: str) -> Profile:
     if name not in profiles:
-        near = nearest(name, profiles)
-        hint = (
-            f"did you mean {' or '.join(near)}?"
-            if near
-            else "`pk profile list` shows which there are."
-        )
-        raise Unusable(f"There is no profile {name!r}; {hint}")
+        hint = did_you_mean(name, profiles, "; `pk profile list` lists them.")
+        raise Unusable(f"There is no profile {name!r}{hint}")
     return profiles[name]
 
 

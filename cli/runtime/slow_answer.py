@@ -48,7 +48,7 @@ def telling(handler: Handler, path: Sequence[str]) -> Handler:
             try:
                 return await handler(context)
             finally:
-                context.hush()
+                context.clear_status()
 
     return run
 
@@ -60,9 +60,9 @@ async def _tell(context: Context) -> None:
     while not context.spoke:
         passed_s = trio.current_time() - began
         if silent := context.session.silent(_AFTER_S):
-            context.whisper(_waits_for(silent, passed_s))
+            context.show_status(_waits_for(silent, passed_s))
         elif changes and passed_s >= _WORKING_AFTER_S:
-            context.whisper(f"Working, {passed_s:.0f} s; Ctrl-C stops.")
+            context.show_status(f"Working, {passed_s:.0f} s; Ctrl-C stops.")
         await trio.sleep(_EVERY_S)
 
 

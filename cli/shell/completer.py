@@ -15,6 +15,7 @@ from pk.cli.command_line.tree import Group
 from pk.cli.shell.cache import Cache
 from pk.cli.shell.shell_commands import NOT_HERE
 from pk.cli.shell.words import is_after_output, parted, quoted
+from pk.cli.terminal.text import cut_middle
 
 OWN_WORDS = (
     Candidate("use", "set the topic, group or profile that commands are about"),
@@ -36,6 +37,7 @@ BEHIND_COMMANDS = (
 
 SHOWN_MAX = 200
 _RANKED_MAX = 2_000
+_MENU_WIDTH = 60
 
 
 def fuzzy(typed: str, words: Iterable[Candidate], limit: int = SHOWN_MAX) -> list[Candidate]:
@@ -128,4 +130,4 @@ class ShellCompleter(Completer):
 def _shown(word: str) -> str:
     """A name as it stands in the menu: very long ones lose their middle."""
     word = word if word.isprintable() else "".join(c if c.isprintable() else "·" for c in word)
-    return word if len(word) <= 60 else f"{word[:40]}…{word[-19:]}"
+    return cut_middle(word, _MENU_WIDTH)

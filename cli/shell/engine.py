@@ -8,7 +8,7 @@ command that does neither: it is left behind, cancelled, and the prompt comes ba
 
 import threading
 from collections.abc import Awaitable, Callable
-from typing import Self
+from typing import Self, cast
 
 import trio
 
@@ -103,8 +103,12 @@ def told(context: Context, error: BaseException) -> int:
 
 
 def _is_lost(error: BaseException) -> bool:
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    while isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        first, *more = group.exceptions
+        if more:
+            break
+        error = first
     return isinstance(error, (Disconnected, NoBrokers, ConnectFailed))
 
 

@@ -11,20 +11,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any, BinaryIO
 
 from pk.cli.command_line.completion.name_refresh import CONNECTING
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.help import help_text
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.option_sets import Reach
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.parsed import Parsed
 from pk.cli.command_line.tree import Command, tree
 from pk.cli.main import usage
 from pk.cli.run import handler_of
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit
 from pk.cli.runtime.settings import Settings, settings_of
 from pk.cli.shell.cache import Cache
@@ -32,8 +32,9 @@ from pk.cli.shell.engine import Engine, Job, told
 from pk.cli.shell.paging import HeldError, HeldOutput
 from pk.cli.shell.shell_commands import HELP, NOT_HERE
 from pk.cli.shell.words import Line, split_commands, split_line
-from pk.cli.terminal.escapes import escaped_lines
+from pk.cli.terminal.streams import Streams
 from pk.cli.terminal.suspend import heeding
+from pk.cli.terminal.text import escaped_lines
 from pk.net.endings import drop_dead_terminal, ending_signals
 
 _NOT_FILLED = frozenset(("create", "delete", "cp"))
@@ -72,7 +73,7 @@ class Shell:
         """Where the output of the command that runs is held back."""
 
     @contextlib.contextmanager
-    def guarding(self) -> Iterator[None]:
+    def guarding(self) -> Generator[None]:
         """Ctrl-C is the shell's while the block runs, and so are SIGTERM and SIGHUP, which end it in order."""
         before = signal.signal(signal.SIGINT, self._interrupted)
         endings = set(ending_signals()) - {signal.SIGINT} if self.interactive else ()
@@ -90,7 +91,7 @@ class Shell:
             self._on_interrupt()
 
     @contextlib.contextmanager
-    def on_interrupt(self, function: Callable[[], None]) -> Iterator[None]:
+    def on_interrupt(self, function: Callable[[], None]) -> Generator[None]:
         """What Ctrl-C does while the block runs."""
         before, self._on_interrupt = self._on_interrupt, function
         try:
@@ -185,9 +186,7 @@ class Shell:
             return None
         known = [c.word for c in self.cache.names(kind)]
         if known and names[0] not in known:
-            near = nearest(names[0], known)
-            hint = f"; did you mean {' or '.join(near)}?" if near else "."
-            _say(f"As far as is known there is no {kind} {names[0]!r}{hint}")
+            _say(f"No {kind} {names[0]!r} is known yet{did_you_mean(names[0], known)}")
         return names[0]
 
     def _switch(self, profile: str) -> None:
@@ -400,7 +399,8 @@ def _switched(now: bool, words: list[str]) -> bool:
             return not now
         case [("on" | "off") as word]:
             return word == "on"
-    raise UsageError("That takes on, off, or nothing", ("shell",))
+        case _:
+            raise UsageError("That takes on, off, or nothing", ("shell",))
 
 
 def exact_span(seconds: float) -> str:
@@ -414,7 +414,7 @@ def exact_span(seconds: float) -> str:
 
 
 @contextlib.contextmanager
-def _redirected(line: Line) -> Iterator[tuple[BinaryIO | None, bool | None]]:
+def _redirected(line: Line) -> Generator[tuple[BinaryIO | None, bool | None]]:
     """Where standard output goes, and whether that is a terminal (None: find out)."""
     if line.file is not None:
         with open(os.path.expanduser(line.file), "ab" if line.append else "wb") as file:

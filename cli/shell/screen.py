@@ -11,6 +11,8 @@ from pk.cli.runtime.paths import make_user_dir
 from pk.cli.shell.lines import raise_interrupt
 from pk.cli.shell.words import joined
 from pk.cli.terminal.stdin import wait_for_input
+from pk.cli.terminal.styles import COLOURS
+from pk.cli.terminal.text import cut_middle
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -19,15 +21,7 @@ if TYPE_CHECKING:
     from pk.cli.shell.lines import Shell
 
 _PROMPT_NAMES = 28
-"""Characters of a name in the prompt."""
-
-
-def cut(name: str, room: int) -> str:
-    """A name in so many characters: what is too long loses its middle."""
-    if len(name) <= room:
-        return name
-    head = (room - 1) * 2 // 3
-    return f"{name[:head]}…{name[len(name) - (room - 1 - head) :]}"
+"""Columns of a name in the prompt."""
 
 
 def cluster_of(shell: "Shell") -> str:
@@ -44,11 +38,11 @@ def prompt_of(shell: "Shell") -> str:
 def prompt_parts(shell: "Shell") -> tuple[str, str, str]:
     """Where one is, the exit code of the last line where that failed, and the end of the prompt."""
     cache = shell.cache
-    parts = [cut(cluster_of(shell), _PROMPT_NAMES)]
+    parts = [cut_middle(cluster_of(shell), _PROMPT_NAMES)]
     if cache.topic:
-        parts.append(cut(cache.topic, _PROMPT_NAMES))
+        parts.append(cut_middle(cache.topic, _PROMPT_NAMES))
     if cache.group:
-        parts.append("@" + cut(cache.group, _PROMPT_NAMES))
+        parts.append("@" + cut_middle(cache.group, _PROMPT_NAMES))
     return " ".join(parts), f" [{shell.last_code}]" if shell.last_code else "", "> "
 
 
@@ -71,7 +65,7 @@ def toolbar_of(shell: "Shell", width: int = 200) -> "StyleAndTextTuples":
             facts[i] = (short, short, style)
             room += len(long) - len(short)
     guard = f" {profile.guard} " if profile and profile.guard != "confirm" else ""
-    name = f" {cut(address_of(shell), max(room - len(guard), 12))} "
+    name = f" {cut_middle(address_of(shell), max(room - len(guard), 12))} "
     parts: StyleAndTextTuples = [
         (f"class:cluster.{profile.colour}" if profile and profile.colour else "class:cluster", name)
     ]
@@ -104,9 +98,6 @@ def _facts(shell: "Shell") -> list[tuple[str, str, str]]:
     return facts
 
 
-_COLOURS = {"red", "yellow", "green", "blue", "magenta", "cyan"}
-
-
 def _style_rules() -> dict[str, str]:
     rules = {
         "bottom-toolbar": "noreverse bg:ansibrightblack fg:ansiwhite",
@@ -121,7 +112,7 @@ def _style_rules() -> dict[str, str]:
         "bad": "bg:ansired fg:ansiwhite bold",
         "poor": "bg:ansiyellow fg:ansiblack",
     }
-    for colour in _COLOURS:
+    for colour in COLOURS:
         text = "ansiwhite" if colour in ("red", "blue", "magenta") else "ansiblack"
         rules[f"cluster.{colour}"] = f"bg:ansi{colour} fg:{text} bold"
     return rules

@@ -2,20 +2,20 @@ r"""`\G`: a result with a line for each value, for rows that are too wide to be 
 
 from typing import Any
 
-from pk.cli.output.formats import Column, Document, Listing, Look, narrow, plain, title
+from pk.cli.output.formats import Column, Document, Listing, OutputOptions, narrow, plain, title
 from pk.cli.runtime.context import Context
-from pk.cli.terminal.escapes import escaped_lines
+from pk.cli.terminal.text import escaped_lines
 
 
-def vertical(listing: Listing, look: Look) -> bytes:
+def vertical(listing: Listing, options: OutputOptions) -> bytes:
     """The rows one below the other, each with a head and its columns as lines."""
     # As wide does, it shows every column: there is room.
-    listing = narrow(listing, look._replace(format="wide"))
+    listing = narrow(listing, options._replace(format="wide"))
     names = [title(column) for column in listing.columns]
     width = max(map(len, names), default=0)
     lines: list[str] = []
     for number, row in enumerate(listing.rows, 1):
-        lines.append(f"── {number} ".ljust(min(look.width, 40), "─"))
+        lines.append(f"── {number} ".ljust(min(options.width, 40), "─"))
         for name, column in zip(names, listing.columns, strict=True):
             lines += _entry(name.rjust(width), column, row.get(column.key))
     lines.append(f"({len(listing.rows)} row{'' if len(listing.rows) == 1 else 's'})")
@@ -32,7 +32,7 @@ class VerticalContext(Context):
 
     def show(self, listing: Listing) -> None:
         """Part of Context."""
-        self.write(vertical(listing, self.look))
+        self.write(vertical(listing, self.output))
 
     def show_document(self, document: Document) -> None:
         """Part of Context."""

@@ -4,7 +4,7 @@ SIGTERM and SIGHUP as another Ctrl-C, for all of them."""
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
@@ -63,7 +63,7 @@ class Relay:
         return True
 
     @contextmanager
-    def listening(self) -> Iterator[AsyncIterator[int]]:
+    def listening(self) -> Generator[AsyncIterator[int]]:
         """The signals that come while the block runs."""
         send, receive = trio.open_memory_channel[int](2)
         self._listeners.append(send)
@@ -78,7 +78,7 @@ RELAY: ContextVar[Relay | None] = ContextVar("RELAY", default=None)
 
 
 @contextmanager
-def listen_for_interrupts() -> Iterator[Interrupts]:
+def listen_for_interrupts() -> Generator[Interrupts]:
     """Makes SIGINT, SIGTERM and SIGHUP wait to be asked for. In the shell, whose loop runs beside the main thread, Ctrl-C comes by
     the shell's relay."""
     if threading.current_thread() is not threading.main_thread():
@@ -163,7 +163,7 @@ class _Ending:
 
 
 @contextmanager
-def signals_cancel(scope: trio.CancelScope) -> Iterator[None]:
+def signals_cancel(scope: trio.CancelScope) -> Generator[None]:
     """Makes SIGINT, SIGTERM and SIGHUP cancel `scope`, so that what a command does last (a commit, a note) is done whichever
     comes. The second SIGTERM ends the process; the second Ctrl-C is trio's. Where the command hangs in code that does not wait
     for the loop, it gets a KeyboardInterrupt."""

@@ -10,7 +10,8 @@ import select
 import signal
 import threading
 from collections.abc import Iterator
-from typing import IO, BinaryIO
+from io import BufferedReader
+from typing import IO, BinaryIO, cast
 
 READ_BYTES = 1 << 16
 
@@ -42,7 +43,7 @@ def lines_of(source: BinaryIO) -> Iterator[bytes]:
     rest = b""
     while True:
         wait_for_input(source)
-        data = source.read1(READ_BYTES)  # type: ignore[attr-defined]
+        data = cast("BufferedReader", source).read1(READ_BYTES)
         if not data:
             break
         *whole, rest = (rest + data).split(b"\n")

@@ -7,7 +7,7 @@ middle of a write: what is to be sent then goes past the buffers.
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -48,7 +48,7 @@ class Suspendable:
 
 
 @contextmanager
-def heeding() -> Iterator[None]:
+def heeding() -> Generator[None]:
     """Has SIGTSTP do that while the block runs; where it is ignored, or is somebody else's already, it stays so. The shell
     does it in the main thread, for what its engine paints."""
     ours = (

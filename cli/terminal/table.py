@@ -4,44 +4,17 @@ Lists may have many thousands of rows, most of them of short ASCII words: those 
 a cell has other characters is it asked how wide they are, and only where it does not fit is it folded.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from pk.cli.terminal.styles import codes_of, with_codes
+from pk.cli.terminal.text import folded, width_of
+
 _GAP = "  "
 _NARROWEST = 8
+_REVERSE = codes_of("reverse")
 _RULE = 40
 """How long the line is that parts two rows shown upright."""
-_SGR = {
-    "bold": "1",
-    "dim": "2",
-    "reverse": "7",
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "blue": "34",
-    "magenta": "35",
-    "cyan": "36",
-}
-_PIECE = re.compile(r"\s*\S+\s*")
-
-
-def width_of(text: str) -> int:
-    """How many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
-
-
-def cut(text: str, width: int) -> str:
-    """`text`, or as much of it as so many columns of a terminal hold, with … at the end."""
-    if width_of(text) <= width:
-        return text
-    from rich.cells import set_cell_size
-
-    return set_cell_size(text, max(width - 1, 0)) + "…"
 
 
 def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
@@ -62,39 +35,6 @@ def fitting_widths(widths: Sequence[int], least: Sequence[int], room: int) -> li
             found[k] -= cut
             excess -= cut
     return found
-
-
-def folded(text: str, width: int) -> list[str]:
-    """The lines that a text takes in a column: parted between words, and within one that is wider than the column."""
-    lines: list[str] = []
-    for part in text.split("\n"):
-        line, used = "", 0
-        for piece in _PIECE.findall(part) or [""]:
-            wide = width_of(piece.rstrip())
-            if used and used + wide > width:
-                lines.append(line.rstrip())
-                line, used = "", 0
-            while wide > width:
-                cut = _chars_in(piece, width)
-                lines.append(piece[:cut])
-                piece = piece[cut:]
-                wide = width_of(piece.rstrip())
-            line += piece
-            used += width_of(piece)
-        lines.append(line.rstrip())
-    return lines
-
-
-def _chars_in(text: str, width: int) -> int:
-    """How many characters of a text fit a width; at least one, for it has to go somewhere."""
-    if text.isascii():
-        return width
-    used = 0
-    for i, char in enumerate(text):
-        used += width_of(char)
-        if used > width:
-            return max(i, 1)
-    return len(text)
 
 
 class _Cells:
@@ -186,25 +126,17 @@ def _pad(text: str, width: int, right: bool) -> str:
     return text.rjust(width) if right else text.ljust(width)
 
 
-def _codes(style: str | None, *, colour: bool) -> str:
-    """The escape sequence's codes of a style such as `bold yellow`; without colour, those that are none."""
-    codes = [_SGR[word] for word in (style or "").split()]
-    return ";".join(code for code in codes if colour or code[0] != "3")
-
-
-def _styled(text: str, codes: str) -> str:
-    return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
-
-
 def _line(parts: Sequence[str], codes: str, lit: Callable[[int], bool] | None) -> str:
     if lit is None:
-        return _styled(_GAP.join(parts).rstrip(), codes)
-    bright = f"{codes};{_SGR['reverse']}" if codes else _SGR["reverse"]
+        return with_codes(_GAP.join(parts).rstrip(), codes)
+    bright = f"{codes};{_REVERSE}" if codes else _REVERSE
     while parts and not lit(len(parts) - 1) and not parts[-1].strip():
         parts = parts[:-1]
     last = len(parts) - 1
     return _GAP.join(
-        _styled(part, bright) if lit(k) else _styled(part.rstrip() if k == last else part, codes)
+        with_codes(part, bright)
+        if lit(k)
+        else with_codes(part.rstrip() if k == last else part, codes)
         for k, part in enumerate(parts)
     )
 
@@ -230,19 +162,19 @@ def laid_out(
     """
     cells = _Cells(heads, right, whole, rows, room)
     own_codes = [
-        _codes(style(i), colour=colour) if codes and style is not None else ""
+        codes_of(style(i), colour=colour) if codes and style is not None else ""
         for i in range(len(rows))
     ]
     if rows and _room_of(cells.widths) > room:
         return _upright(heads, right, rows, room, own_codes, lit)
-    bold = _codes("bold" if codes else None, colour=colour)
+    bold = codes_of("bold") if codes else ""
     lines = [_line(parts, bold, None) for parts in cells.head_lines()]
     lines.append("─" * max(_room_of(cells.widths), 0))
     form = cells.one_line()
     for i, row in enumerate(rows):
         own = own_codes[i]
         if cells.fits and lit is None:
-            lines.append(_styled((form % tuple(row)).rstrip(), own))
+            lines.append(with_codes((form % tuple(row)).rstrip(), own))
             continue
         for number, parts in enumerate(cells.lines_of(row)):
             bright = None if lit is None else partial(_is_lit, lit, i, parts if number else None)
@@ -267,8 +199,8 @@ def _upright(
             bright = lit is not None and lit(i, k)
             name = _pad(head, width, right=True)
             for part in [cell] if right[k] else folded(cell, left):
-                shown = _styled(part, _SGR["reverse"]) if bright else part
-                lines.append(_styled(f"{name}{_GAP}", own) + _styled(shown, own))
+                shown = with_codes(part, _REVERSE) if bright else part
+                lines.append(with_codes(f"{name}{_GAP}", own) + with_codes(shown, own))
                 name = blank
     return "\n".join(line.rstrip() for line in lines) + "\n"
 

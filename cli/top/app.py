@@ -7,7 +7,7 @@ other than table, -n) it writes snapshots of one tab, made of two looks an inter
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 
 import trio
@@ -17,14 +17,14 @@ from pk.cli.positions.resolve import now_ms
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit, Unusable
 from pk.cli.runtime.interruption import note_signal
-from pk.cli.terminal.suspend import Suspendable
+from pk.cli.terminal.alternate_screen import AlternateScreen
+from pk.cli.terminal.keyboard import Keyboard
 from pk.cli.top.collect import Collector, Wants
 from pk.cli.top.keys import Keys
 from pk.cli.top.model import Model
 from pk.cli.top.state import Screen
 from pk.cli.top.tables import BY_NAME, TABS, told_columns
-from pk.cli.top.terminal import Terminal
-from pk.cli.top.view import Painter, Told, encoded
+from pk.cli.top.view import Painter, Told, texts
 
 _ESCAPE_S = 0.05
 _TICK_S = 0.25
@@ -81,7 +81,7 @@ async def _snapshots(context: Context, collector: Collector, name: str) -> int:
             for error in collector.refused:
                 context.fail(error)
             return context.exit
-        if context.look.format in ("table", "wide"):
+        if context.output.format in ("table", "wide"):
             context.write(b"\n")
 
 
@@ -94,26 +94,28 @@ class _Live:
         self._collector = collector
         collector.changed = self._paint_soon
         self._screen = Screen(tab=name, interval_s=args.interval, internal=args.internal)
-        self._screen.narrow_to(context.look)
+        self._screen.narrow_to(context.output)
         self._painter = Painter()
-        self._terminal = Terminal(context.streams)
+        self._terminal = AlternateScreen(context.streams, self._resume)
+        self._keyboard = Keyboard(context.streams)
         self._dirty = trio.Event()
         self._wake = trio.Event()
         self._size = (0, 0)
         self._code: int = Exit.OK
+        self._token: trio.lowlevel.TrioToken | None = None
 
     def _paint_soon(self) -> None:
         self._dirty.set()
 
+    def _resume(self) -> None:
+        """Draws again after Ctrl-Z; called in the main thread."""
+        assert self._token is not None
+        self._token.run_sync_soon(self._paint_soon)
+
     async def run(self) -> int:
         await self._collector.begin()
-        token = trio.lowlevel.current_trio_token()
-
-        def resume() -> None:
-            self._terminal.take()
-            token.run_sync_soon(self._paint_soon)
-
-        with _signals() as signals, self._terminal, Suspendable(self._terminal.give_back, resume):
+        self._token = trio.lowlevel.current_trio_token()
+        with _signals() as signals, self._terminal, self._keyboard:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._paint)
                 nursery.start_soon(self._collect)
@@ -143,15 +145,15 @@ class _Live:
             collector.lost,
         )
         lines = self._painter.lines(collector.model, screen, told, width, height)
-        self._terminal.write(encoded(lines, colour=self._context.streams.colour))
+        self._terminal.draw(texts(lines))
         self._tell_wants()
 
     def _tell_wants(self) -> None:
         """Tells the collector what is on the screen."""
         screen, wants = self._screen, self._collector.wants
-        tab, place = screen.shown, screen.place
+        tab, position = screen.shown, screen.position
         wants.tab, wants.subject = tab.name, screen.subject
-        shown = self._painter.rows(screen)[place.top : place.top + screen.page]
+        shown = self._painter.rows(screen)[position.top : position.top + screen.page]
         wants.visible = (
             [str(tab.key(row)) for row in shown] if tab.name in ("topics", "groups") else ()
         )
@@ -173,7 +175,7 @@ class _Live:
 
     async def _keys(self) -> None:
         """Reads keys until one of them ends it."""
-        keys, fd = Keys(), self._terminal.fd
+        keys, fd = Keys(), self._keyboard.fd
         while True:
             with trio.move_on_after(_ESCAPE_S if keys.waiting else float("inf")) as late:
                 await trio.lowlevel.wait_readable(fd)
@@ -198,7 +200,7 @@ class _Live:
                 self._tell_wants()
                 self._wake.set()
             case "redraw":
-                self._terminal.write(b"\x1b[2J")
+                self._terminal.clear()
             case _:
                 pass
         return False
@@ -215,7 +217,7 @@ class _Live:
 
 
 @contextmanager
-def _signals() -> Iterator[AsyncIterator[int] | None]:
+def _signals() -> Generator[AsyncIterator[int] | None]:
     """The signals as they come; None in the shell, whose loop runs beside the main thread and is cancelled instead."""
     if threading.current_thread() is not threading.main_thread():
         yield None

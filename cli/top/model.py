@@ -7,7 +7,7 @@ be drawn from the first answer on.
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pk.cli.cluster.isr_changes import History, Watched, isr_changes
 from pk.cli.cluster.reassignment_progress import Seen, Tracker
@@ -307,8 +307,7 @@ class _Keys:
         self._commits = commits
 
     def __contains__(self, key: object) -> bool:
-        assert isinstance(key, tuple)
-        group, tp = key
+        group, tp = cast("tuple[str, TopicPartition]", key)
         return tp in self._commits.get(group, ())
 
 

@@ -6,9 +6,9 @@ gone. `press` answers what is to be done beyond drawing anew.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from pk.cli.output.formats import Listing, Look, Row, narrow, plain
+from pk.cli.output.formats import Listing, OutputOptions, Row, narrow, plain
 from pk.cli.top.tables import BY_NAME, TABS, Tab, TopColumn, told_columns
 
 INTERVALS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
@@ -32,7 +32,7 @@ _SAME = {"f1": "?", "f3": "/", "f4": "/", "f6": "s", "f10": "q"}
 
 
 @dataclass
-class Place:
+class TablePosition:
     """Where one is in a table."""
 
     sort: str
@@ -52,10 +52,10 @@ class Opened(NamedTuple):
     subject: str
 
 
-def first_place(tab: Tab) -> Place:
+def first_position(tab: Tab) -> TablePosition:
     """How a tab begins."""
     column = next(c for c in tab.columns if c.key == tab.sort)
-    return Place(tab.sort, column.falling)
+    return TablePosition(tab.sort, column.falling)
 
 
 @dataclass
@@ -71,14 +71,14 @@ class Screen:
     """The filter as it is being typed; None while none is."""
 
     opened: Opened | None = None
-    places: dict[str, Place] = field(default_factory=dict[str, Place])
+    positions: dict[str, TablePosition] = field(default_factory=dict[str, TablePosition])
     page: int = 10
     """Rows that fit: as the view last had it."""
 
     drawn: Sequence[str] = ()
     """The columns that had room: as the view last had it."""
 
-    asked: tuple[str, Look] | None = None
+    asked: tuple[str, OutputOptions] | None = None
     """The tab that --where, --columns, --sort and --limit were given for, and what they say."""
 
     @property
@@ -91,26 +91,26 @@ class Screen:
         return self.opened.subject if self.opened else None
 
     @property
-    def place(self) -> Place:
+    def position(self) -> TablePosition:
         tab = self.shown
-        return self.places.setdefault(tab.name, first_place(tab))
+        return self.positions.setdefault(tab.name, first_position(tab))
 
     @property
     def filter(self) -> str:
         """The filter that holds: what is being typed counts already."""
-        return self.place.filter if self.typing is None else self.typing
+        return self.position.filter if self.typing is None else self.typing
 
-    def narrow_to(self, look: Look) -> None:
+    def narrow_to(self, options: OutputOptions) -> None:
         """Shows of the tab it begins with only what the options of a list ask for. Raises Unusable."""
-        if not look.narrows:
+        if not options.narrows:
             return
         tab = self.shown
-        narrow(Listing(told_columns(tab), []), look)  # refuses what is no column
-        self.asked = (tab.name, look)
-        if look.sort:
-            name = look.sort[0].lstrip("-+").lower().replace("-", "_")
-            self.place.sort = "to_zero" if name in ("zero_s", "trend") else name
-            self.place.reverse = look.sort[0].startswith("-")
+        narrow(Listing(told_columns(tab), []), options)  # refuses what is no column
+        self.asked = (tab.name, options)
+        if options.sort:
+            name = options.sort[0].lstrip("-+").lower().replace("-", "_")
+            self.position.sort = "to_zero" if name in ("zero_s", "trend") else name
+            self.position.reverse = options.sort[0].startswith("-")
 
     def columns(self) -> Sequence[TopColumn]:
         """The columns of the table: those asked for, else all."""
@@ -126,37 +126,41 @@ class Screen:
 
     def arrange(self, rows: Sequence[Row]) -> list[Row]:
         """The rows that the filter leaves, in order, with the selected row found again."""
-        tab, place = self.shown, self.place
+        tab, position = self.shown, self.position
         limit = None
         if self.asked is not None and self.asked[0] == tab.name:
-            look = self.asked[1]._replace(columns=(), sort=(), limit=None)
-            rows = narrow(Listing(told_columns(tab), rows), look).rows
+            options = self.asked[1]._replace(columns=(), sort=(), limit=None)
+            rows = narrow(Listing(told_columns(tab), rows), options).rows
             limit = self.asked[1].limit
         left = filtered(rows, tab, self.filter)
         if tab.name == "topics" and not self.internal and not self.filter:
             left = [row for row in left if not row["internal"]]
-        left = ordered(left, place.sort, reverse=place.reverse)[:limit]
-        self._find(left, tab.key, place)
+        left = ordered(left, position.sort, reverse=position.reverse)[:limit]
+        self._find(left, tab.key, position)
         return left
 
-    def _find(self, rows: Sequence[Row], key: Callable[[Row], Any], place: Place) -> None:
+    def _find(
+        self, rows: Sequence[Row], key: Callable[[Row], Any], position: TablePosition
+    ) -> None:
         keys = [key(row) for row in rows]
-        if place.selected in keys:
-            place.index = keys.index(place.selected)
+        if position.selected in keys:
+            position.index = keys.index(position.selected)
         else:
-            place.index = min(max(place.index, 0), max(len(rows) - 1, 0))
-            place.selected = keys[place.index] if keys and place.selected is not None else None
+            position.index = min(max(position.index, 0), max(len(rows) - 1, 0))
+            position.selected = (
+                keys[position.index] if keys and position.selected is not None else None
+            )
 
     def scroll(self, rows: Sequence[Row], room: int) -> Sequence[Row]:
         """The rows that are to be seen where there is room for `room`."""
-        place = self.place
+        position = self.position
         self.page = max(room, 1)
-        if place.index < place.top:
-            place.top = place.index
-        elif place.index >= place.top + room:
-            place.top = place.index - room + 1
-        place.top = max(min(place.top, len(rows) - room), 0)
-        return rows[place.top : place.top + room]
+        if position.index < position.top:
+            position.top = position.index
+        elif position.index >= position.top + room:
+            position.top = position.index - room + 1
+        position.top = max(min(position.top, len(rows) - room), 0)
+        return rows[position.top : position.top + room]
 
     def press(self, key: str, rows: Sequence[Row]) -> str | None:
         """Does what a key is for. Answers `quit`, `look` where the cluster is to be asked anew, `redraw`, or nothing."""
@@ -175,18 +179,18 @@ class Screen:
 
     def _type(self, key: str) -> None:
         assert self.typing is not None
-        place = self.place
+        position = self.position
         if key == "enter":
-            place.filter, self.typing = self.typing, None
+            position.filter, self.typing = self.typing, None
         elif key == "escape":
             self.typing = None
-            place.filter = ""
+            position.filter = ""
         elif key in ("backspace", "clear"):
             self.typing = self.typing[:-1] if key == "backspace" else ""
         elif len(key) == 1:
             self.typing += key
-        place.index = place.top = 0
-        place.selected = None
+        position.index = position.top = 0
+        position.selected = None
 
     def _choose(self, key: str) -> str | None:
         names = [tab.name for tab in TABS]
@@ -201,7 +205,7 @@ class Screen:
             if self.opened:
                 self.opened = None
                 return "look"
-            self.place.filter = ""
+            self.position.filter = ""
         elif key in ("?", "h"):
             self.help = True
         elif key in ("p", " "):
@@ -213,7 +217,7 @@ class Screen:
         elif key == "i":
             self.internal = not self.internal
         elif key == "/":
-            self.typing = self.place.filter
+            self.typing = self.position.filter
         return None
 
     def _go(self, name: str) -> str:
@@ -228,7 +232,7 @@ class Screen:
             self.interval_s = lower[-1] if lower else INTERVALS[0]
 
     def _move(self, key: str, rows: Sequence[Row]) -> str | None:
-        tab, place = self.shown, self.place
+        tab, position = self.shown, self.position
         steps = {
             "up": -1,
             "k": -1,
@@ -242,31 +246,31 @@ class Screen:
             "G": len(rows),
         }
         if key == "enter" and rows and tab.opens is not None:
-            row = rows[min(place.index, len(rows) - 1)]
+            row = rows[min(position.index, len(rows) - 1)]
             self.opened = Opened(tab.opens, str(tab.key(row)))
-            self.places.pop(tab.opens, None)
+            self.positions.pop(tab.opens, None)
             return "look"
         if key not in steps or not rows:
             return None
-        if place.selected is not None or key not in ("down", "j"):
-            place.index = min(max(place.index + steps[key], 0), len(rows) - 1)
-        place.selected = tab.key(rows[place.index])
+        if position.selected is not None or key not in ("down", "j"):
+            position.index = min(max(position.index + steps[key], 0), len(rows) - 1)
+        position.selected = tab.key(rows[position.index])
         return None
 
     def _order(self, key: str) -> str | None:
-        tab, place = self.shown, self.place
+        tab, position = self.shown, self.position
         keys = [c.key for c in sortable(tab) if not self.drawn or c.key in self.drawn]
         if key in ("s", ">", "S", "<"):
             step = 1 if key in ("s", ">") else -1
-            at = keys.index(place.sort) if place.sort in keys else 0
-            place.sort = keys[(at + step) % len(keys)]
-            place.reverse = next(c.falling for c in tab.columns if c.key == place.sort)
+            at = keys.index(position.sort) if position.sort in keys else 0
+            position.sort = keys[(at + step) % len(keys)]
+            position.reverse = next(c.falling for c in tab.columns if c.key == position.sort)
         elif key in ("r", "R"):
-            place.reverse = not place.reverse
+            position.reverse = not position.reverse
         else:
             return None
-        place.index = place.top = 0
-        place.selected = None
+        position.index = position.top = 0
+        position.selected = None
         return None
 
 
@@ -304,7 +308,7 @@ def ordered(rows: Sequence[Row], sort: str, *, reverse: bool) -> list[Row]:
 
 def _comparable(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return (1, len(value), plain(value))
+        return (1, len(cast("Sequence[Any]", value)), plain(value))
     if isinstance(value, (int, float)):
         return (0, value, "")
     return (1, 0, plain(value).lower())

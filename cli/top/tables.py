@@ -84,6 +84,33 @@ def show_age(ms: float | None) -> str:
     return "-" if ms is None else show_span(ms)
 
 
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{part:.0f} %"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else show_span(seconds * 1000)
+
+
+def _out_for(ms: float | None) -> str:
+    return "?" if ms is None else show_span(ms)
+
+
+def _by(*keys: str) -> Callable[[Row], Any]:
+    """What names a row: one field, or several."""
+    if len(keys) == 1:
+        return lambda row: row[keys[0]]
+    return lambda row: tuple(row[key] for key in keys)
+
+
+def _broker_style(row: Row) -> str | None:
+    return None if row["state"] == "up" else "red"
+
+
+def _move_style(row: Row) -> str | None:
+    return "dim" if row["note"] == "done" else "yellow" if row["note"] else None
+
+
 def spark(values: Sequence[float], width: int = 20) -> str:
     """The last values as a line of bars; the highest of them is the full bar."""
     values = list(values)[-width:]
@@ -110,7 +137,7 @@ def _broker_rows(model: Model, _: str | None, __: float) -> list[dict[str, Any]]
         rate = model.ends.rate(tp)
         if rate is not None:
             incoming[p.leader_id] = incoming.get(p.leader_id, 0.0) + rate
-    rows = []
+    rows: list[dict[str, Any]] = []
     for broker in sorted({*model.nodes, *holds}):
         node, disk = model.nodes.get(broker), model.disks.get(broker)
         used = None
@@ -154,14 +181,14 @@ CLUSTER = Tab(
         TopColumn(
             "disk_used_percent",
             "DISK",
-            lambda p: "-" if p is None else f"{p:.0f} %",
+            _percent,
             right=True,
             falling=True,
         ),
     ),
     _broker_rows,
-    lambda row: row["broker"],
-    lambda row: None if row["state"] == "up" else "red",
+    _by("broker"),
+    _broker_style,
     "broker",
 )
 
@@ -171,7 +198,7 @@ CLUSTER = Tab(
 
 def _topic_rows(model: Model, _: str | None, __: float) -> list[dict[str, Any]]:
     readers = model.readers()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, topic in model.topics.items():
         out = readers.get(name)
         rows.append(
@@ -216,7 +243,7 @@ TOPICS = Tab(
         TopColumn("recent", "IN LATELY", spark, drop=3, only_screen=True),
     ),
     _topic_rows,
-    lambda row: row["topic"],
+    _by("topic"),
     _topic_style,
     "in_rate",
     opens="topic",
@@ -228,7 +255,7 @@ def _partition_rows(model: Model, name: str | None, _: float) -> list[dict[str, 
     if topic is None:
         return []
     out = model.readers().get(topic.name, {})
-    rows = []
+    rows: list[dict[str, Any]] = []
     for number, p in enumerate(topic.partitions):
         tp = TopicPartition(topic.name, number)
         rows.append(
@@ -260,7 +287,7 @@ TOPIC = Tab(
         TopColumn("bytes", "SIZE", show_bytes, right=True, falling=True),
     ),
     _partition_rows,
-    lambda row: row["partition"],
+    _by("partition"),
     partition_style,
     "partition",
 )
@@ -304,7 +331,7 @@ def _lag_row(
 
 
 def _group_rows(model: Model, _: str | None, now_ms: float) -> list[dict[str, Any]]:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, group in (model.groups or {}).items():
         commits = model.commits.get(name)
         lag = model.group_lag(name)
@@ -346,7 +373,7 @@ _LAG = (
 )
 _TOLD = (
     TopColumn("trend", "TREND", show_trend),
-    TopColumn("zero_s", "TO ZERO", lambda s: "-" if s is None else show_span(s * 1000), right=True),
+    TopColumn("zero_s", "TO ZERO", _seconds, right=True),
 )
 """What a snapshot has instead of `to_zero`."""
 
@@ -362,7 +389,7 @@ GROUPS = Tab(
         *_LAG,
     ),
     _group_rows,
-    lambda row: row["group"],
+    _by("group"),
     _group_style,
     "lag",
     opens="group",
@@ -370,7 +397,7 @@ GROUPS = Tab(
 
 
 def _group_partition_rows(model: Model, group: str | None, now_ms: float) -> list[dict[str, Any]]:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for tp, committed in sorted(model.commits.get(group or "", {}).items()):
         assert group is not None
         lag = model.lag(group, tp)
@@ -402,7 +429,7 @@ GROUP = Tab(
         *_LAG,
     ),
     _group_partition_rows,
-    lambda row: (row["topic"], row["partition"]),
+    _by("topic", "partition"),
     _lag_style,
     "lag",
 )
@@ -412,7 +439,7 @@ GROUP = Tab(
 
 
 def _isr_rows(model: Model, _: str | None, now_ms: float) -> list[dict[str, Any]]:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for tp in model.ailing:
         p = model.partitions[tp]
         out = model.missing(tp)
@@ -454,7 +481,7 @@ ISR = Tab(
         TopColumn(
             "out_for_ms",
             "OUT FOR",
-            lambda ms: "?" if ms is None else show_span(ms),
+            _out_for,
             right=True,
             falling=True,
         ),
@@ -462,7 +489,7 @@ ISR = Tab(
         TopColumn("behind", "BEHIND", show_lag),
     ),
     _isr_rows,
-    lambda row: (row["topic"], row["partition"]),
+    _by("topic", "partition"),
     partition_style,
     "topic",
 )
@@ -472,7 +499,7 @@ ISR = Tab(
 
 
 def _move_rows(model: Model, _: str | None, __: float) -> list[dict[str, Any]]:
-    rows = []
+    rows: list[dict[str, Any]] = []
     for row in model.moves.rows:
         told = status_row(row)
         told["note"] = "cancelled" if row.cancelled else "done" if row.done else told["note"]
@@ -493,7 +520,7 @@ MOVES = Tab(
         TopColumn(
             "percent",
             "%",
-            lambda p: "-" if p is None else f"{p:.0f} %",
+            _percent,
             right=True,
             falling=True,
         ),
@@ -502,8 +529,8 @@ MOVES = Tab(
         TopColumn("note", "NOTE"),
     ),
     _move_rows,
-    lambda row: (row["topic"], row["partition"]),
-    lambda row: "dim" if row["note"] == "done" else "yellow" if row["note"] else None,
+    _by("topic", "partition"),
+    _move_style,
     "percent",
 )
 

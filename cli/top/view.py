@@ -1,19 +1,21 @@
 """How `pk top` looks: lines of styled pieces for a terminal of any size, made from the model and what was chosen. Pure.
 
-A line is a list of (text, style); styles are words of `STYLES`. The name column takes what the others leave and is cut in
+A line is a list of (text, style); a style is in rich's words. The name column takes what the others leave and is cut in
 its middle, so that the ends of long names still tell them apart. Column widths only grow while the terminal keeps its size,
 so that the table does not tremble.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
+from rich.text import Text
 
 from pk.cli.cluster.reassignment_progress import sentence
 from pk.cli.output.formats import Row
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import count, join
+from pk.cli.terminal.text import cut_middle, printable
 from pk.cli.top.model import Event, Model
 from pk.cli.top.state import HELP, Screen
 from pk.cli.top.tables import TABS, TopColumn, show_rate, spark
@@ -21,18 +23,6 @@ from pk.cli.top.tables import TABS, TopColumn, show_rate, spark
 Piece = tuple[str, str]
 Line = list[Piece]
 
-STYLES: Mapping[str, str] = {
-    "": "",
-    "bold": "1",
-    "dim": "2",
-    "head": "1;7",
-    "here": "7",
-    "red": "31",
-    "yellow": "33",
-    "green": "32",
-    "alarm": "1;7;31",
-}
-_COLOURS = ("31", "32", "33")
 _GAP = 2
 _NAME_MIN = 20
 """Columns make room until names have so many cells."""
@@ -108,22 +98,22 @@ class Painter:
         return [*head, *body, *foot]
 
     def _table(self, model: Model, screen: Screen, width: int, room: int) -> list[Line]:
-        tab, place = screen.shown, screen.place
+        tab, position = screen.shown, screen.position
         visible = screen.scroll(self._rows, room)
         columns = screen.columns()
-        cells = [[clean(c.show(row[c.key])) for c in columns] for row in visible]
+        cells = [[printable(c.show(row[c.key])) for c in columns] for row in visible]
         chosen, widths = self._layout(tab.name, columns, cells, width)
         screen.drawn = [columns[i].key for i in chosen]
         heads: Line = []
         for i in chosen:
             column = columns[i]
-            mark = ("▼" if place.reverse else "▲") if column.key == place.sort else ""
+            mark = ("▼" if position.reverse else "▲") if column.key == position.sort else ""
             text = _aligned(f"{column.title}{mark}", widths[i], column.right)
-            heads.append((text if i == chosen[-1] else text + " " * _GAP, "head"))
-        lines = [_filled(heads, width, "head")]
+            heads.append((text if i == chosen[-1] else text + " " * _GAP, "bold reverse"))
+        lines = [_filled(heads, width, "bold reverse")]
         for n, row in enumerate(visible):
-            here = place.selected is not None and place.top + n == place.index
-            style = "here" if here else (tab.style(row) or "")
+            here = position.selected is not None and position.top + n == position.index
+            style = "reverse" if here else (tab.style(row) or "")
             text = (" " * _GAP).join(
                 _aligned(cells[n][i], widths[i], columns[i].right) for i in chosen
             )
@@ -163,39 +153,11 @@ def _total(widths: Sequence[int], chosen: Sequence[int]) -> int:
     return sum(widths[i] for i in chosen) + _GAP * (len(chosen) - 1)
 
 
-def clean(text: str) -> str:
-    """`text` without what a terminal would act on: names are not ours."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
-
-
-def _escaped(char: str) -> str:
-    code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"  # a byte that is not UTF-8
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
 def _aligned(text: str, width: int, right: bool) -> str:
     size = cell_len(text)
     if size > width:
-        return shortened(text, width)
+        return cut_middle(text, width)
     return " " * (width - size) + text if right else text + " " * (width - size)
-
-
-def shortened(text: str, width: int) -> str:
-    """`text` cut in the middle to `width` cells."""
-    if cell_len(text) <= width:
-        return text
-    if width <= 1:
-        return "…"[:width]
-    back = (width - 1) // 2
-    front = width - 1 - back
-    tail = text[-back:] if back else ""
-    while cell_len(tail) > back:
-        tail = tail[1:]
-    return set_cell_size(text, front) + "…" + " " * (back - cell_len(tail)) + tail
 
 
 def fitted(line: Line, width: int) -> Line:
@@ -231,7 +193,10 @@ def _title(model: Model, told: Told, width: int) -> Line:
     up = sum(not node.fenced for node in model.nodes.values())
     known = len({*model.nodes, *model.holds})
     under, offline = len(model.under_replicated), len(model.offline)
-    left: Line = [("pk top ", "bold"), (shortened(clean(told.cluster), max(width - 50, 15)), "")]
+    left: Line = [
+        ("pk top ", "bold"),
+        (cut_middle(printable(told.cluster), max(width - 50, 15)), ""),
+    ]
     left.append((f"  {up}/{known} brokers", "" if up == known else "red"))
     if model.began_ms is not None:
         left.append((f"  {under} under-replicated", "yellow" if under else ""))
@@ -245,7 +210,7 @@ def _tabs(screen: Screen, width: int) -> Line:
     line: Line = []
     for number, tab in enumerate(TABS, 1):
         here = tab.name == screen.tab
-        line += [(f" {number} {tab.title} ", "here" if here else ""), (" ", "")]
+        line += [(f" {number} {tab.title} ", "reverse" if here else ""), (" ", "")]
     right: Line = [("PAUSED ", "yellow")] if screen.paused else []
     right.append((f"every {screen.interval_s:g} s", "dim"))
     return _both(line, right, width)
@@ -255,8 +220,8 @@ def _summary(model: Model, screen: Screen, told: Told, width: int) -> list[Line]
     """The line above the table: what it is of, what the filter leaves, totals."""
     right: Line = []
     if screen.filter and screen.typing is None:
-        right.append((f"/{clean(screen.filter)}", "yellow"))
-    left: Line = [(clean(_totals(model, screen, told)), "dim")]
+        right.append((f"/{printable(screen.filter)}", "yellow"))
+    left: Line = [(printable(_totals(model, screen, told)), "dim")]
     return [_both(left, right, width)]
 
 
@@ -341,7 +306,7 @@ def _below(model: Model, screen: Screen, width: int, height: int) -> list[Line]:
             f"{show_time(told[0].at_ms)[11:19]}  {row['event']:<7}  broker {brokers}{back}  {names}"
         )
         style = {"shrink": "yellow", "offline": "red", "expand": "green"}.get(row["event"], "")
-        lines.append([(clean(text), style)])
+        lines.append([(printable(text), style)])
     return lines
 
 
@@ -409,13 +374,17 @@ def _foot(screen: Screen, told: Told, width: int) -> Line:
     if screen.typing is not None:
         return [
             ("/", "bold"),
-            (clean(screen.typing), ""),
+            (printable(screen.typing), ""),
             ("█", ""),
             ("  enter keeps it, esc forgets it", "dim"),
         ]
     if told.trouble is not None:
         when = f"As of {show_time(told.at_ms)[11:19]}. " if told.at_ms is not None else ""
-        return _filled([(f"{when}{clean(told.trouble)}", "alarm")], width, "alarm")
+        return _filled(
+            [(f"{when}{printable(told.trouble)}", "bold reverse red")],
+            width,
+            "bold reverse red",
+        )
     words = ["1-5 tabs", "/ filter", "s sort", "r reverse"]
     if screen.shown.opens:
         words.append("enter opens")
@@ -423,16 +392,6 @@ def _foot(screen: Screen, told: Told, width: int) -> Line:
     return [("  ".join(words), "dim")]
 
 
-def encoded(lines: Sequence[Line], *, colour: bool) -> bytes:
-    """The lines as what a terminal is sent to show them from its upper left corner on."""
-    out: list[str] = []
-    for line in lines:
-        pieces: list[str] = []
-        for text, style in line:
-            codes = STYLES[style]
-            if codes and not colour:
-                codes = ";".join(code for code in codes.split(";") if code not in _COLOURS)
-            pieces.append(f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text)
-        out.append("".join(pieces))
-    # A line is cleared before it is written: after it, the last cell of a full line would go.
-    return ("\x1b[H\x1b[K" + "\r\n\x1b[K".join(out)).encode(errors="replace")
+def texts(lines: Sequence[Line]) -> list[Text]:
+    """The lines as rich draws them."""
+    return [Text.assemble(*line) for line in lines]

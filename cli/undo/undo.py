@@ -60,7 +60,7 @@ async def undo(
     module, _, name = KINDS[change.kind].partition(":")
     loaded = importlib.import_module(module)
     # Options of output that do not fit are refused before anything is undone.
-    narrow(Listing(loaded.COLUMNS, ()), context.look)
+    narrow(Listing(loaded.COLUMNS, ()), context.output)
     run: Undo = getattr(loaded, name)
     age = show_span(now_ms() - change.made_ms)
     context.say(f"Change {change.id}, {age} ago: {change.description}.")

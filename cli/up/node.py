@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from pk.cli.runtime.exits import CommandError, Unusable
-from pk.cli.terminal.escapes import escaped_lines
+from pk.cli.terminal.text import escaped_lines
 from pk.core.broker.replication import recovery_progress
 from pk.core.config import BrokerConfig, ConfigError
 from pk.core.config.security_promises import check_security

@@ -17,7 +17,7 @@ from typing import Final
 import trio
 
 from pk.cli.runtime.exits import CommandError
-from pk.cli.terminal.escapes import escaped_lines
+from pk.cli.terminal.text import escaped_lines
 from pk.cli.up import cluster_files
 from pk.cli.up.cluster_files import (
     DEAD,

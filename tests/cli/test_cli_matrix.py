@@ -205,7 +205,7 @@ def command_of(case: Case) -> Command | None:
 
 
 def assert_sound(case: Case, code: int, text: str) -> None:
-    assert "Traceback" not in text and "mistake in pk itself" not in text, text
+    assert "Traceback" not in text and "bug in pk" not in text, text
     assert code == case.code, text
 
 
@@ -273,7 +273,7 @@ def test_every_command_in_every_format(world: World, at_world: Run, tmp_path: Pa
             lines.append(f"{words} {how} -f csv > {file}.narrowed")
             narrowed[path] = known or [first]
     ran = at_world("shell", stdin="\n".join(lines).encode())
-    assert "mistake in pk" not in ran.err, ran.err
+    assert "bug in pk" not in ran.err, ran.err
     for path in asked:
         rows = check_formats(path, tmp_path / path.replace(" ", "-"))
         if path in narrowed:

@@ -22,8 +22,9 @@ from pk.cli.command_line.nouns import NOUNS, Entry
 from pk.cli.command_line.parse import parse, root
 from pk.cli.command_line.tree import Command, commands, tree
 from pk.cli.command_line.values import Pair, count
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
 from pk.cli.shell.words import split_line
+from pk.cli.terminal.streams import Streams
 
 CLI = Path(__file__).resolve().parents[2] / "cli"
 

@@ -27,7 +27,8 @@ from pk.cli.command_line.parse import parse
 from pk.cli.nouns.consume import later_partitions
 from pk.cli.nouns.consume.later_partitions import LaterPartitions
 from pk.cli.nouns.consume.partitions import Leadership, without_leaderless
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.streams import Streams
 from pk.core.values import TopicPartition
 from pk.net.client.partitioner import partition_for_key
 
@@ -419,7 +420,8 @@ def test_a_scan_shows_how_far_it_is(terminal: Callable[..., Terminal]) -> None:
 
     source = """
 import signal, threading
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.streams import Streams
 from pk.cli.command_line.bridge import Args
 from pk.cli.terminal.progress import Progress
 told = threading.Event()

@@ -32,7 +32,7 @@ from pk.cli.diagnosis.snapshot import (
 )
 from pk.cli.nouns.doctor.commands import CheckName
 from pk.cli.nouns.doctor.doctor import cards
-from pk.cli.output.output_options import check_look
+from pk.cli.output.output_options import check_output_options
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin, open_admin
 
@@ -325,7 +325,7 @@ def test_what_mends_it_is_a_command_line(case: str) -> None:
         assert program == "pk"
         parsed = parse(words)
         assert not parsed.wants_help, finding.fix
-        check_look(parsed)
+        check_output_options(parsed)
 
 
 def test_every_check_is_tried_and_known_to_help() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,9 +17,10 @@ from pk.cli.command_line.parse import parse
 from pk.cli.nouns.wait.wait import group_empty
 from pk.cli.output.formats import Column, Listing
 from pk.cli.run import report
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError
-from pk.cli.terminal.escapes import escaped, escaped_bytes, escaped_lines
+from pk.cli.terminal.streams import Streams
+from pk.cli.terminal.text import escaped, escaped_bytes, escaped_lines
 from pk.cli.up.node import InertFormatter
 from pk.net.client.results import GroupDescription, MemberDescription
 
@@ -114,7 +116,7 @@ def test_what_is_waited_for_is_inert(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandError):
         trio.run(group_empty, context, ["g"], "1", clock=MockClock(autojump_threshold=0))
     assert r"g is Stable with \x1b]0;owned\x07\x1b[2J\r\n" in said.getvalue()
-    ours = said.getvalue().replace("\r", "").replace("\x1b[K", "")
+    ours = re.sub(r"\r|\x1b\[(2K|1A|\?25[hl])", "", said.getvalue())  # the status line's own
     assert not set(ours) & {"\x1b", "\x07", "\x9b", "\u202e"}
 
 
@@ -140,8 +142,10 @@ def test_a_broker_s_log_is_inert() -> None:
 def test_a_line_that_is_written_over_never_fills_more_than_a_line() -> None:
     said = Tty()
     context = Context(Args({}, frozenset()), (), Streams(io.BytesIO(), said))
-    context.whisper("日本" * 40)
-    assert said.getvalue() == "\r" + "日本" * 19 + "日…\x1b[K"
+    context.show_status("日本" * 40)
+    assert said.getvalue().removeprefix("\x1b[?25l").startswith("日本" * 19 + "日…")
+    context.clear_status()
+    assert said.getvalue().endswith("\r\x1b[1A\x1b[2K")
 
 
 def test_records_are_inert_on_a_terminal_and_exact_in_a_pipe(

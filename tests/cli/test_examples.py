@@ -240,7 +240,7 @@ def test_an_example_runs(world: World, example: Example) -> None:
             assert example.nothing_to_do in err
             allowed = (1,)
         assert code in allowed, (example.line, code, err, out)
-        assert "Traceback" not in err and "mistake in pk" not in err
+        assert "Traceback" not in err and "bug in pk" not in err
     last = parse(lines[-1])
     assert isinstance(last.node, Command)
     if last.node.shows and last.args.values().get("format") in ("json", "jsonl"):

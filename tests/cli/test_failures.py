@@ -5,9 +5,10 @@ import io
 import pytest
 
 from pk.cli.command_line.bridge import Args
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import error_name, exit_code, exit_of_rows, leaf, sentence
+from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError
 from pk.net.client.errors import (
     BufferExhausted,
@@ -80,7 +81,7 @@ UNREACHABLE = NoBrokers(
         (
             ZeroDivisionError("division by zero"),
             1,
-            "mistake in pk itself (ZeroDivisionError: division by zero)",
+            "bug in pk (ZeroDivisionError: division by zero)",
         ),
     ],
 )

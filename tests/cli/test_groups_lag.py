@@ -17,9 +17,10 @@ from pk.cli.command_line.parse import parse
 from pk.cli.nouns.groups.lag import lag, outlook
 from pk.cli.nouns.groups.options import GroupsLag
 from pk.cli.positions.resolve import now_ms
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.session import open_session
+from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.admin import Admin

@@ -16,7 +16,8 @@ from trio.testing import MockClock
 from pk.cli.command_line.parse import parse
 from pk.cli.nouns.groups.options import WatchGroup
 from pk.cli.nouns.groups.watch import Recorder, watch
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.streams import Streams
 from pk.core.errors import ErrorCode, KafkaError
 from pk.core.values import TopicPartition
 from pk.net.client.errors import ConnectFailed

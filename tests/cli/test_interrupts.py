@@ -21,9 +21,10 @@ from clients.pk_broker import pk_environment
 
 from pk.cli.command_line.parse import parse
 from pk.cli.runtime.connect import run
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.failures import leaf
+from pk.cli.terminal.streams import Streams
 
 _HANGS_S = 10.0
 

@@ -23,9 +23,10 @@ from pk.cli.nouns.isr.options import InSyncReplicas
 from pk.cli.nouns.isr.rows import show_since
 from pk.cli.nouns.isr.watch import watch
 from pk.cli.nouns.partitions.partitions import partition_row, state_of
+from pk.cli.output.event_table import Cell, EventTable
 from pk.cli.output.formats import Column
-from pk.cli.runtime.context import Context, Streams
-from pk.cli.terminal.event_table import Cell, EventTable
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.streams import Streams
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import PartitionDescription, TopicDescription

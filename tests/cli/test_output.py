@@ -12,7 +12,7 @@ from pk.cli.output.formats import (
     Column,
     Document,
     Listing,
-    Look,
+    OutputOptions,
     Section,
     render,
     render_document,
@@ -36,12 +36,12 @@ ROWS = [
 LISTING = Listing(COLUMNS, ROWS)
 
 
-def shown(look: Look, listing: Listing = LISTING) -> str:
+def shown(look: OutputOptions, listing: Listing = LISTING) -> str:
     return render(listing, look).decode()
 
 
 def test_a_table_is_plain_when_it_goes_to_a_pipe() -> None:
-    assert shown(Look()) == (
+    assert shown(OutputOptions()) == (
         "TOPIC   PARTITIONS  ISR\n"
         "orders          12  1,2\n"
         "a                3  -\n"
@@ -50,7 +50,7 @@ def test_a_table_is_plain_when_it_goes_to_a_pipe() -> None:
 
 
 def test_wide_shows_every_column() -> None:
-    assert shown(Look(format="wide")).splitlines()[0].split() == [
+    assert shown(OutputOptions(format="wide")).splitlines()[0].split() == [
         "TOPIC",
         "PARTITIONS",
         "ISR",
@@ -60,7 +60,7 @@ def test_wide_shows_every_column() -> None:
 
 def test_a_terminal_s_table_fits_and_has_no_colour_where_none_is_wanted() -> None:
     long = Listing(COLUMNS, [{"topic": "t" * 200, "partitions": 1, "isr": [1], "internal": False}])
-    text = shown(Look(terminal=True, colour=False, width=80), long)
+    text = shown(OutputOptions(terminal=True, colour=False, width=80), long)
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
     assert text.count("t") == 200
@@ -78,7 +78,7 @@ def test_a_terminal_s_table_fits_and_has_no_colour_where_none_is_wanted() -> Non
 )
 def test_what_is_not_known_stands_in_a_template_as_a_dash(form: str, expected: str) -> None:
     listing = Listing([Column("n")], [{"n": 1}, {"n": None}])
-    assert shown(Look(format=form), listing) == expected
+    assert shown(OutputOptions(format=form), listing) == expected
 
 
 NUMBERS = Listing(
@@ -93,7 +93,7 @@ NUMBERS = Listing(
 @pytest.mark.parametrize("width", [30, 40, 76, 80, 120, 200])
 def test_no_number_is_ever_cut_off(width: int) -> None:
     """Where headings are too wide they break; where numbers are, each row is shown upright."""
-    text = shown(Look(terminal=True, width=width), NUMBERS)
+    text = shown(OutputOptions(terminal=True, width=width), NUMBERS)
     assert max(map(len, text.splitlines())) <= width
     for row in NUMBERS.rows:
         assert all(str(value) in text for value in row.values())
@@ -105,7 +105,7 @@ def test_no_number_is_ever_cut_off(width: int) -> None:
 def test_an_upright_row_folds_names_and_lights_what_changed() -> None:
     rows = [{"topic": "a name of words", "partitions": n} for n in (1, 123_456_789)]
     listing = Listing((Column("topic"), Column("partitions", right=True, title="N")), rows)
-    look = Look(terminal=True, width=15)
+    look = OutputOptions(terminal=True, width=15)
     assert terminal_table(listing, look, lambda i, k: (i, k) == (1, 1)).splitlines() == [
         "── 1 ──────────",
         "TOPIC  a name",
@@ -121,7 +121,7 @@ def test_an_upright_row_folds_names_and_lights_what_changed() -> None:
 def test_heads_are_folded_before_a_table_becomes_too_wide() -> None:
     columns = (Column("topic"), Column("last_known_elr", right=True))
     listing = Listing(columns, [{"topic": "orders", "last_known_elr": 1}])
-    text = shown(Look(terminal=True, width=14), listing)
+    text = shown(OutputOptions(terminal=True, width=14), listing)
     assert text.splitlines() == [
         "          LAST",
         "         KNOWN",
@@ -140,7 +140,7 @@ def test_what_is_too_long_is_folded_between_words_else_within_them() -> None:
     ]
     columns = (Column("topic", show=str), Column("partitions", right=True, title="N"))
     listing = Listing(columns, rows)
-    text = shown(Look(terminal=True, width=12), listing)
+    text = shown(OutputOptions(terminal=True, width=12), listing)
     assert text.splitlines()[2:] == [
         "one two    7",
         "three",
@@ -164,7 +164,7 @@ def test_thousands_of_rows_are_laid_out_at_a_few_calls_each() -> None:
 
     sys.setprofile(count)
     try:
-        text = shown(Look(terminal=True, colour=True, width=80), listing)
+        text = shown(OutputOptions(terminal=True, colour=True, width=80), listing)
     finally:
         sys.setprofile(None)
     assert (len(text.splitlines()), text.count("\x1b[31m")) == (502, 1)
@@ -173,19 +173,19 @@ def test_thousands_of_rows_are_laid_out_at_a_few_calls_each() -> None:
 
 def test_colour_on_a_terminal() -> None:
     listing = LISTING._replace(style=lambda row: "red" if row["topic"] == "a" else None)
-    assert "\x1b[31m" in shown(Look(terminal=True, colour=True, width=80), listing)
+    assert "\x1b[31m" in shown(OutputOptions(terminal=True, colour=True, width=80), listing)
 
 
 def test_json_has_every_column_whatever_the_table_shows() -> None:
-    assert json.loads(shown(Look(format="json"))) == ROWS
+    assert json.loads(shown(OutputOptions(format="json"))) == ROWS
 
 
 def test_jsonl_is_an_object_a_line() -> None:
-    assert [json.loads(line) for line in shown(Look(format="jsonl")).splitlines()] == ROWS
+    assert [json.loads(line) for line in shown(OutputOptions(format="jsonl")).splitlines()] == ROWS
 
 
 def test_csv() -> None:
-    rows = list(csv.reader(io.StringIO(shown(Look(format="csv")))))
+    rows = list(csv.reader(io.StringIO(shown(OutputOptions(format="csv")))))
     assert rows == [
         ["topic", "partitions", "isr", "internal"],
         ["orders", "12", "1,2", "false"],
@@ -201,13 +201,13 @@ def test_a_template_takes_no_more_memory_than_a_line_has() -> None:
 
 
 def test_name_cbor_and_template() -> None:
-    assert shown(Look(format="name")) == "orders\na\nünï\n"
-    assert cbor2.loads(render(LISTING, Look(format="cbor"))) == ROWS
-    assert shown(Look(format=r"{topic:>7}|{partitions}\n", limit=1)) == " orders|12\n"
+    assert shown(OutputOptions(format="name")) == "orders\na\nünï\n"
+    assert cbor2.loads(render(LISTING, OutputOptions(format="cbor"))) == ROWS
+    assert shown(OutputOptions(format=r"{topic:>7}|{partitions}\n", limit=1)) == " orders|12\n"
 
 
 def test_yaml() -> None:
-    assert shown(Look(format="yaml", limit=1)) == (
+    assert shown(OutputOptions(format="yaml", limit=1)) == (
         "- topic: orders\n  partitions: 12\n  isr:\n    - 1\n    - 2\n  internal: false\n"
     )
     assert yaml({"a": [], "b": {}, "c": "yes", "d": "1", "e": "x: y", "f": [{"g": None}]}) == (
@@ -218,56 +218,56 @@ def test_yaml() -> None:
 @pytest.mark.parametrize(
     ("look", "expected"),
     [
-        (Look(columns=("isr", "topic")), ["ISR", "TOPIC"]),
-        (Look(columns=("-isr",)), ["TOPIC", "PARTITIONS", "INTERNAL"]),
-        (Look(columns=("internal",)), ["INTERNAL"]),
+        (OutputOptions(columns=("isr", "topic")), ["ISR", "TOPIC"]),
+        (OutputOptions(columns=("-isr",)), ["TOPIC", "PARTITIONS", "INTERNAL"]),
+        (OutputOptions(columns=("internal",)), ["INTERNAL"]),
     ],
 )
-def test_columns(look: Look, expected: list[str]) -> None:
+def test_columns(look: OutputOptions, expected: list[str]) -> None:
     assert shown(look).splitlines()[0].split() == expected
 
 
 @pytest.mark.parametrize(
     ("look", "expected"),
     [
-        (Look(sort=("topic",)), ["a", "orders", "ünï"]),
-        (Look(sort=("-partitions",)), ["orders", "a", "ünï"]),
-        (Look(sort=("internal", "-topic")), ["ünï", "orders", "a"]),
-        (Look(where="partitions > 1", limit=1), ["orders"]),
-        (Look(where="partitions = null"), ["ünï"]),
+        (OutputOptions(sort=("topic",)), ["a", "orders", "ünï"]),
+        (OutputOptions(sort=("-partitions",)), ["orders", "a", "ünï"]),
+        (OutputOptions(sort=("internal", "-topic")), ["ünï", "orders", "a"]),
+        (OutputOptions(where="partitions > 1", limit=1), ["orders"]),
+        (OutputOptions(where="partitions = null"), ["ünï"]),
     ],
 )
-def test_rows(look: Look, expected: list[str]) -> None:
+def test_rows(look: OutputOptions, expected: list[str]) -> None:
     assert shown(look._replace(format="name")).split() == expected
 
 
 @pytest.mark.parametrize(
     ("look", "said"),
     [
-        (Look(columns=("topci",)), "did you mean topic"),
-        (Look(sort=("x",)), "there are topic"),
-        (Look(columns=("topic", "-topic"), format="name"), "leaves no column to show"),
-        (Look(where="x = 1"), "no field"),
-        (Look(format="{x}"), "no column 'x'"),
-        (Look(format="{topic"), "cannot be read"),
-        (Look(format="{topic:d}"), "topic:d"),
+        (OutputOptions(columns=("topci",)), "did you mean topic"),
+        (OutputOptions(sort=("x",)), "there are topic"),
+        (OutputOptions(columns=("topic", "-topic"), format="name"), "leaves no column to show"),
+        (OutputOptions(where="x = 1"), "no field"),
+        (OutputOptions(format="{x}"), "no column 'x'"),
+        (OutputOptions(format="{topic"), "cannot be read"),
+        (OutputOptions(format="{topic:d}"), "topic:d"),
     ],
 )
-def test_what_cannot_be_shown(look: Look, said: str) -> None:
+def test_what_cannot_be_shown(look: OutputOptions, said: str) -> None:
     with pytest.raises(Unusable, match=said):
         shown(look)
 
 
 def test_a_description_is_narrowed_to_its_rows() -> None:
     document = Document([{"name": "x", "rows": ROWS}], [Section("X:", LISTING)], LISTING)
-    assert json.loads(render_document(document, Look(format="json"))) == [
+    assert json.loads(render_document(document, OutputOptions(format="json"))) == [
         {"name": "x", "rows": ROWS}
     ]
-    assert json.loads(render_document(document, Look(format="json", where="topic = a"))) == [
-        ROWS[1]
-    ]
-    assert render_document(document, Look()).startswith(b"X:\nTOPIC")
-    assert render_document(document, Look(format="csv")).startswith(b"topic,")
+    assert json.loads(
+        render_document(document, OutputOptions(format="json", where="topic = a"))
+    ) == [ROWS[1]]
+    assert render_document(document, OutputOptions()).startswith(b"X:\nTOPIC")
+    assert render_document(document, OutputOptions(format="csv")).startswith(b"topic,")
 
 
 def test_a_sentence_ends_once() -> None:

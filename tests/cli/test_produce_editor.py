@@ -16,7 +16,8 @@ from pk.cli.command_line.parse import parse
 from pk.cli.nouns.produce.editor import Screen
 from pk.cli.nouns.produce.options import Produce
 from pk.cli.nouns.produce.plan import Plan
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
+from pk.cli.terminal.streams import Streams
 
 Run = Callable[..., Any]
 Fresh = Callable[[str], str]

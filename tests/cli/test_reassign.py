@@ -39,8 +39,9 @@ from pk.cli.nouns.reassign.plan import Change, State
 from pk.cli.nouns.reassign.run import restore_order
 from pk.cli.nouns.reassign.view import LiveView
 from pk.cli.output.formats import show_bytes
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Refused, Unusable
+from pk.cli.terminal.streams import Streams
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.errors import ConnectFailed
 from pk.net.client.results import (

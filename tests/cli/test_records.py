@@ -15,7 +15,7 @@ from pk.cli.records.readers import BadLine, NewRecord, reading
 from pk.cli.records.source import Source
 from pk.cli.records.writers import apache_writer, record_dict, writer
 from pk.cli.runtime.exits import Unusable
-from pk.cli.terminal.table import width_of
+from pk.cli.terminal.text import width_of
 from pk.core.record.batch import Record
 from pk.core.wire.codec import encode
 from pk.core.wire.messages import (

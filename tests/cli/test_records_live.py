@@ -430,7 +430,7 @@ def test_csv_that_consume_writes_produce_reads(
     [
         (
             "kye,value\n",
-            "Line 1: the first line names the columns; 'kye' is none, did you mean key",
+            "Line 1: the first line names the columns; 'kye' is none; did you mean key",
         ),
         ("key,key\na,b\n", "Line 1: a column is named twice"),
         ("key,value\na\n", "Row 1: it has 1 fields, and the first line names 2"),

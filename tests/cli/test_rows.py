@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 import jsonschema
 import pytest
 
-from pk.cli.output.formats import Look, render
+from pk.cli.output.formats import OutputOptions, render
 from pk.cli.output.rows import Shown, columns, listing, names, object_schema, with_more
 
 
@@ -57,13 +57,17 @@ def test_fields_are_columns_in_order_those_of_the_first_base_first() -> None:
 
 
 def test_a_table_shows_titles_numbers_on_the_right_and_no_wide_column() -> None:
-    lines = render(listing(PartOfTopic, [ROW, {**ROW, "lag": None}]), Look()).decode().splitlines()
+    lines = (
+        render(listing(PartOfTopic, [ROW, {**ROW, "lag": None}]), OutputOptions())
+        .decode()
+        .splitlines()
+    )
     assert lines == [
         "TOPIC   PART     LAG  RATE  STATE",
         "orders     3  12,345   1.5  up",
         "orders     3       ?   1.5  up",
     ]
-    wide = render(listing(PartOfTopic, [ROW]), Look(format="wide")).decode().splitlines()
+    wide = render(listing(PartOfTopic, [ROW]), OutputOptions(format="wide")).decode().splitlines()
     assert wide[0].split()[-2:] == ["REPLICAS", "NOTE"]
     assert wide[1].split()[-2:] == ["1,2", "-"]
 

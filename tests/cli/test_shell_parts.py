@@ -16,8 +16,8 @@ from pk.cli.command_line.completion.name_cache import remember
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import tree
-from pk.cli.output.formats import Column, Listing, Look
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.output.formats import Column, Listing, OutputOptions
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit
 from pk.cli.runtime.settings import Profile, Settings
 from pk.cli.shell import completer, paging
@@ -27,10 +27,12 @@ from pk.cli.shell.engine import Engine, Job
 from pk.cli.shell.history import History, holds_secret
 from pk.cli.shell.lexer import LineLexer
 from pk.cli.shell.lines import Shell, exact_span
-from pk.cli.shell.screen import cut, prompt_of, toolbar_of
+from pk.cli.shell.screen import prompt_of, toolbar_of
 from pk.cli.shell.vertical import vertical
 from pk.cli.shell.words import Line, before_cursor, parted, quoted, split_commands, split_line
 from pk.cli.terminal.signals import listen_for_interrupts
+from pk.cli.terminal.streams import Streams
+from pk.cli.terminal.text import cut_middle
 from pk.net.client.errors import Disconnected
 
 HERE = Settings("127.0.0.1:9092", {}, {}, None)
@@ -246,7 +248,7 @@ def test_rows_one_below_the_other() -> None:
         (Column("topic"), Column("size_bytes"), Column("about", wide=True)),
         [{"topic": "a", "size_bytes": 1, "about": "x\ny"}, {"topic": "b", "size_bytes": None}],
     )
-    assert vertical(listing, Look(width=20)).decode().splitlines() == [
+    assert vertical(listing, OutputOptions(width=20)).decode().splitlines() == [
         "── 1 ───────────────",
         "     TOPIC  a",
         "SIZE BYTES  1",
@@ -314,8 +316,8 @@ def test_the_toolbar_fits_a_narrow_screen() -> None:
 
 
 def test_a_long_name_loses_its_middle() -> None:
-    assert cut("short", 10) == "short"
-    assert cut("abcdefghijklmnop", 10) == "abcdef…nop"
+    assert cut_middle("short", 10) == "short"
+    assert cut_middle("abcdefghijklmnop", 10) == "abcde…mnop"
 
 
 def test_use_fills_in_what_is_not_named() -> None:

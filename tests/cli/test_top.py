@@ -1,5 +1,6 @@
 """`pk top` without a terminal: what several looks make of offsets and in-sync sets, what the keys do, how it is laid out."""
 
+import io
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -8,16 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.text import Text
 
 from pk.cli.cluster.reassignment_progress import Seen
-from pk.cli.output.formats import Look
+from pk.cli.output.formats import OutputOptions
 from pk.cli.runtime.exits import Unusable
+from pk.cli.terminal.alternate_screen import AlternateScreen
+from pk.cli.terminal.streams import Streams
+from pk.cli.terminal.text import cut_middle, printable
 from pk.cli.top.keys import Keys
 from pk.cli.top.meter import Meter, trend
 from pk.cli.top.model import Model
 from pk.cli.top.state import Screen, filtered, ordered
 from pk.cli.top.tables import BY_NAME, TABS, show_rate, spark, told_columns
-from pk.cli.top.view import Painter, Told, clean, encoded, shortened, timeline, together
+from pk.cli.top.view import Painter, Told, texts, timeline, together
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.metadata import PartitionInfo, TopicInfo
 from pk.net.client.results import (
@@ -274,9 +279,9 @@ def test_the_function_keys_of_htop() -> None:
     assert "Any key goes back" in press(screen, painter, model, f1)
     shown = press(screen, painter, model, "x", f4, f6, f10, "o", "r", "enter")
     assert screen.filter == "or" and "payments" not in shown
-    before = screen.place.sort
+    before = screen.position.sort
     press(screen, painter, model, f6)
-    assert screen.place.sort != before
+    assert screen.position.sort != before
     assert screen.press(f10, ()) == "quit"
 
 
@@ -333,14 +338,14 @@ def test_the_keys_of_the_tabs() -> None:
 def test_a_selected_row_stays_selected_when_the_order_changes() -> None:
     screen, painter, model = screen_with(*(f"t{i}" for i in range(9)))
     press(screen, painter, model, "s", "s", "s", "s", "s", "s", "S", "j", "j", "j")
-    chosen = screen.place.selected
+    chosen = screen.position.selected
     press(screen, painter, model, "enter")
     assert screen.subject == chosen and screen.shown.name == "topic"
     press(screen, painter, model, "escape")
-    assert screen.shown.name == "topics" and screen.place.selected == chosen
+    assert screen.shown.name == "topics" and screen.position.selected == chosen
     model.see_topics({n: t for n, t in model.topics.items() if n != chosen}, 1)
     press(screen, painter, model)
-    assert screen.place.selected != chosen and screen.place.index == 2
+    assert screen.position.selected != chosen and screen.position.index == 2
 
 
 def test_a_filter_is_typed_kept_and_forgotten() -> None:
@@ -359,13 +364,13 @@ def test_sorting_goes_through_the_columns_that_are_shown() -> None:
     for _ in range(20):
         shown = press(screen, painter, model, "s")
         head = shown.splitlines()[3]
-        seen.add(screen.place.sort)
+        seen.add(screen.position.sort)
         assert ("▼" in head) != ("▲" in head)
-        assert ("▼" in head) == screen.place.reverse
+        assert ("▼" in head) == screen.position.reverse
     assert {"topic", "partitions", "in_rate", "bytes"} <= seen
-    before = screen.place.reverse
+    before = screen.position.reverse
     press(screen, painter, model, "r")
-    assert screen.place.reverse is not before
+    assert screen.position.reverse is not before
 
 
 def test_pause_help_interval_and_the_end() -> None:
@@ -400,15 +405,15 @@ def test_what_is_unknown_comes_last_whichever_way_round() -> None:
 def test_the_options_of_a_list_narrow_the_tab_it_begins_with() -> None:
     screen, painter, model = screen_with("a", "b", "c")
     screen.narrow_to(
-        Look(columns=("bytes", "topic"), sort=("-topic",), where="topic != b", limit=1)
+        OutputOptions(columns=("bytes", "topic"), sort=("-topic",), where="topic != b", limit=1)
     )
     shown = press(screen, painter, model).splitlines()
     assert shown[3].split() == ["SIZE", "TOPIC▼"] and shown[4].split() == ["-", "c"]
     assert shown[5].strip() == ""
     with pytest.raises(Unusable, match="no column 'nope'"):
-        Screen(tab="topics").narrow_to(Look(columns=("nope",)))
+        Screen(tab="topics").narrow_to(OutputOptions(columns=("nope",)))
     groups = Screen(tab="groups")
-    groups.narrow_to(Look(columns=("group", "zero_s")))
+    groups.narrow_to(OutputOptions(columns=("group", "zero_s")))
     assert [c.key for c in groups.columns()] == ["group", "to_zero"]
 
 
@@ -463,23 +468,39 @@ def test_a_table_does_not_tremble_when_a_number_shrinks() -> None:
 
 
 def test_names_are_cut_in_the_middle_and_controls_are_told() -> None:
-    assert shortened("orders-of-the-eastern-region", 11) == "order…egion"
-    assert cell_len(shortened("日本語のトピックの長い名前", 9)) == 9
-    assert clean("a\x1b[31mb\udcffc\n") == "a\\x1b[31mb\\xffc\\x0a"
+    assert cut_middle("orders-of-the-eastern-region", 11) == "order…egion"
+    assert cell_len(cut_middle("日本語のトピックの長い名前", 9)) == 9
+    assert printable("a\x1b[31mb\udcffc\n") == "a\\x1b[31mb\\xffc\\n"
 
 
-def test_without_colour_there_is_none() -> None:
-    lines = [[("a", "red"), ("b", "alarm"), ("c", "dim")]]
-    assert encoded(lines, colour=True).count(b"31m") == 2
-    plain = encoded(lines, colour=False)
+def drawn(*lines: Text) -> bytes:
+    """What a terminal is sent to show these lines."""
+    out = io.BytesIO()
+    with AlternateScreen(Streams(out, out_terminal=True), lambda: None) as screen:
+        screen.draw(lines)
+    return out.getvalue()
+
+
+def test_without_colour_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    lines = texts([[("a", "red"), ("b", "bold reverse red"), ("c", "dim")]])
+    assert drawn(*lines).count(b"31m") == 2
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = drawn(*lines)
     assert b"31" not in plain and b"\x1b[1;7mb" in plain and b"\x1b[2mc" in plain
+
+
+def test_a_screen_of_names_that_are_not_utf8_is_drawn_line_by_line() -> None:
+    assert b"before\xffafter" in drawn(Text("before\udcffafter"))
+    long = drawn(Text("x" * 500), Text("second"))
+    assert long.count(b"x") == 80 and b"second" in long
 
 
 def test_an_aged_picture_says_so() -> None:
     screen, painter, model = screen_with("a")
     told = Told("here", 0, 0, "No broker answers; trying again.", stale=True)
     lines = painter.lines(model, screen, told, 80, 24)
-    assert "No broker answers" in lines[-1][0][0] and lines[-1][0][1] == "alarm"
+    assert "No broker answers" in lines[-1][0][0] and lines[-1][0][1] == "bold reverse red"
     assert lines[4][0][1] == "dim"
 
 

@@ -100,9 +100,10 @@ def test_whatever_ends_it_the_terminal_is_as_it_was(
 def test_a_failure_of_our_own_gives_the_terminal_back(terminal: Open, tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text(
-        "from pk.cli.runtime.context import Streams\n"
-        "from pk.cli.top.terminal import Terminal\n"
-        "with Terminal(Streams()):\n"
+        "from pk.cli.terminal.streams import Streams\n"
+        "from pk.cli.terminal.alternate_screen import AlternateScreen\n"
+        "from pk.cli.terminal.keyboard import Keyboard\n"
+        "with AlternateScreen(Streams(), lambda: None), Keyboard(Streams()):\n"
         "    raise RuntimeError('in the middle')\n"
     )
     screen = terminal(str(script), program=sys.executable)
@@ -141,7 +142,9 @@ def test_ctrl_z_gives_the_terminal_back_for_as_long_as_it_lasts(
 ) -> None:
     # Job control takes a shell: one that stops with us, and brings us back.
     command = " ".join(pk_command(*words.split(), "-b", pk_kafka.bootstrap))
-    screen = terminal("-i", "-c", f"set -m; {command}; fg; echo over", program="/bin/bash")
+    screen = terminal(
+        "-i", "-c", f"set -m; trap : INT; {command}; fg; echo over", program="/bin/bash"
+    )
     if typed:
         screen.wait_for("under-replicated")
         screen.send(typed)

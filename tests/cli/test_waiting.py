@@ -6,9 +6,10 @@ import trio
 import trio.testing
 
 from pk.cli.command_line.parse import parse
-from pk.cli.runtime.context import Context, Streams
+from pk.cli.runtime.context import Context
 from pk.cli.runtime.session import open_session
 from pk.cli.runtime.slow_answer import telling
+from pk.cli.terminal.streams import Streams
 
 
 def shown(line: str, for_s: float) -> str:
@@ -32,7 +33,7 @@ def shown(line: str, for_s: float) -> str:
 def test_a_change_that_takes_long_says_that_it_works() -> None:
     said = shown("topics create big -p 10000", 2.1)
     assert "Working, 1 s; Ctrl-C stops." in said and "Working, 2 s; Ctrl-C stops." in said
-    assert said.endswith("\r\x1b[K"), "the line is gone at the end"
+    assert said.endswith("\x1b[?25h\r\x1b[1A\x1b[2K"), "the line is gone at the end"
 
 
 def test_what_is_quick_or_only_looks_says_nothing() -> None:

@@ -16,8 +16,8 @@ from terminal import Terminal
 from pk.cli.command_line.errors import UsageError
 from pk.cli.command_line.parse import parse
 from pk.cli.command_line.tree import Command, commands, tree
-from pk.cli.output.formats import Column, Document, Listing, Look, Section
-from pk.cli.output.watch import Picture, lit_cells, painted_lines
+from pk.cli.output.formats import Column, Document, Listing, OutputOptions, Section
+from pk.cli.output.watch import Snapshot, lit_cells, painted_lines
 
 Open = Callable[..., Terminal]
 Run = Callable[..., Any]
@@ -58,31 +58,31 @@ def test_other_columns_light_nothing() -> None:
 
 
 def test_the_painted_table_has_what_changed_in_reverse() -> None:
-    look = Look(terminal=True, width=60)
-    first = Picture([listing(("a", 0, 1), ("a", 1, 2))], (), 0)
-    second = Picture([listing(("a", 0, 1), ("a", 1, 7))], (), 1)
+    look = OutputOptions(terminal=True, width=60)
+    first = Snapshot([listing(("a", 0, 1), ("a", 1, 2))], (), 0)
+    second = Snapshot([listing(("a", 0, 1), ("a", 1, 7))], (), 1)
     assert not any("\x1b[7m" in line for line in painted_lines(first, None, look))
     lit = [line for line in painted_lines(second, first, look) if "\x1b[7m" in line]
     assert len(lit) == 1 and "\x1b[7m7" in lit[0]
 
 
 def test_every_section_of_a_description_is_compared_with_its_own() -> None:
-    def described(lag: int) -> Picture:
+    def described(lag: int) -> Snapshot:
         body = Listing(_COLUMNS, listing(("a", 0, lag)).rows)
         document = Document(
             [{}], [Section("one", listing(("a", 0, 1))), Section("two", body)], body
         )
-        return Picture([document], (), 0)
+        return Snapshot([document], (), 0)
 
-    lines = painted_lines(described(5), described(4), Look(terminal=True, width=60))
+    lines = painted_lines(described(5), described(4), OutputOptions(terminal=True, width=60))
     lit = [i for i, line in enumerate(lines) if "\x1b[7m" in line]
     assert len(lit) == 1 and lit[0] > lines.index("two")
 
 
 def test_other_formats_light_the_lines_that_are_new() -> None:
-    look = Look(format="json", terminal=True, width=60)
+    look = OutputOptions(format="json", terminal=True, width=60)
     lines = painted_lines(
-        Picture([listing(("a", 0, 2))], (), 1), Picture([listing(("a", 0, 1))], (), 0), look
+        Snapshot([listing(("a", 0, 2))], (), 1), Snapshot([listing(("a", 0, 1))], (), 0), look
     )
     assert [line for line in lines if "\x1b[7m" in line] == ['\x1b[7m    "lag": 2\x1b[0m']
 

@@ -115,7 +115,7 @@ def three_brokers(store: str, seconds: int) -> Iterator[tuple[PkCluster, Chaos]]
             for node in cluster.nodes:
                 text = cluster.log_text(node)
                 assert "Traceback" not in text, text[-5000:]
-                assert "mistake in pk" not in text, text[-5000:]
+                assert "bug in pk" not in text, text[-5000:]
         except BaseException:
             print("\n".join(chaos.done))
             print(cluster.logs())

@@ -7,7 +7,7 @@ import trio
 
 from pk.cli.cluster.features import METADATA_LEVELS, METADATA_VERSION, common_range, level_name
 from pk.cli.command_line.completion.name_cache import remember
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.cluster.rows import FeatureChange, FeatureRow
 from pk.cli.output.rows import columns, listing
 from pk.cli.runtime.context import Context
@@ -86,8 +86,7 @@ async def features(
     """`pk cluster features`."""
     action = action or "list"
     if action not in ACTIONS:
-        near = nearest(action, ACTIONS)
-        hint = f"; did you mean {near[0]}?" if near else "."
+        hint = did_you_mean(action, ACTIONS)
         raise Unusable(f"ACTION is one of {', '.join(ACTIONS)}, not {action!r}{hint}")
     admin = await context.admin()
     told = await _ask(context, admin)
@@ -112,8 +111,7 @@ def _wanted(action: str, word: str, rows: Mapping[str, FeatureRow]) -> tuple[str
     name, equals, text = word.partition("=")
     row = rows.get(name)
     if row is None:
-        near = nearest(name, rows)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(rows)}."
+        hint = did_you_mean(name, rows, f"; there are {', '.join(rows)}.")
         raise Unusable(f"There is no feature {name!r}{hint}")
     if action == "disable":
         if equals:

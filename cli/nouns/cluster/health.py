@@ -330,7 +330,7 @@ async def health(context: Context) -> int | None:
     problems = sum(check.state == PROBLEM for check in found)
     warnings = sum(check.state == WARNING for check in found)
     every = listing(CheckRow, rows, check_style)
-    look = context.look
+    look = context.output
     narrow = look.terminal and look.width < _WIDE
     # On a narrow terminal the next steps stand below, or the checks would not fit one screen.
     shown = listing(CheckRow, rows, check_style, without=["next"]) if narrow else every

@@ -11,7 +11,7 @@ from pk.cli.cluster.configs import (
     was_set,
 )
 from pk.cli.cluster.topics import describe_topics
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.config_keys.docs import documentation, in_units, keys_of
 from pk.cli.config_keys.sources import source_word
 from pk.cli.nouns.configs.options import DescribeConfigs
@@ -49,8 +49,8 @@ async def describe(context: Context, options: DescribeConfigs) -> None:
     heads = columns(DocumentedConfigRow if options.docs else ConfigRow)
     heads = tuple(c._replace(wide=c.wide or (c.key == "resource" and not several)) for c in heads)
     listing = Listing(heads, rows, _style)
-    if options.docs and context.look.format == "table":
-        narrowed = narrow(listing, context.look._replace(format="wide"))
+    if options.docs and context.output.format == "table":
+        narrowed = narrow(listing, context.output._replace(format="wide"))
         context.write(prose(narrowed.rows, context, several=several).encode())
     else:
         context.show(listing)
@@ -96,8 +96,7 @@ def _tell_unknown_keys(
     for key in keys:
         if key not in found:
             known = keys_of(resource.type)
-            near = nearest(key, known) if key not in known else []
-            hint = f"; did you mean {' or '.join(near)}?" if near else "."
+            hint = did_you_mean(key, known) if key not in known else "."
             context.failed(CommandError(f"There is no config {key!r}{hint}"), spoken_name(resource))
 
 

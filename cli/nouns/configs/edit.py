@@ -41,6 +41,7 @@ from pk.cli.runtime.exits import CommandError, Exit, Refused, Unusable
 from pk.cli.runtime.failures import exit_code, exit_of_rows, sentence
 from pk.cli.runtime.paths import make_user_dir
 from pk.cli.terminal.editor import check_editor, edit_file
+from pk.cli.terminal.styles import styled
 from pk.core.config.keys import ConfigError, parse_properties
 from pk.core.errors import KafkaError
 from pk.net.client.errors import ClientError
@@ -268,12 +269,11 @@ def _tell_difference(
             if (value := values.get(name)) is not None
         ]
 
-    colours = {"-": "31", "+": "32"} if context.streams.err_colour else {}
+    styles = {"-": "red", "+": "green"} if context.streams.err_colour else {}
     context.say(f"{entity_word(resource.type)} {shown_name(resource)}:")
     for line in difflib.ndiff(lines(old), lines(new)):
         if line[0] in "+-":
-            colour = colours.get(line[0])
-            context.say(f"\x1b[{colour}m{line}\x1b[0m" if colour else line)
+            context.say(styled(line, styles.get(line[0])))
     for change in changes:
         if change.operation is ConfigOperation.DELETE:
             context.say(f"  {change.name} goes back to its default.")

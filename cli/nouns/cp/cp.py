@@ -259,7 +259,7 @@ def _show(context: Context, plan: Plan, copied: Mapping[TopicPartition, int] | N
     *rest, last = _COLUMNS
     columns = (*rest, last._replace(wide=copied is None))
     # --where filters records here, not the rows of this list.
-    look = context.look._replace(where=None)
+    look = context.output._replace(where=None)
     context.write(render(Listing(columns, _rows(plan, copied)), look))
 
 
@@ -283,10 +283,10 @@ async def _agree(
     """Shows what would be copied, and asks. Raises Refused."""
     if not context.change.yes:
         if len(plan.spans) <= _PLAN_ROWS:
-            from pk.cli.output.formats import Look
+            from pk.cli.output.formats import OutputOptions
 
             streams = context.streams
-            look = Look(terminal=streams.err_terminal, colour=streams.err_colour)
+            look = OutputOptions(terminal=streams.err_terminal, colour=streams.err_colour)
             context.say(render(Listing(_COLUMNS[:-1], _rows(plan, None)), look).decode().rstrip())
         if missing:
             context.say(f"{count(len(missing), 'topic')} will be created.")

@@ -16,12 +16,12 @@ from pk.cli.nouns.doctor.rows import CheckRow, FindingRow
 from pk.cli.output.rows import listing
 from pk.cli.runtime.context import Context, count
 from pk.cli.runtime.exits import Exit
-from pk.cli.terminal.escapes import escaped_lines
+from pk.cli.terminal.styles import styled
+from pk.cli.terminal.text import escaped_lines
 
 _PROSE: Final = 100
 """Lines of prose longer than that are hard to read, however wide the terminal."""
 _STYLES: Final = {ERROR: "red", WARNING: "yellow", NOTE: "cyan"}
-_SGR: Final = {ERROR: "\x1b[1;31m", WARNING: "\x1b[1;33m", NOTE: "\x1b[1;36m"}
 
 
 def _row(finding: Finding) -> FindingRow:
@@ -53,7 +53,7 @@ async def doctor(
     found = [
         f._replace(fix=with_words(f.fix, words)) if f.fix else f for f in diagnose(snapshot, chosen)
     ]
-    look = context.look
+    look = context.output
     if look.terminal and look.format == "table" and not look.narrows:
         text = escaped_lines(cards(found, look.width, colour=look.colour))
         context.write(text.encode(errors="surrogateescape"))
@@ -80,12 +80,14 @@ def cards(found: Sequence[Finding], width: int, *, colour: bool) -> str:
     for f in found:
         head, text = f"{f.severity.upper():<9}{f.check}", f"{f.what} {f.why}"
         if colour:
-            head = f"{_SGR[f.severity]}{f.severity.upper():<9}\x1b[0m\x1b[1m{f.check}\x1b[0m"
+            head = styled(f"{f.severity.upper():<9}", f"bold {_STYLES[f.severity]}") + styled(
+                f.check, "bold"
+            )
         lines.append(head)
         lines += filled(text, room, "  ", "  ")
         if f.fix:
             # Not wrapped: it is there to be copied.
-            lines.append(f"  $ \x1b[1m{f.fix}\x1b[0m" if colour else f"  $ {f.fix}")
+            lines.append(f"  $ {styled(f.fix, 'bold') if colour else f.fix}")
         lines.append("")
     return "".join(f"{line}\n" for line in lines)
 

@@ -92,10 +92,10 @@ async def lag(context: Context, options: GroupsLag) -> None:
     context.show(listing)
     if options.topics and not rows:
         context.say("There is no commit in what -t names, and it is not assigned.")
-    if context.look.format in ("table", "wide") and len(lags) > 1 and by != "group":
+    if context.output.format in ("table", "wide") and len(lags) > 1 and by != "group":
         _say_totals(context, lags)
     if options.fail_if is not None and fails is not None:
-        kept = narrow(listing, context.look._replace(columns=(), limit=None))
+        kept = narrow(listing, context.output._replace(columns=(), limit=None))
         _fail(context, options.fail_if, [row for row in kept.rows if fails(row)], by)
 
 
@@ -103,7 +103,7 @@ def _columns(
     context: Context, by: str, groups: Sequence[r.GroupDescription], *, rated: bool
 ) -> list[Column]:
     """The columns, all of them in JSON; in a table the rates only where they are known, and then for less of the rest."""
-    look = context.look
+    look = context.output
     hidden = set[str]() if rated else set(names(Outlook))
     if by != "group" and len(groups) == 1:
         hidden.add("group")

@@ -24,7 +24,7 @@ async def members(context: Context, *, names: Sequence[str], every: bool) -> Non
     )
     groups = await describe_existing(context, admin, wanted) if wanted else []
     show_members(context, groups)
-    if names and context.look.format in ("table", "wide"):
+    if names and context.output.format in ("table", "wide"):
         for g in groups:
             if not g.members:
                 context.say(f"Group {g.group_id} is {g.state}: it has no members.")
@@ -32,7 +32,7 @@ async def members(context: Context, *, names: Sequence[str], every: bool) -> Non
 
 def show_members(context: Context, groups: Sequence[r.GroupDescription]) -> None:
     """Shows the members of groups, and what they are assigned."""
-    look = context.look
+    look = context.output
     rows: list[MemberRow] = [
         {"group": g.group_id, **member} for g in groups for member in members_of(g)
     ]

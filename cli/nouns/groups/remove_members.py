@@ -7,7 +7,7 @@ member that still runs joins again.
 import shlex
 
 from pk.cli.cluster.groups import describe_existing, member_name, wanted_group
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.groups.options import RemoveMembers
 from pk.cli.nouns.groups.rows import RemovedMemberRow
 from pk.cli.output.rows import listing
@@ -70,13 +70,10 @@ def _named(options: RemoveMembers, group: r.GroupDescription) -> list[r.MemberDe
     ):
         for name in wanted:
             if name not in known:
-                near = nearest(name, known)
-                hint = (
-                    f"did you mean {' or '.join(near)}?"
-                    if near
-                    else f"`pk groups members {shlex.quote(group.group_id)}` lists them."
+                hint = did_you_mean(
+                    name, known, f"; `pk groups members {shlex.quote(group.group_id)}` lists them."
                 )
-                raise CommandError(f"Group {group.group_id} has no {what} {name!r}; {hint}")
+                raise CommandError(f"Group {group.group_id} has no {what} {name!r}{hint}")
             found[known[name].member_id] = known[name]
     return list(found.values())
 

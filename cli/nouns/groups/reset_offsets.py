@@ -22,7 +22,7 @@ from pk.cli.cluster.groups import (
     wanted_groups,
 )
 from pk.cli.cluster.topics import check_partitions, existing_topics
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.groups.options import ResetOffsets
 from pk.cli.nouns.groups.reset_targets import Target, target_of
 from pk.cli.positions.grammar import Anchor, Position, Positions, Range
@@ -142,9 +142,9 @@ def _wait_ms(text: str | None) -> int | None:
 
 async def _about_absent(context: Context, admin: Admin, absent: Sequence[str]) -> str:
     """What to say of groups that the reset makes: perhaps their names are mistyped."""
-    near = nearest(absent[0], await group_names(context, admin))
-    meant = f"; did you mean {' or '.join(near)}?" if near else "."
-    return f" {join(absent)} {'does' if len(absent) == 1 else 'do'} not exist yet and would be made{meant}"
+    hint = did_you_mean(absent[0], await group_names(context, admin))
+    do = "does" if len(absent) == 1 else "do"
+    return f" {join(absent)} {do} not exist yet and would be made{hint}"
 
 
 async def _commits(admin: Admin, names: Sequence[str]) -> dict[str, Commits]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from pk.cli.command_line.help import help_text, text_width
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.command_line.pages import PAGES, SEARCHABLE, page
 from pk.cli.command_line.tree import Command, Group
 from pk.cli.runtime.context import Context
@@ -28,11 +28,8 @@ def show_help(context: Context, words: Sequence[str], man: str | None) -> None:
         child = node.child(word) if isinstance(node, Group) else None
         if child is None:
             known = [*(c.name for c in node.children), *PAGES] if isinstance(node, Group) else []
-            near = nearest(word, known)
-            hint = (
-                f"did you mean {' or '.join(near)}?" if near else "`pk --help` shows what there is."
-            )
-            raise Unusable(f"There is no help on {' '.join(words)!r}; {hint}")
+            hint = did_you_mean(word, known, "; `pk --help` shows what there is.")
+            raise Unusable(f"There is no help on {' '.join(words)!r}{hint}")
         node = child
         path.append(word)
     context.write(help_text(node, tuple(path)).encode())

@@ -22,13 +22,13 @@ from pk.cli.cluster.topics import (
     partition_style,
 )
 from pk.cli.nouns.isr.options import InSyncReplicas
+from pk.cli.output.event_table import Cell, EventTable
 from pk.cli.output.formats import Column, Row, plain, title
 from pk.cli.output.rows import columns
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import show_time
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import Exit
-from pk.cli.terminal.event_table import Cell, EventTable
 from pk.cli.terminal.signals import listen_for_interrupts
 from pk.core.values import TopicPartition
 from pk.net.client import results as r
@@ -67,7 +67,7 @@ def _cells(context: Context, topics: Iterable[str]) -> list[Cell]:
     topic = max(min(max(map(len, topics), default=5), 40), 5)
     wide = {"time": 12, "topic": topic, "partition": 4, "event": 7, "brokers": 7, "leader": 6}
     wide |= {"isr": 9, "out_for_ms": 8, "behind": 0}
-    roomy = not context.look.terminal or context.look.width >= _ROOMY
+    roomy = not context.output.terminal or context.output.width >= _ROOMY
     return [
         _cell(column, wide[column.key])
         for column in columns(IsrEvent)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from pk.cli.command_line.known_values import SHOWN
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.log.files import (
     BATCHES,
     LESS_ROOM,
@@ -18,7 +18,7 @@ from pk.cli.nouns.log.files import (
     segment_rows,
 )
 from pk.cli.nouns.log.verify import check_indexes
-from pk.cli.output.formats import Column, Listing, Look, Row, narrow, render
+from pk.cli.output.formats import Column, Listing, OutputOptions, Row, narrow, render
 from pk.cli.output.formats import dump as dump_rows
 from pk.cli.runtime.context import Context
 from pk.cli.runtime.exits import CommandError, Unusable
@@ -84,8 +84,7 @@ def _shown(options: "DumpLog") -> set[str]:
     shown: set[str] = set(options.show)
     for word in shown:
         if word not in SHOWN:
-            near = nearest(word, SHOWN)
-            hint = f"; did you mean {near[0]}?" if near else "."
+            hint = did_you_mean(word, SHOWN)
             raise Unusable(f"--show is some of {', '.join(SHOWN)}, not {word!r}{hint}")
     if "all" in shown:
         shown = {word for word in SHOWN if word not in ("all", "records")}
@@ -182,7 +181,7 @@ def _outside(name: str, names: list[str], view: LogView) -> bool:
 
 
 def _show(context: Context, parts: list[_Part]) -> None:
-    look = context.look
+    look = context.output
     shapes = {part.columns for part in parts}
     if len(shapes) > 1 and (look.narrows or look.format == "csv" or "{" in look.format):
         what = ", ".join(dict.fromkeys(part.what for part in parts))
@@ -203,7 +202,9 @@ def _show(context: Context, parts: list[_Part]) -> None:
         _show_data(context, parts, look)
 
 
-def _chunks(rows: Iterable[Row], columns: tuple[Column, ...], look: Look) -> Iterator[Listing]:
+def _chunks(
+    rows: Iterable[Row], columns: tuple[Column, ...], look: OutputOptions
+) -> Iterator[Listing]:
     """The rows to show, in portions; reads no more than the limit needs."""
     left, waiting = look.limit, iter(rows)
     one = _of_a_chunk(look)
@@ -220,19 +221,19 @@ def _chunks(rows: Iterable[Row], columns: tuple[Column, ...], look: Look) -> Ite
             yield listing
 
 
-def _with_room(columns: tuple[Column, ...], look: Look) -> tuple[Column, ...]:
+def _with_room(columns: tuple[Column, ...], look: OutputOptions) -> tuple[Column, ...]:
     """The columns; on a narrow terminal some of them only for -f wide."""
     if columns != BATCHES or not look.terminal or look.width >= _ROOMY or look.columns:
         return columns
     return tuple(c._replace(wide=True) if c.key in LESS_ROOM else c for c in columns)
 
 
-def _of_a_chunk(look: Look) -> Look:
+def _of_a_chunk(look: OutputOptions) -> OutputOptions:
     """The look without its limit and its order: those are not a chunk's."""
     return look._replace(limit=None, sort=())
 
 
-def _show_tables(context: Context, parts: list[_Part], look: Look) -> None:
+def _show_tables(context: Context, parts: list[_Part], look: OutputOptions) -> None:
     several = len(parts) > 1
     left = look.limit
     plain = look._replace(where=None, columns=(), sort=(), limit=None, format="wide")
@@ -259,7 +260,7 @@ def _readable(row: Row) -> Row:
     return {**row, **found} if found else row
 
 
-def _show_data(context: Context, parts: list[_Part], look: Look) -> None:
+def _show_data(context: Context, parts: list[_Part], look: OutputOptions) -> None:
     """Writes all formats but tables, row by row as it reads."""
     rows: Iterable[tuple[tuple[Column, ...], Row]] = ((p.columns, r) for p in parts for r in p.rows)
     columns = parts[0].columns if parts else ()
@@ -282,7 +283,7 @@ def _show_data(context: Context, parts: list[_Part], look: Look) -> None:
         context.write(render(narrow(Listing(columns, []), look), look._replace(columns=())))
 
 
-def _json(context: Context, parts: list[_Part], look: Look) -> None:
+def _json(context: Context, parts: list[_Part], look: OutputOptions) -> None:
     """Writes one array of everything, as it is read."""
     left, empty = look.limit, True
     for part in parts:

@@ -102,7 +102,7 @@ def _verify(context: Context, paths: Sequence[str], *, logs: bool) -> int:
 
 
 def _show(context: Context, findings: Sequence[Finding]) -> None:
-    if not findings and context.look.format in ("table", "wide"):
+    if not findings and context.output.format in ("table", "wide"):
         return
     rows = [f._asdict() | {"offset": f.offset if f.offset >= 0 else None} for f in findings]
     context.show(Listing(FINDINGS, rows, style=_red))

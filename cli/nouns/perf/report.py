@@ -71,12 +71,12 @@ async def show_live(
             if total:
                 text += f"  {min(100, found.records * 100 // total)} %"
             if drawn:
-                context.whisper(text)
+                context.show_status(text)
             else:
                 context.say(text)
             last, before = at, found.records
     finally:
-        context.hush()
+        context.clear_status()
 
 
 def figures(records: int, size: int, seconds: float, cpu_s: float) -> dict[str, Any]:

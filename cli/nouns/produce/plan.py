@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from pk.cli.cluster.topics import is_unknown, topic_names, unknown_topic
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean_one_of, nearest
 from pk.cli.positions.resolve import now_ms
 from pk.cli.positions.times import time_ms
 from pk.cli.records.csv import CsvRows
@@ -236,8 +236,7 @@ async def make_topic(context: Context, topic: str, *, create: bool) -> None:
     near = [name for name in nearest(topic, names) if is_misspelling(topic, name)]
     if near:
         raise CommandError(
-            f"There is no topic {topic!r}; did you mean {' or '.join(near)}? "
-            f"--create creates {topic}."
+            f"There is no topic {topic!r}{did_you_mean_one_of(near)} --create creates {topic}."
         )
     context.say(f"There is no topic {topic}; the broker creates it with its defaults.")
 

@@ -234,7 +234,7 @@ class _Stream:
         except (CommandError, OSError) as e:  # bad input: the records before it are written
             self.wrong = sentence(e)
         finally:
-            self._context.hush()
+            self._context.clear_status()
 
     async def _run_lines(self) -> None:
         documents = self._plan.gathering()
@@ -376,7 +376,7 @@ class _Status:
         self._next = now + 0.25
         done = self._tally.delivered
         rate = done / (now - self._since)
-        self._context.whisper(f"{done:,} written, {rate:,.0f}/s")
+        self._context.show_status(f"{done:,} written, {rate:,.0f}/s")
 
 
 async def _dry_run(context: Context, options: "Produce", plan: Plan) -> None:

@@ -36,7 +36,7 @@ async def describe(context: Context, options: DescribeProducers) -> None:
     begun = await _begun(admin, states)
     now = now_ms()
     context.show(listing(ProducerRow, [_row(tp, p, begun, now) for tp, p in states], _style))
-    if not states and not context.failures and context.look.format in ("table", "wide"):
+    if not states and not context.failures and context.output.format in ("table", "wide"):
         what = "open transaction" if options.open else "idempotent or transactional producer"
         where = join(sorted({tp.topic for tp in tps}), 3) or "any topic"
         context.say(f"No {what} is known for {where}.")

@@ -213,7 +213,7 @@ async def plan_command(context: Context, options: PlanMoves) -> None:
     if options.json:
         new = {c.tp: c.after for c in made.changes}
         context.write((json.dumps(reassignment_json.apache_json(new)) + "\n").encode())
-    elif made.changes or context.look.format not in ("table", "wide"):
+    elif made.changes or context.output.format not in ("table", "wide"):
         context.show_document(document(made, throttle.rate))
     if not made.changes:
         context.say("Everything lies as it should already; there is nothing to do.")
@@ -268,7 +268,7 @@ async def carry_out(context: Context, admin: Admin, made: Plan, options: RunOpti
 
     change, throttle = context.change, options.throttle
     if not made.changes:
-        if context.look.format not in ("table", "wide"):
+        if context.output.format not in ("table", "wide"):
             if change.dry_run:
                 context.show_document(document(made, throttle.rate))
             else:

@@ -98,7 +98,7 @@ def _show(context: Context, tracker: Tracker, live: Live, present: Present) -> N
     sections = [Section("", listing)] if tracker.rows else []
     if throttles:
         sections.append(Section("Throttles:", Listing(_THROTTLES, throttles)))
-    if sections or context.look.format not in ("table", "wide"):
+    if sections or context.output.format not in ("table", "wide"):
         context.show_document(Document([data], sections, listing))
     if live.unknown is not None:
         context.failed(live.unknown, "what is being moved")
@@ -214,7 +214,7 @@ async def _remove(context: Context, admin: Admin, live: Live, present: Present) 
 
 def _tell_programs(context: Context, rows: list[dict[str, Any]]) -> None:
     """Shows the throttles that there are, or would be, to programs; people are told in words."""
-    if context.look.format not in ("table", "wide"):
+    if context.output.format not in ("table", "wide"):
         context.show(Listing(_THROTTLES, rows))
 
 

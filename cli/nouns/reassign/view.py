@@ -10,8 +10,8 @@ from pk.cli.nouns.reassign.plan import BrokerChange, Change
 from pk.cli.output.formats import Column, Listing, show_bytes, show_rate
 from pk.cli.positions.times import show_span
 from pk.cli.runtime.context import Context, place_name
-from pk.cli.terminal.escapes import escaped
 from pk.cli.terminal.suspend import cursor_back
+from pk.cli.terminal.text import escaped
 
 _LINE_S = 10.0
 """How often a line is written where there is no terminal to draw on."""

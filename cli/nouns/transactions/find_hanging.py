@@ -52,7 +52,7 @@ async def find_hanging(context: Context, options: FindHanging) -> None:
     hanging = await _without_coordinator(context, admin, candidates, names)
     rows = [_row(each, names.get(each.producer.producer_id), now) for each in hanging]
     context.show(listing(HangingRow, rows, lambda _: "red"))
-    if context.look.format in ("table", "wide"):
+    if context.output.format in ("table", "wide"):
         _say_what_next(context, rows)
 
 

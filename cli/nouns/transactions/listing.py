@@ -49,7 +49,7 @@ async def list_transactions(context: Context, options: ListTransactions) -> None
         for t in listed
     ]
     context.show(listing(TransactionRow, rows, _style))
-    if not rows and not context.failures and context.look.format in ("table", "wide"):
+    if not rows and not context.failures and context.output.format in ("table", "wide"):
         context.say("No coordinator knows such a transactional id.")
 
 

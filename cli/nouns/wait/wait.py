@@ -62,7 +62,7 @@ class _Teller:
         self._last, self._at = missing, now
         text = f"Waiting: {missing}."
         if self._over:
-            self._context.whisper(text)
+            self._context.show_status(text)
         else:
             self._context.say(text)
 
@@ -94,7 +94,7 @@ async def _until(context: Context, within: str, look: Look, done: str) -> None:
             await trio.sleep(min(pause_s, deadline - now))
             pause_s = min(pause_s * _GROWS, _MOST_S)
     finally:
-        context.hush()
+        context.clear_status()
     span = show_span((trio.current_time() - began) * 1000)
     if missing is not None:
         when = f"Not within {span}" if timeout_s else "Not now"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from pk.cli.cluster.topics import existing_topics
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.diagnosis.broker_defaults import Default, broker_defaults
 from pk.cli.diagnosis.why_config import ConfigFacts, Layer, explain_config
 from pk.cli.nouns.why.why import answer
@@ -70,12 +70,10 @@ async def _entry(admin: Admin, resource: r.ConfigResource, key: str) -> r.Config
         raise entries
     found = next((e for e in entries if e.name == key), None)
     if found is None:
-        near = nearest(key, [e.name for e in entries])
-        hint = (
-            f"did you mean {' or '.join(near)}?" if near else "`pk configs describe -a` lists them."
-        )
+        known = [e.name for e in entries]
+        hint = did_you_mean(key, known, "; `pk configs describe -a` lists them.")
         what = resource.type.name.lower()
-        raise CommandError(f"A {what} has no config {key!r}; {hint}")
+        raise CommandError(f"A {what} has no config {key!r}{hint}")
     return found
 
 

@@ -7,7 +7,7 @@ from pk.cli.diagnosis.explain import Explanation, listed, prose
 from pk.cli.diagnosis.suggested_commands import cluster_words, with_words
 from pk.cli.output.formats import Column, Document, Listing, Section
 from pk.cli.runtime.context import Context
-from pk.cli.terminal.escapes import escaped_lines
+from pk.cli.terminal.text import escaped_lines
 
 _EVIDENCE: Final = (Column("about"), Column("what"))
 
@@ -23,7 +23,7 @@ def answer(
     """Shows explanations: as prose, or in the format asked for. `more` is added to the data of each."""
     words = cluster_words(context)
     explained = [e._replace(next=[with_words(step, words) for step in e.next]) for e in explained]
-    look = context.look
+    look = context.output
     if look.format in ("table", "wide") and not look.narrows:
         text = "\n".join(
             prose(e, look.width, colour=look.colour, bad=e.state not in healthy) for e in explained

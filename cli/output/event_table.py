@@ -5,9 +5,8 @@ from typing import NamedTuple
 
 from pk.cli.output.formats import Column, Listing, Row, narrow, render
 from pk.cli.runtime.context import Context
-from pk.cli.terminal.escapes import escaped
-
-_COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2"}
+from pk.cli.terminal.styles import styled
+from pk.cli.terminal.text import cut, escaped
 
 
 class Cell(NamedTuple):
@@ -31,40 +30,40 @@ class EventTable:
         cells: Sequence[Cell],
         style: Callable[[Row], str | None],
     ) -> None:
-        look = context.look
+        options = context.output
         # A list that is not finished is no JSON: each row is a document of its own.
-        self._look = look._replace(format="jsonl") if look.format == "json" else look
+        self._options = options._replace(format="jsonl") if options.format == "json" else options
         self._context = context
         self._columns = columns
         self._style = style
-        plain = look.format == "table" and not look.columns and not look.sort
+        plain = options.format == "table" and not options.columns and not options.sort
         self._cells = tuple(cells) if plain else ()
         if self._cells:
-            context.write(self._line([cell.head for cell in self._cells]))
+            head = self._line([cell.head for cell in self._cells])
+            context.write(f"{head}\n".encode())
         else:
-            context.write(render(Listing(columns, []), self._look._replace(terminal=False)))
+            context.write(render(Listing(columns, []), self._options._replace(terminal=False)))
 
-    def _line(self, texts: Sequence[str]) -> bytes:
-        parts = []
+    def _line(self, texts: Sequence[str]) -> str:
+        parts: list[str] = []
         for text, cell in zip(map(escaped, texts), self._cells, strict=True):
-            if cell.cut and cell.width and len(text) > cell.width:
-                text = f"{text[: cell.width - 1]}…"
+            if cell.cut and cell.width:
+                text = cut(text, cell.width)
             parts.append(text.rjust(cell.width) if cell.right else text.ljust(cell.width))
-        return ("  ".join(parts).rstrip() + "\n").encode(errors="surrogateescape")
+        return "  ".join(parts).rstrip()
 
     def tell(self, rows: Sequence[Row]) -> None:
         """Writes what happened, as far as --where lets it through. Raises Unusable."""
-        listing = narrow(Listing(self._columns, rows), self._look)
+        listing = narrow(Listing(self._columns, rows), self._options)
         if not listing.rows:
             return
         if not self._cells:
-            shown = render(Listing(self._columns, rows), self._look._replace(terminal=False))
-            headed = self._look.format in ("table", "wide", "csv")
+            shown = render(Listing(self._columns, rows), self._options._replace(terminal=False))
+            headed = self._options.format in ("table", "wide", "csv")
             self._context.write(shown.split(b"\n", 1)[1] if headed else shown)
             return
         for row in listing.rows:
             text = self._line([cell.show(row) for cell in self._cells])
-            colour = _COLOURS.get(self._style(row) or "") if self._look.colour else None
-            if colour:
-                text = b"\x1b[%sm%s\x1b[0m\n" % (colour.encode(), text.rstrip(b"\n"))
-            self._context.write(text)
+            if self._options.colour:
+                text = styled(text, self._style(row))
+            self._context.write(f"{text}\n".encode(errors="surrogateescape"))

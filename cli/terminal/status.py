@@ -1,0 +1,55 @@
+"""A line on standard error that says what a command is doing, drawn by rich and gone once there is more to say.
+
+rich is imported with the first line, which comes after a second or two; a command that answers at once does not pay for it.
+"""
+
+from typing import TYPE_CHECKING
+
+from pk.cli.terminal.streams import Streams
+from pk.cli.terminal.suspend import cursor_back
+from pk.cli.terminal.text import cut, escaped
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+
+class StatusLine:
+    """One line that each next text replaces."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._live: Live | None = None
+        self._held = cursor_back(streams.err)
+
+    def show(self, text: str) -> None:
+        """Draws `text`, cut to the width of the terminal."""
+        from rich.text import Text
+
+        if self._live is None:
+            self._live = self._start()
+        width = self._streams.err_width
+        self._live.console.width = width
+        self._live.update(Text(cut(escaped(text), width - 1), no_wrap=True), refresh=True)
+
+    def clear(self) -> None:
+        """Takes the line away."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+            self._held.close()
+
+    def _start(self) -> "Live":
+        from rich.console import Console
+        from rich.live import Live
+
+        console = Console(file=self._streams.err, force_terminal=True, highlight=False)
+        live = Live(
+            console=console,
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        live.start()
+        self._held.open()
+        return live

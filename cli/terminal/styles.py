@@ -1,0 +1,40 @@
+"""The one table of styles for a terminal.
+
+A style is written in words, as rich writes it: `bold red`, `dim`, `bold reverse`. rich takes it as it is; what pk writes
+itself (lists of thousands of rows) is coloured by `styled`.
+"""
+
+from typing import Final
+
+_CODES: Final = {
+    "bold": "1",
+    "dim": "2",
+    "reverse": "7",
+    "red": "31",
+    "yellow": "33",
+    "green": "32",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+}
+
+COLOURS: Final = tuple(word for word, code in _CODES.items() if code.startswith("3"))
+"""The colours there are: also those that a profile may have."""
+
+RESET: Final = "\x1b[0m"
+
+
+def codes_of(style: str | None, *, colour: bool = True) -> str:
+    """The numbers of a style's escape sequence, such as `1;33`; without `colour` only those that are no colours."""
+    found = [_CODES[word] for word in (style or "").split()]
+    return ";".join(code for code in found if colour or not code.startswith("3"))
+
+
+def with_codes(text: str, numbers: str) -> str:
+    """`text` between the escape sequence with these numbers and the one that ends it."""
+    return f"\x1b[{numbers}m{text}{RESET}" if numbers and text else text
+
+
+def styled(text: str, style: str | None, *, colour: bool = True) -> str:
+    """`text` in a style, for a terminal."""
+    return with_codes(text, codes_of(style, colour=colour))

@@ -1,0 +1,140 @@
+"""Text on a terminal: how wide it is, cut and folded to a width, and without what a terminal would act on.
+
+Names of groups, clients and transactions, their metadata, values of configs and a broker's error messages may hold any
+character. `escaped` shows control characters instead of sending them.
+"""
+
+import re
+from typing import Final
+
+_MARKS: Final = "\u2028-\u202e\u2066-\u2069"
+"""Ends of lines and turns of direction that are no control characters."""
+
+_ACTIVE: Final = re.compile(rf"[\x00-\x1f\x7f-\x9f{_MARKS}]")
+_ACTIVE_IN_LINES: Final = re.compile(
+    rf"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f{_MARKS}]"
+)
+"""The same in text of ours: which has line ends, tabs and colours."""
+
+
+_ACTIVE_BYTES: Final = re.compile(
+    rb"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]|\xc2[\x80-\x9f]"
+    rb"|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]"
+)
+"""And in UTF-8."""
+
+
+_PIECE: Final = re.compile(r"\s*\S+\s*")
+
+
+def _shown(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def escaped(text: str) -> str:
+    """`text` on one line, its control characters as Python writes them."""
+    return text if text.isprintable() else _ACTIVE.sub(_shown, text)
+
+
+def escaped_lines(text: str) -> str:
+    """`text` of ours that holds such names: its lines and colours stay, the rest is escaped."""
+    return text if text.isprintable() else _ACTIVE_IN_LINES.sub(_shown, text)
+
+
+def escaped_bytes(data: bytes) -> bytes:
+    """The same of what is written to a terminal as it is: records, lists in formats for programs."""
+    return _ACTIVE_BYTES.sub(lambda found: found[0].decode().encode("unicode_escape"), data)
+
+
+def printable(text: str) -> str:
+    """`text` with all that cannot be printed escaped, bytes that are not UTF-8 too: for screens on which every character
+    must have a width."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escape_of(c) for c in text)
+
+
+def _escape_of(char: str) -> str:
+    code = ord(char)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return char.encode("unicode_escape").decode()
+
+
+def width_of(text: str) -> int:
+    """How many columns of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """`text`, or as much of it as so many columns of a terminal hold, with … at the end."""
+    if width_of(text) <= width:
+        return text
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, max(width - 1, 0)) + "…"
+
+
+def cut_middle(text: str, width: int) -> str:
+    """`text`, or as much of its start and end as so many columns hold, with … between: both ends of long names tell them
+    apart."""
+    if width_of(text) <= width:
+        return text
+    if width <= 1:
+        return "…"[:width]
+    from rich.cells import set_cell_size
+
+    back = (width - 1) // 2
+    front = width - 1 - back
+    tail = text[-back:] if back else ""
+    while width_of(tail) > back:
+        tail = tail[1:]
+    return set_cell_size(text, front) + "…" + " " * (back - width_of(tail)) + tail
+
+
+def folded(text: str, width: int) -> list[str]:
+    """The lines that a text takes in a column: parted between words, and within one that is wider than the column."""
+    lines: list[str] = []
+    for part in text.split("\n"):
+        line, used = "", 0
+        for piece in _PIECE.findall(part) or [""]:
+            wide = width_of(piece.rstrip())
+            if used and used + wide > width:
+                lines.append(line.rstrip())
+                line, used = "", 0
+            while wide > width:
+                cut = _chars_in(piece, width)
+                lines.append(piece[:cut])
+                piece = piece[cut:]
+                wide = width_of(piece.rstrip())
+            line += piece
+            used += width_of(piece)
+        lines.append(line.rstrip())
+    return lines
+
+
+def _chars_in(text: str, width: int) -> int:
+    """How many characters of a text fit a width; at least one, for it has to go somewhere."""
+    if text.isascii():
+        return width
+    used = 0
+    for i, char in enumerate(text):
+        used += width_of(char)
+        if used > width:
+            return max(i, 1)
+    return len(text)
+
+
+def folded_sentence(text: str, width: int) -> str:
+    """A sentence in lines of that width; commands in it (`pk undo 3`) stay whole. Tables and JSON are left alone."""
+    if len(text) <= max(width, 40) or "\n" in text or "  " in text or text.startswith("{"):
+        return text
+    import textwrap
+
+    glued = re.sub(r"`[^`]*`", lambda command: command[0].replace(" ", "\0"), text)
+    lines = textwrap.wrap(glued, width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
