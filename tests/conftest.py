@@ -9,6 +9,7 @@ is no test's business.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 
 import pytest
@@ -17,6 +18,10 @@ from hypothesis import settings
 pytest_plugins = ["clients.fixtures", "zookeeper_server", "group_parts", "scheduling"]
 
 NO_SKIPS = "PK_NO_SKIPS"
+
+# A run that a script started in the background ignores Ctrl-C, and so would every process that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 os.environ["PK_COMPLETION_REFRESH"] = "never"  # no processes that outlive the test they came from
 

@@ -84,6 +84,7 @@ ELSEWHERE = {
     "cluster features": "tests/cli/test_cluster_health.py",
     "log adopt": "tests/cli/test_log.py",
     "spark-export": "tests/cli/test_spark_export.py",
+    "transactions abort": "tests/cli/test_transactions.py",
     "profile delete": "tests/cli/test_profiles.py",
 }
 """What changes no cluster; and features, of which a cluster of ours has none to change."""

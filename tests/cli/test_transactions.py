@@ -64,6 +64,9 @@ def test_an_open_transaction_is_listed_described_and_aborted(
     tried = at("transactions", "abort", topic, "--dry-run")
     assert tried.code == 0 and "would be aborted" in tried.text and f"{topic}/0" in tried.err
     assert at("transactions", "abort", topic).code == 5  # nobody to ask
+    assert at("profile", "add", "ro", "-b", kafka.bootstrap, "--guard", "readonly").code == 0
+    guarded = at("transactions", "abort", topic, "-y", "--profile", "ro")
+    assert (guarded.code, "read-only" in guarded.err) == (5, True)
     assert at(*words).json[0]["state"] == "Ongoing"
     done = at("transactions", "abort", topic, "-y", "-f", "json")
     assert (done.code, done.json[0]["result"]) == (0, "aborted")

@@ -30,7 +30,7 @@ async def abort(context: Context, options: AbortTransactions) -> None:
     if options.topic is None:
         if options.start_offset is not None or options.partition is not None:
             raise Unusable(
-                "--start-offset and --partition go with -t, not with a transactional id."
+                "--start-offset and --partitions go with -t, not with a transactional id."
             )
         await _abort_ids(context, list(dict.fromkeys(options.transactional_id)))
     else:

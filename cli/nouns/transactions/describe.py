@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from pk.cli.command_line.nearest import nearest
+from pk.cli.command_line.nearest import did_you_mean
 from pk.cli.nouns.transactions.rows import DescribedTransaction
 from pk.cli.output.rows import listing
 from pk.cli.positions.resolve import now_ms
@@ -35,10 +35,10 @@ async def say_failed(context: Context, admin: Admin, name: str, error: Exception
         context.failed(error, name)
         return
     listed, _ = await admin.list_transactions()
-    near = nearest(name, [t.transactional_id for t in listed])
-    hint = f"did you mean {' or '.join(near)}?" if near else "`pk transactions list` shows all."
+    known = [t.transactional_id for t in listed]
     context.fail(error)
-    context.say(f"There is no transactional id {name!r}; {hint}")
+    hint = did_you_mean(name, known, "; `pk transactions list` shows all.")
+    context.say(f"There is no transactional id {name!r}{hint}")
 
 
 def _row(name: str, found: TransactionDescription, now: int) -> DescribedTransaction:

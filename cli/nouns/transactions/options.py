@@ -81,7 +81,7 @@ class AbortTransactions:
     ] = None
     partition: Annotated[
         int | None,
-        Option("-p", "--partition", "--partitions", value="N", help="The number of the partition."),
+        Option("-p", "--partitions", "--partition", value="N", help="The number of the partition."),
     ] = None
     start_offset: Annotated[
         int | None,
