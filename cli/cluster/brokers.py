@@ -30,7 +30,7 @@ from pk.net.client.results import (
 
 def parse_brokers(words: Iterable[str], option: str) -> tuple[int, ...]:
     """Broker ids from `4,5`. Raises Unusable."""
-    found = []
+    found: list[int] = []
     for word in words:
         if not word.isdecimal():
             raise Unusable(f"{option} wants broker ids such as 4,5,6, not {word!r}.")
@@ -174,7 +174,9 @@ def broker_rows(look: BrokerSnapshot) -> list[BrokerRow]:
     return rows
 
 
-def state_of(node: Node | None, dirs: object, features: object) -> str:
+def state_of(
+    node: Node | None, dirs: tuple[LogDirDescription, ...] | Exception | None, features: object
+) -> str:
     """`up`, `fenced`, `down` (holds replicas, is not there), or `silent` (is there, does not answer)."""
     if node is None:
         return "down"

@@ -102,7 +102,7 @@ async def describe_existing(
     """The groups that exist, in that order; the others are told and noted."""
     answers = await admin.describe_groups(names)
     known: list[str] | None = None
-    found = []
+    found: list[r.GroupDescription] = []
     for name in names:
         answer = answers[name]
         if is_absent(answer):

@@ -76,7 +76,7 @@ def _shows(resource: ConfigResource, entry: ConfigEntry | None, change: ConfigCh
         return own_value(resource, entry) is not None
     if change.operation is ConfigOperation.SET:
         return entry is None or entry.value != change.value
-    has = set((entry.value or "").split(",")) if entry else set()
+    has: set[str] = set((entry.value or "").split(",")) if entry else set()
     named = set((change.value or "").split(","))
     return bool(named - has if change.operation is ConfigOperation.APPEND else named & has)
 

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from pk.cli.cluster.replicas import Replicas
 from pk.cli.runtime.context import place_name
@@ -43,7 +43,7 @@ def read_json(path: str) -> dict[str, Any]:
         raise Unusable(f"{path} is not JSON: {e}.") from None
     if not isinstance(data, dict):
         raise Unusable(f"{path} holds no assignments; it is Apache's reassignment JSON.")
-    return data
+    return cast(dict[str, Any], data)
 
 
 def assignments_of(data: Mapping[str, Any], path: str) -> Assignments:
@@ -78,8 +78,8 @@ def assignments_of(data: Mapping[str, Any], path: str) -> Assignments:
 def _saved_throttle(data: Mapping[str, Any], path: str) -> str | None:
     """The throttle in a saved plan. Raises Unusable."""
     own = data.get("pk")
-    plan = own.get("plan") if isinstance(own, dict) else None
-    found = plan.get("throttle") if isinstance(plan, dict) else None
+    plan = cast(dict[str, Any], own).get("plan") if isinstance(own, dict) else None
+    found = cast(dict[str, Any], plan).get("throttle") if isinstance(plan, dict) else None
     if found is not None and not isinstance(found, str):
         raise Unusable(f'{path}: the throttle of a plan must be a string such as "50MB/s".')
     return found

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pk.cli.cluster.reassignment_json import apache_json, assignments_of, read_json
 from pk.cli.cluster.replicas import Replicas
@@ -97,9 +97,11 @@ def read(path: str) -> Rollback:
     """A rollback file, or plain Apache JSON taken for one. Raises Unusable."""
     data = read_json(path)
     before = assignments_of(data, path).replicas
-    own = data.get("pk") or {}
+    own: Mapping[str, Any] = data.get("pk") or {}
     try:
-        throttle = own.get("throttle") or {}
+        throttle: Mapping[str, Any] = own.get("throttle") or {}
+        brokers: Mapping[str, Mapping[str, Any]] = throttle.get("brokers", {})
+        topics: Mapping[str, Mapping[str, Any]] = throttle.get("topics", {})
         return Rollback(
             os.path.abspath(os.path.expanduser(path)),
             own.get("cluster_id"),
@@ -108,11 +110,8 @@ def read(path: str) -> Rollback:
             assignments_of({"partitions": own.get("target", [])}, path).replicas,
             Throttled(
                 throttle.get("rate"),
-                {int(b): dict(keys) for b, keys in throttle.get("brokers", {}).items()},
-                {
-                    t: {k: tuple(v) for k, v in keys.items()}
-                    for t, keys in throttle.get("topics", {}).items()
-                },
+                {int(b): dict(keys) for b, keys in brokers.items()},
+                {t: {k: tuple(v) for k, v in keys.items()} for t, keys in topics.items()},
             ),
             own.get("finished"),
         )
@@ -126,7 +125,7 @@ def rollbacks(cluster_id: str | None) -> list[Rollback]:
         names = sorted(os.listdir(_directory()), reverse=True)
     except OSError:
         return []
-    found = []
+    found: list[Rollback] = []
     for name in names:
         if not name.startswith("reassign-") or not name.endswith(".json"):
             continue

@@ -188,7 +188,7 @@ def _undo_topic(
     ours: Mapping[str, tuple[str, ...]], present: Mapping[str, tuple[str, ...]]
 ) -> list[ConfigChange]:
     """Takes our entries out; a key with nothing left goes back to its default."""
-    changes = []
+    changes: list[ConfigChange] = []
     for key, entries in ours.items():
         there = present.get(key, ())
         gone = [e for e in entries if e in there]
@@ -251,7 +251,7 @@ def everything(present: Present, ours: Iterable[Throttled]) -> Throttled:
 
 def describe(throttled: Throttled) -> str:
     """`brokers 1, 2 and topics orders`, for a sentence."""
-    parts = []
+    parts: list[str] = []
     if throttled.brokers:
         names = ", ".join(map(str, sorted(throttled.brokers)))
         parts.append(f"broker{'s' * (len(throttled.brokers) > 1)} {names}")

@@ -96,7 +96,7 @@ async def describe_topics(
     if wanted == []:
         return []
     answers = await admin.describe_topics(wanted)
-    found = []
+    found: list[TopicDescription] = []
     for name in sorted(answers) if wanted is None else wanted:
         answer = answers[name]
         if isinstance(answer, TopicDescription):
@@ -118,7 +118,7 @@ async def existing_topics(
     """The topics asked for. Raises the first failure: for commands that act on all or on nothing."""
     wanted = list(dict.fromkeys(names))
     answers = await admin.describe_topics(wanted)
-    found = []
+    found: list[TopicDescription] = []
     for name in wanted:
         answer = answers[name]
         if isinstance(answer, TopicDescription):
@@ -182,7 +182,7 @@ def topic_partitions(text: str) -> tuple[str, list[int] | None]:
 def check_partitions(topic: TopicDescription, wanted: Iterable[int]) -> list[TopicPartition]:
     """The partitions of `topic` that were asked for. Raises CommandError where there is none of that number."""
     known = {p.partition for p in topic.partitions}
-    found = []
+    found: list[TopicPartition] = []
     for number in wanted:
         if number not in known:
             raise CommandError(
@@ -196,7 +196,8 @@ def partition_style(row: Row) -> str | None:
     """Red for a partition without a leader, yellow for one that lacks replicas."""
     if row.get("leader") is None:
         return "red"
-    replicas, isr = row.get("replicas"), row.get("isr")
+    replicas: list[int] | None = row.get("replicas")
+    isr: list[int] | None = row.get("isr")
     lacking = isinstance(replicas, list) and isinstance(isr, list) and len(isr) < len(replicas)
     return "yellow" if lacking else None
 

@@ -9,12 +9,17 @@ from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import Context
 from pk.cli.undo import log as store
 
+
+def _yes(undone: str | None) -> str:
+    return "yes" if undone else "-"
+
+
 _HISTORY = (
     Column("id", right=True),
-    Column("age_ms", right=True, title="AGE", show=lambda ms: show_span(ms)),
+    Column("age_ms", right=True, title="AGE", show=show_span),
     Column("change"),
     Column("cluster"),
-    Column("undone", show=lambda time: "yes" if time else "-"),
+    Column("undone", show=_yes),
     Column("time", wide=True),
     Column("kind", wide=True),
     Column("cluster_id", wide=True),
@@ -41,8 +46,9 @@ def _style(row: Mapping[str, Any]) -> str | None:
 def show_changes(context: Context, changes: Sequence[store.Change]) -> None:
     now = now_ms()
     rows = [_row(change, now) for change in changes]
-    hidden = set() if len({row["cluster"] for row in rows}) > 1 else {"cluster"}
-    hidden |= set() if any(row["undone"] for row in rows) else {"undone"}
+    hidden: set[str] = set() if len({row["cluster"] for row in rows}) > 1 else {"cluster"}
+    if not any(row["undone"] for row in rows):
+        hidden.add("undone")
     columns = [c._replace(wide=True) if c.key in hidden else c for c in _HISTORY]
     context.show(Listing(columns, rows, _style))
 

@@ -113,11 +113,15 @@ async def _describe(
     }
 
 
+def _value(value: str | None) -> str:
+    return "(not set)" if value is None else value
+
+
 COLUMNS = (
     Column("resource"),
     Column("key"),
-    Column("now", show=lambda v: "(not set)" if v is None else v),
-    Column("then", show=lambda v: "(not set)" if v is None else v),
+    Column("now", show=_value),
+    Column("then", show=_value),
     Column("note"),
     Column("result"),
     Column("error", wide=True),

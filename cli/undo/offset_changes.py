@@ -83,6 +83,10 @@ def _delta(delta: int | None) -> str:
     return f"{delta:+,} {'skip' if delta > 0 else 're-read'}"
 
 
+def _to_the_minute(time: str | None) -> str:
+    return time[:16].replace("T", " ") if time else "-"
+
+
 PLAN = (
     Column("group"),
     Column("topic"),
@@ -94,7 +98,7 @@ PLAN = (
         "target_time",
         title="TIME AT TARGET",
         right=True,
-        show=lambda time: time[:16].replace("T", " ") if time else "-",
+        show=_to_the_minute,
     ),
     Column("note"),
     Column("result", wide=True),
@@ -301,7 +305,7 @@ async def _commit(admin: Admin, group: str, moves: Sequence[Move]) -> list[Move]
             answers |= await admin.delete_group_offsets(group, gone)
         except KafkaError as error:
             answers |= dict.fromkeys(gone, error)
-    done = []
+    done: list[Move] = []
     for m in moves:
         error = answers.get(m.tp)
         if isinstance(error, KafkaError) and error.code in _JOINED:

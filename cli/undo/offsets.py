@@ -176,7 +176,7 @@ async def _moves(context: Context, admin: Admin, kept: list[Kept]) -> list[Move]
     commits = await admin.list_groups_offsets(names)
     tps = sorted({k.tp for k in kept})
     starts, ends = await bounds_of(admin, tps)
-    moves = []
+    moves: list[Move] = []
     for k in kept:
         found = commits[k.group]
         if isinstance(found, Exception):
