@@ -230,7 +230,7 @@ def sentence(whole: Whole, rate_limit: int | None = None) -> str:
         f"{whole.part:.0%}",
     ]
     if whole.rate:
-        parts.append(show_rate(whole.rate))
+        parts.append(show_rate(whole.rate, "bytes"))
     if whole.eta_s and whole.eta_s >= 1:
         parts.append(f"{show_span(whole.eta_s * 1000)} left")
     if whole.cancelled:
@@ -238,7 +238,7 @@ def sentence(whole: Whole, rate_limit: int | None = None) -> str:
     if whole.stalled:
         parts.append(f"{whole.stalled} stalled")
     if rate_limit is not None:
-        parts.append(f"throttle {show_rate(rate_limit)}")
+        parts.append(f"throttle {show_rate(rate_limit, 'bytes')}")
     return " · ".join(parts)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pk.cli.cluster.reassignment_progress import status_row
 from pk.cli.cluster.replica_lag import show_lag
 from pk.cli.cluster.topics import partition_style
-from pk.cli.output.formats import Column, Row, plain, show_bytes
+from pk.cli.output.formats import Column, Row, plain, show_bytes, show_rate
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.top.meter import trend
 from pk.cli.top.model import Model
@@ -61,19 +61,6 @@ class Tab(NamedTuple):
     sort: str
     opens: str | None = None
     """The tab that looks into a row of this one."""
-
-
-def show_rate(rate: float | None) -> str:
-    """Records a second: `0`, `0.4`, `812`, `12.4k`, `1.3M`; `-` where unknown."""
-    if rate is None:
-        return "-"
-    if rate < 9.95:
-        return f"{rate:.1f}" if rate >= 0.05 else "0"
-    for unit, size in (("", 1), ("k", 1e3), ("M", 1e6), ("G", 1e9)):
-        if rate / size < 999.5:
-            number = rate / size
-            return f"{number:.0f}{unit}" if number >= 99.95 or not unit else f"{number:.1f}{unit}"
-    return f"{rate / 1e9:.0f}G"
 
 
 def show_count(number: int | None) -> str:

@@ -12,13 +12,13 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from pk.cli.cluster.reassignment_progress import sentence
-from pk.cli.output.formats import Row
+from pk.cli.output.formats import Row, show_rate
 from pk.cli.positions.times import show_span, show_time
 from pk.cli.runtime.context import count, join
 from pk.cli.terminal.text import cut_middle, printable
 from pk.cli.top.model import Event, Model
 from pk.cli.top.state import HELP, Screen
-from pk.cli.top.tables import TABS, TopColumn, show_rate, spark
+from pk.cli.top.tables import TABS, TopColumn, spark
 
 Piece = tuple[str, str]
 Line = list[Piece]

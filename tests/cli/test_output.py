@@ -16,6 +16,7 @@ from pk.cli.output.formats import (
     Section,
     render,
     render_document,
+    show_rate,
     template,
     terminal_table,
     yaml,
@@ -272,3 +273,28 @@ def test_a_description_is_narrowed_to_its_rows() -> None:
 
 def test_a_sentence_ends_once() -> None:
     assert str(CommandError("did you mean x?.")) == "did you mean x?"
+
+
+@pytest.mark.parametrize(
+    ("rate", "shown"),
+    [
+        (None, "-"),
+        (0.0, "0"),
+        (0.4, "0.4"),
+        (9.96, "10"),
+        (812.4, "812"),
+        (999.6, "1.0k"),
+        (12_400, "12.4k"),
+        (124_000, "124k"),
+        (1.3e6, "1.3M"),
+        (5e12, "5000G"),
+    ],
+)
+def test_records_a_second_for_people(rate: float | None, shown: str) -> None:
+    assert show_rate(rate) == shown
+
+
+def test_bytes_a_second_for_people() -> None:
+    assert show_rate(50e6, "bytes") == "50.0 MB/s"
+    assert show_rate(0, "bytes") == "0 B/s"
+    assert show_rate(None, "bytes") == "-"

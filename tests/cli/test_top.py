@@ -21,7 +21,7 @@ from pk.cli.top.keys import Keys
 from pk.cli.top.meter import Meter, trend
 from pk.cli.top.model import Model
 from pk.cli.top.state import Screen, filtered, ordered
-from pk.cli.top.tables import BY_NAME, TABS, show_rate, spark, told_columns
+from pk.cli.top.tables import BY_NAME, TABS, spark, told_columns
 from pk.cli.top.view import Painter, Told, texts, timeline, together
 from pk.core.values import ZERO_UUID, TopicPartition
 from pk.net.client.metadata import PartitionInfo, TopicInfo
@@ -502,25 +502,6 @@ def test_an_aged_picture_says_so() -> None:
     lines = painter.lines(model, screen, told, 80, 24)
     assert "No broker answers" in lines[-1][0][0] and lines[-1][0][1] == "bold reverse red"
     assert lines[4][0][1] == "dim"
-
-
-@pytest.mark.parametrize(
-    ("rate", "shown"),
-    [
-        (None, "-"),
-        (0.0, "0"),
-        (0.4, "0.4"),
-        (9.96, "10"),
-        (812.4, "812"),
-        (999.6, "1.0k"),
-        (12_400, "12.4k"),
-        (124_000, "124k"),
-        (1.3e6, "1.3M"),
-        (5e12, "5000G"),
-    ],
-)
-def test_rates_for_people(rate: float | None, shown: str) -> None:
-    assert show_rate(rate) == shown
 
 
 def test_a_spark_is_as_high_as_its_highest() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, TypedDict
 
 from pk.cli.cluster.offset_row import OffsetOfGroup, show_lag_time
+from pk.cli.output.formats import show_rate
 from pk.cli.output.rows import Shown
 
 
@@ -144,17 +145,11 @@ def _arrow(trend: str) -> str:
     return {"growing": "↑", "shrinking": "↓", "steady": "→"}.get(trend, "-")
 
 
-def _rate(per_s: float) -> str:
-    if not per_s:
-        return "0"
-    return f"{per_s:,.0f}" if per_s >= 10 else f"{per_s:,.1f}"
-
-
 class Outlook(TypedDict):
     """How fast a lag changes, and when it is gone. Rates are in records a second."""
 
-    read_rate: Annotated[float | None, Shown("READ/S", show=_rate)]
-    write_rate: Annotated[float | None, Shown("WRITTEN/S", show=_rate)]
+    read_rate: Annotated[float | None, Shown("READ/S", show=show_rate)]
+    write_rate: Annotated[float | None, Shown("WRITTEN/S", show=show_rate)]
     trend: Annotated[str | None, Shown(show=_arrow)]
     """growing, shrinking or steady; None while the rates are unknown."""
 

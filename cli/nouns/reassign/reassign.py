@@ -140,7 +140,7 @@ async def make_plan(
 
 def duration(plan: Plan, rate: int) -> str:
     """How long a plan takes at a rate, for people."""
-    return f"{show_span(transfer_s(plan.brokers, rate) * 1000)} at {show_rate(rate)}"
+    return f"{show_span(transfer_s(plan.brokers, rate) * 1000)} at {show_rate(rate, 'bytes')}"
 
 
 def tell(context: Context, plan: Plan, throttle: Throttle) -> None:

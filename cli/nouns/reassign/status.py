@@ -266,7 +266,7 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
     if not context.change.yes:
         say_limited_table(context, Listing(_THROTTLES, rows))
     then = [{**row, "value": str(rate)} for row in rows]
-    if not await _agreed(context, f"Set {show_rate(rate)}?"):
+    if not await _agreed(context, f"Set {show_rate(rate, 'bytes')}?"):
         _tell_programs(context, then)
         return
     failed: dict[str, Exception] = {}
@@ -278,7 +278,7 @@ async def _change(context: Context, admin: Admin, live: Live, present: Present, 
     if not failed:
         _tell_programs(context, then)
         what = "broker" if len(brokers) == 1 else "brokers"
-        context.say(f"{show_rate(rate)} on {what} {join([str(b) for b in brokers])}.")
+        context.say(f"{show_rate(rate, 'bytes')} on {what} {join([str(b) for b in brokers])}.")
 
 
 def _note(live: Live, wanted: Throttled, rate: int) -> None:

@@ -141,7 +141,7 @@ class LiveView:
             verb = "raised" if self._rate is None or rate > self._rate else "lowered"
             self._rate = rate
             if not self._context.streams.err_colour:
-                self._context.say(f"Throttle {verb} to {show_rate(rate)}: {why}.")
+                self._context.say(f"Throttle {verb} to {show_rate(rate, 'bytes')}: {why}.")
 
     def update(self, tracker: Tracker) -> None:
         """Shows the latest look; the note alone while there is none."""
